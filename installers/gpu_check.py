@@ -41,7 +41,7 @@ MODULES = {"numpy": "numpy", "pynvml": "nvidia-ml-py", "tensorboardX": "tensorbo
 OVERHEAD, BUSY_PERCENT = 0.01, 95.0
 """P14: what a step may cost more than in a bare loop, and how busy the GPU is in both."""
 _SLOW_READINGS = 16
-"""So many readings later the agent has asked everything again (`backend.node.gpus`)."""
+"""So many readings later the agent has asked everything again (`backend.node.metrics.gpus`)."""
 _WARM_STEPS = 20
 _ONCE: dict[str, Any] = {"epochs": 1, "batch_size": 32, "schedule": {}, "checkpoint": {}}
 
@@ -105,7 +105,7 @@ class Ground:
         for option, folder in (("--folder", "node"), ("--data-root", "root")):
             (self.folder / folder).mkdir()
             words += [option, str(self.folder / folder)]
-        with self.process("-m", "backend.node.agent", *words):
+        with self.process("-m", "backend.node.agent.agent", *words):
             yield
 
     def gpus(self, readings: int = 0) -> tuple[Gpu, ...]:
@@ -162,7 +162,7 @@ class Ground:
         )
         replace_json(folder.launch, launch.to_dict())
         replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
-        words = ("-m", "backend.node.supervise", "--job", job, "--run", "1")
+        words = ("-m", "backend.node.run.supervisor", "--job", job, "--run", "1")
         with self.process(*words) as supervisor:
             self.see_through(supervisor, lambda: look(run_tag(folder.job_id, 1)))
         return folder, RunExit.from_dict(read_json(folder.attempt(1).exit))

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeFacts
 
-_CONTROL = "backend.node.agent_control"
+_CONTROL = "backend.node.agent.control"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class AgentPlace:
 
 def start(place: AgentPlace) -> tuple[str, ...]:
     """Starts the agent in place of one that runs, keeps it over reboots where that can be had,
-    and prints which it was (`backend.node.agent_service`)."""
+    and prints which it was (`backend.node.agent.autostart`)."""
     return _service(place, "install")
 
 
@@ -73,7 +73,7 @@ def runs(place: AgentPlace) -> tuple[str, ...]:
 
 def _service(place: AgentPlace, act: str) -> tuple[str, ...]:
     return (
-        *_module(place, "backend.node.agent_service"),
+        *_module(place, "backend.node.agent.autostart"),
         *(act, "--name", place.name, "--folder", place.folder),
         *("--data-root", place.facts.data_root or str(place.home.state)),
         *("--log", str(place.home.agent_log)),

@@ -3,7 +3,7 @@
 A person's keys stay on their desktop. The program makes a pair for the cluster, puts the private
 part on each node and lists the public part there with ``restrict`` and the nodes' subnet, so that
 whoever steals it can use it from the cluster only, with no terminal and no forwarding; mpirun works
-with it all the same. Who wants more has sshd start `backend.node.key_gate` for it (``command=``),
+with it all the same. Who wants more has sshd start `backend.node.agent.ssh_command_filter` for it (``command=``),
 which lets mpirun's daemon start and little else.
 
 What is edited here is text of another program, so each edit is a pure function that leaves every
@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
 from backend.cluster.shell import Shell
-from backend.node import key_gate
+from backend.node.agent import ssh_command_filter
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
 
@@ -257,7 +257,7 @@ def install_key(
 ) -> bool:
     """Put the cluster's key on a node and let it in; False when both was so already.
 
-    With the path of a Python there, the key starts only what `backend.node.key_gate` lets it.
+    With the path of a Python there, the key starts only what `backend.node.agent.ssh_command_filter` lets it.
 
     Raises:
         BackendError: The node's files cannot be written.
@@ -282,7 +282,7 @@ def _gate(shell: Shell, home: NodeHome, python: str) -> str:
     gate = str(home.ssh / GATE_NAME)
     for path in (python, gate):
         _checked(_PLAIN_PATH, path, "The path of the key's gate")
-    _replace(shell, gate, Path(key_gate.__file__).read_bytes())
+    _replace(shell, gate, Path(ssh_command_filter.__file__).read_bytes())
     return f"{python} -I {gate}"
 
 

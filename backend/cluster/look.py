@@ -20,7 +20,7 @@ from backend.records.nodes.entry import Interface, NodeFacts, PythonFound
 
 LEAST_PYTHON = (3, 10)
 """For training; what watches over it needs 3.9."""
-_SOURCE = Path(__file__).resolve().parent.parent / "node" / "look.py"
+_SOURCE = Path(__file__).resolve().parent.parent / "node" / "checks" / "node_facts.py"
 _LOOK_LIMIT_S = 90.0
 _CLOCK_LIMIT_S = 15.0
 _CLOCK_LOOKS = 3

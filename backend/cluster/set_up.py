@@ -26,8 +26,8 @@ from backend.cluster.relay import Relay
 from backend.cluster.shell import Shell
 from backend.cluster.steps import Steps
 from backend.cluster.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
-from backend.node.check import two_ranks_agree, two_ranks_command
-from backend.node.mpi import version_in
+from backend.node.checks.doctor import two_ranks_agree, two_ranks_command
+from backend.node.system.mpi import version_in
 from backend.records.base.layout import NodeHome
 from backend.records.base.validation import printable
 from backend.records.nodes.entry import (

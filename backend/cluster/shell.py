@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from backend.base.errors import BackendError
-from backend.node.words import last_said
+from backend.node.system.wording import last_said
 from backend.records.nodes.entry import HostKey
 
 if TYPE_CHECKING:

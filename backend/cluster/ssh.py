@@ -41,7 +41,7 @@ from backend.cluster.shell import (
     Shell,
     Unreachable,
 )
-from backend.node.words import seconds
+from backend.node.system.wording import seconds
 from backend.records.nodes.entry import NodeAddress
 
 CONNECT_LIMIT_S = 10.0

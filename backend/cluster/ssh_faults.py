@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from backend.cluster.known_hosts import host_name
 from backend.cluster.route import Hop
-from backend.node.words import last_said, seconds
+from backend.node.system.wording import last_said, seconds
 from backend.records.base.program_name import to_forget
 from backend.records.base.validation import printable
 from backend.records.nodes.entry import HostKey

@@ -11,7 +11,7 @@ import os
 
 from backend.datastore import job_files
 from backend.datastore.share import MOUNTED, Share
-from backend.node import waiting
+from backend.node.queue import entries as queue_entries
 from backend.records.base import timestamps
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.launch import Launch
@@ -42,7 +42,7 @@ def entries(root: DataRoot, share: Share = MOUNTED) -> tuple[QueueEntry, ...]:
         folder = root.job(job_id)
         with contextlib.suppress(FileNotFoundError):
             share.look_at_job(folder)
-        entry = waiting.entry_of(folder)
+        entry = queue_entries.entry_of(folder)
         if entry is not None:
             found.append(entry)
     return tuple(found)
@@ -85,4 +85,4 @@ def who_paused(root: DataRoot, share: Share = MOUNTED) -> str | None:
     if not os.path.isdir(root.queue) and share.is_mounted:
         return None
     share.look_at_file(root.paused)
-    return waiting.who_paused(root)
+    return queue_entries.who_paused(root)

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
 from backend.datastore.share import MOUNTED, Share
-from backend.node import waiting
-from backend.node.closing import ENDED_UNRECORDED, Supervision, close_run, supervision_of
+from backend.node.queue import entries as queue_entries
+from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, close_run, supervision_of
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.history_update import HistoryUpdate
@@ -217,7 +217,7 @@ class RunStateReader:
             last_news=self._last_news,
             stop_is_wished=stop,
             stopped_by=who_wished(folder.lock) if stop else "",
-            is_queued=waiting.entry_of(folder) is not None,
+            is_queued=queue_entries.entry_of(folder) is not None,
             problems=tuple(problems),
         )
 

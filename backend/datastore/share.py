@@ -130,7 +130,7 @@ class Share(Protocol):
         """Bring a folder that was ``built`` here to where it can be renamed."""
 
     def tell_end(self, folder: JobFolder, run: int) -> None:
-        """The end of a run was written in ``folder`` by `backend.node.closing`."""
+        """The end of a run was written in ``folder`` by `backend.node.run.finalize`."""
 
     # Nodes that do not see the data root; `services.carrying`.
 

@@ -75,11 +75,11 @@ def sweep(staging: Staging) -> None:
 
 
 def _own() -> tuple[str, str, int, int]:
-    from backend.node import identity
+    from backend.node.system import process_identity
 
     host = re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:40]
     try:
-        mine = identity.own()
+        mine = process_identity.own()
     except (OSError, AssertionError):
         # A desktop without /proc: its imports count as left over when they are long silent.
         return host, "", os.getpid(), 0
@@ -89,12 +89,12 @@ def _own() -> tuple[str, str, int, int]:
 def _is_left_over(path: Path, match: re.Match[str]) -> bool:
     host, boot, _, _ = _own()
     if boot and match["boot"] == boot:
-        from backend.node import identity
+        from backend.node.system import process_identity
 
         builder = ProcessIdentity(
-            socket.gethostname(), identity.boot_id(), int(match["pid"]), int(match["ticks"])
+            socket.gethostname(), process_identity.boot_id(), int(match["pid"]), int(match["ticks"])
         )
-        return not identity.is_alive(builder)
+        return not process_identity.is_alive(builder)
     if boot and match["boot"] and match["host"] == host:
         # This computer was started anew since.
         return True

@@ -21,7 +21,7 @@ from backend.records.base.layout import RUN_VARIABLE, run_tag
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
 
-GUARD = "backend.node.guard"
+GUARD = "backend.node.run.rank_guard"
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
 EXPORTED = (RUN_VARIABLE, "PYTHONPATH", STALL_SHUTDOWN)
 """Variables that mpirun carries to every rank; their values come from `environment`."""
@@ -101,7 +101,7 @@ def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> 
 def by_hand(launch: Launch, name: str) -> str:
     """A run's command as a line for a shell of its first node.
 
-    What it makes goes to a folder of its own called ``name`` (`backend.node.by_hand`).
+    What it makes goes to a folder of its own called ``name`` (`backend.node.run.manual_run`).
     """
     variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.by_hand_id(name), 1)}
     return shown((*launch.argv, "--by-hand", name), variables)

@@ -19,7 +19,7 @@ from backend.datastore import job_files
 from backend.datastore.job_files import JobFile, read_job
 from backend.datastore.run_state import RunState, RunStateReader
 from backend.datastore.share import MOUNTED, Share
-from backend.node import words
+from backend.node.system import wording
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
 from backend.records.jobs.state import JobState
@@ -178,4 +178,4 @@ def _told(found: RunState, config: JobConfig, took_s: float) -> Canary:
 def _words_of(error: RankError) -> str:
     if error.rank is None:
         return error.sentence
-    return f"Rank {error.rank} on {words.place(error.node)}: {error.sentence}"
+    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"

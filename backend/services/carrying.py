@@ -21,7 +21,7 @@ from backend.base.progress import Progress
 from backend.cluster.shell import Shell, Unreachable
 from backend.datastore import node_files
 from backend.datastore.share import Mounted, OnBytes
-from backend.node.closing import launch_of
+from backend.node.run.finalize import launch_of
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,

@@ -27,13 +27,20 @@ CONNECT_LIMIT_S = 5.0
 _LIMIT_S = 20.0
 _LIMIT_CHARACTERS = 1_000_000
 _PACKAGE = Path(__file__).resolve().parents[1]
-_NODE_MODULES = ("bounded", "gpus", "identity", "owner", "probe", "sweep")
+_NODE_MODULES = (
+    "metrics/gpus",
+    "metrics/probe",
+    "system/process_cleanup",
+    "system/process_identity",
+    "system/process_info",
+    "system/timeout_call",
+)
 _FROM_MEMORY = (
     "import os, sys; "
     "memory = os.memfd_create('ringmaster'); "
     "open(memory, 'wb', closefd=False).write(sys.stdin.buffer.read()); "
     "sys.path.insert(0, f'/proc/self/fd/{memory}'); "
-    "from backend.node.probe import main; "
+    "from backend.node.metrics.probe import main; "
     "main()"
 )
 
@@ -73,7 +80,9 @@ def _unusable(name: str, why: str) -> BackendError:
 def _probe_code() -> bytes:
     """What the probe needs, as one archive that Python imports from."""
     files = {Path("backend/__init__.py"), Path("backend/node/__init__.py")}
-    files |= {Path(f"backend/node/{name}.py") for name in _NODE_MODULES}
+    for name in _NODE_MODULES:
+        module = Path(f"backend/node/{name}.py")
+        files |= {module, module.with_name("__init__.py")}
     files |= {
         path.relative_to(_PACKAGE.parent)
         for name in ("base", "records")

@@ -11,7 +11,7 @@ from backend.base.errors import BackendError
 from backend.cluster import keys
 from backend.cluster.shell import Shell
 from backend.launch.placement import Site
-from backend.node.start import start_supervisor, supervisor_command
+from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan

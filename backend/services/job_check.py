@@ -19,7 +19,7 @@ from backend.datastore import model_weights
 from backend.datastore.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.job_files import read_job
 from backend.datastore.share import MOUNTED, Share
-from backend.node import words
+from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import Fault, nearest, printable
@@ -262,7 +262,7 @@ class JobChecker:
                 sentence = f"The node {placement.node} has no GPU “{printable(uuid)}” ({there})."
                 checked.fault(name, sentence)
                 continue
-            where = f"GPU {gpu.index} of {words.place(placement.node)}"
+            where = f"GPU {gpu.index} of {wording.place(placement.node)}"
             beside = placement.user_beside(uuid)
             strangers = gpu.strangers(beside)
             if strangers:
@@ -283,7 +283,7 @@ class JobChecker:
                     continue
                 for process in gpu.strangers(placement.user_beside(gpu.uuid)):
                     raise BackendError(
-                        f"GPU {gpu.index} of {words.place(placement.node)} is in use by "
+                        f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
                         f"{process.who}.",
                         "Choose another GPU, or start when it is free.",
                     )

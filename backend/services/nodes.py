@@ -25,11 +25,11 @@ from backend.datastore.node_past import PastReader
 from backend.datastore.node_watch import NodeNews, StatusWatch
 from backend.datastore.share import MOUNTED, Share
 from backend.launch.placement import NodeRoom, Site, this_computer
-from backend.node import orphans
-from backend.node.check import Places, findings
-from backend.node.mpi import MpiRun, find_mpirun
-from backend.node.probe import Probe
-from backend.node.start import CODE_ROOT
+from backend.node.checks import orphans
+from backend.node.checks.doctor import Places, findings
+from backend.node.metrics.probe import Probe
+from backend.node.system.mpi import MpiRun, find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import printable
@@ -133,7 +133,7 @@ class NodeService:
             return self._findings(smoke=True)
         if self._cluster.entry(name).installation is None:
             return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
-        answer = self._ask(name, "backend.node.check", "--smoke", limit_s=_CHECK_LIMIT_S)
+        answer = self._ask(name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S)
         return tuple(Finding(**one) for one in answer)
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
@@ -147,7 +147,7 @@ class NodeService:
                 return orphans.find(self._root)
             except OSError:
                 return ()
-        return _orphans(name, self._ask(name, "backend.node.orphans"))
+        return _orphans(name, self._ask(name, "backend.node.checks.orphans"))
 
     def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:
         """End these, and no others; returns the orphans that are left.
@@ -162,7 +162,7 @@ class NodeService:
             orphans.end(self._root, keys)
             return self.orphans(name)
         words = [f"{pid}:{ticks}" for pid, ticks in keys]
-        return _orphans(name, self._ask(name, "backend.node.orphans", "--end", *words))
+        return _orphans(name, self._ask(name, "backend.node.checks.orphans", "--end", *words))
 
     def reading_over_ssh(self, entry: NodeEntry) -> NodeReading:
         """One reading of a node whose agent writes none (`services.far_reading`).

@@ -1,7 +1,7 @@
 """Webhook and mail from the desktop: what this user wants to be told, and telling it.
 
 The end of a run on this computer is told by what its supervisor leaves behind
-(`backend.node.tell`), and so is one on nodes that were given these settings. A desktop tells what
+(`backend.node.notifications.send`), and so is one on nodes that were given these settings. A desktop tells what
 is not told yet: what needs a password, which the keyring here has and no node, and what ended where
 nobody could tell.
 """
@@ -18,10 +18,10 @@ from backend.base.errors import BackendError, in_words
 from backend.cluster.shell import Shell
 from backend.cluster.system_keyring import MAIL_SERVICE, SystemKeyring
 from backend.datastore.share import Share
-from backend.node import tell
-from backend.node.message import TAIL_BYTES, message_of
-from backend.node.post import NotSent, post_webhook, send_mail
-from backend.node.telling import Telling
+from backend.node.notifications import send as send_notice
+from backend.node.notifications.delivery import Telling
+from backend.node.notifications.message import TAIL_BYTES, message_of
+from backend.node.notifications.transport import NotSent, post_webhook, send_mail
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, NodeHome
@@ -83,8 +83,8 @@ class NoticeService:
     def path(self) -> Path:
         """The file with the settings; nobody else may read it."""
         if self._share.is_mounted:
-            return tell.settings_path(self._root.path)
-        return tell.settings_folder() / settings_name(self._root.name)
+            return send_notice.settings_path(self._root.path)
+        return send_notice.settings_folder() / settings_name(self._root.name)
 
     def channels(self) -> Channels:
         """What was kept; nothing where that cannot be read."""

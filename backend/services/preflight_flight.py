@@ -26,8 +26,8 @@ from backend.cluster.bundle import bundle_name
 from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import is_narrower
 from backend.launch.network import common_subnet
-from backend.node.mpi import find_mpirun
-from backend.node.start import CODE_ROOT
+from backend.node.system.mpi import find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.nodes.entry import NodeEntry

@@ -19,8 +19,8 @@ from backend.cluster.bundle import bundle_name
 from backend.cluster.node_environment import STAMP
 from backend.cluster.shell import Shell
 from backend.datastore.shared_folders import take_after
-from backend.node import orphans
-from backend.node.words import place
+from backend.node.checks import orphans
+from backend.node.system.wording import place
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
@@ -200,7 +200,13 @@ class PreflightMender:
 
     def _end_far_orphans(self, node: str) -> object:
         entry, there, _ = self._ready(node)
-        argv = ["env", f"PYTHONPATH={there.bundle}", there.python, "-m", "backend.node.orphans"]
+        argv = [
+            "env",
+            f"PYTHONPATH={there.bundle}",
+            there.python,
+            "-m",
+            "backend.node.checks.orphans",
+        ]
         argv += ["--data-root", entry.data_root]
         shell = self._cluster.open_shell(node)
         try:

@@ -21,7 +21,7 @@ MEET_LIMIT_S = 4.0
 SAMPLE_BYTES = 8 * 2**20
 _LISTEN_LIMIT_S = 8.0
 _GRACE_S = 2.0
-_SOURCE = Path(__file__).resolve().parents[1] / "node" / "preflight.py"
+_SOURCE = Path(__file__).resolve().parents[1] / "node" / "checks" / "preflight_probe.py"
 
 Request = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from backend.node import words
-from backend.node.mpi import version_in
+from backend.node.system import wording
+from backend.node.system.mpi import version_in
 from backend.records.base import number_format
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import printable
@@ -43,7 +43,7 @@ SHARED_MEMORY_BYTES = 16 * 2**20
 """Of each rank that is not alone on its node, for Open MPI's ``sm``."""
 LEAST_OPEN_FILES = 256
 _NO_END = 124
-"""The code of what had not ended in its time; see `backend.node.preflight`."""
+"""The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
 _NO_RIGHT = (errno.EACCES, errno.EPERM)
 _ADMINISTRATOR = "Ask its administrator, or run without it."
 
@@ -52,7 +52,7 @@ def of_node(site: Site, told: Told) -> Iterator[PreflightFinding]:
     """Everything that one node says about itself."""
     node = site.node
     here = node == THIS_COMPUTER
-    place = words.place(node)
+    place = wording.place(node)
     is_noexec = bool(told.of("home").get("noexec"))
     if not here:
         yield from _home(site, told)
@@ -120,7 +120,7 @@ def _home(site: Site, told: Told) -> Iterator[PreflightFinding]:
 
 def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
     node, root, facts = site.node, site.data_root, told.facts.get("data_root")
-    place = words.place(node)
+    place = wording.place(node)
     if not root:
         # That it was not seen there is known, and told by the desktop.
         return
@@ -272,7 +272,7 @@ def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
 
 
 def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
-    node, place = site.node, words.place(site.node)
+    node, place = site.node, wording.place(site.node)
     facts = told.facts.get("mpirun")
     if facts is None or facts["code"] == _NO_END:
         return
@@ -316,7 +316,7 @@ def _leftovers(site: Site, told: Told) -> Iterator[PreflightFinding]:
             LEFTOVERS,
             site.node,
             f"{many} of {tags}, which is over, still "
-            f"{'run' if len(old) > 1 else 'runs'} on {words.place(site.node)}.",
+            f"{'run' if len(old) > 1 else 'runs'} on {wording.place(site.node)}.",
             "End what is left over.",
             Fix.END_ORPHANS,
             is_warning=True,
@@ -329,7 +329,7 @@ def is_over(why: str) -> bool:
 
 
 def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
-    node, place = site.node, words.place(site.node)
+    node, place = site.node, wording.place(site.node)
     facts = told.facts.get("gpus")
     if facts is None or facts["code"]:
         yield fault(

@@ -10,7 +10,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, Refused, Unreachable
-from backend.node import words
+from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import printable
 from backend.records.jobs.config import Placement
@@ -154,7 +154,7 @@ def apart(head: Site, other: Site) -> Iterator[PreflightFinding]:
         yield fault(
             DATA_ROOT,
             other.node,
-            f"{blind.node} does not see the data root and {words.place(sees.node)} does; the nodes "
+            f"{blind.node} does not see the data root and {wording.place(sees.node)} does; the nodes "
             "of a job need to be of one kind.",
             f"Choose others, or mount the data root on {blind.node} and add it anew.",
             Fix.LEAVE_OUT,
@@ -224,7 +224,7 @@ def too_many(site: Site, cores: int, slots: int) -> PreflightFinding:
     return fault(
         PROCESSES,
         site.node,
-        f"{words.place(site.node)} has {cores} cores, enough for {slots} processes; the job asks "
+        f"{wording.place(site.node)} has {cores} cores, enough for {slots} processes; the job asks "
         f"for {site.placement.processes}.",
         "Give it fewer processes.",
         Fix.FIT_PROCESSES,
@@ -236,8 +236,8 @@ def not_seen_here(node: str, root: str) -> PreflightFinding:
     return fault(
         DATA_ROOT,
         node,
-        f"This computer does not see in {root} what {words.place(node)} wrote there.",
-        f"Mount the same share on both, and no copy of it on {words.place(node)}.",
+        f"This computer does not see in {root} what {wording.place(node)} wrote there.",
+        f"Mount the same share on both, and no copy of it on {wording.place(node)}.",
         Fix.LEAVE_OUT,
     )
 

@@ -1,7 +1,7 @@
 """The queue as people use it: join, leave, go ahead, wait for an hour, pause; and why each waits.
 
 What is decided here lies in files of the data root, and the agents of the nodes go by them
-(`backend.node.queue_watch`), so that a job starts with no desktop open. Jobs that this computer
+(`backend.node.queue.scheduler`), so that a job starts with no desktop open. Jobs that this computer
 leads are looked after by a keeper, a small process that outlives the window.
 """
 
@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from backend.base.errors import BackendError
 from backend.datastore import job_acts, job_files, queue_files
 from backend.datastore.share import MOUNTED, Share
-from backend.node.live_runs import LiveRuns, Look
-from backend.node.machine import machine
-from backend.node.queue_keeper import lock_of
-from backend.node.start import CODE_ROOT, last_line
-from backend.node.waiting import entry_of, is_led_by
+from backend.node.queue.entries import entry_of, is_led_by
+from backend.node.queue.keeper import lock_of
+from backend.node.queue.running_jobs import LiveRuns, Look
+from backend.node.system.machine_id import machine
+from backend.node.system.start_supervisor import CODE_ROOT, last_line
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -234,7 +234,7 @@ class QueueService:
             self._start_keeper()
 
     def _start_keeper(self) -> None:
-        command = (self._python, "-m", "backend.node.queue_keeper")
+        command = (self._python, "-m", "backend.node.queue.keeper")
         try:
             done = subprocess.run(
                 (*command, "--data-root", str(self._root.path.absolute()), "--detach"),

@@ -19,7 +19,9 @@ from backend.datastore.share import MOUNTED, Share
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import Site, insist_on_one_kind, one_site, rank_plans
-from backend.node import queue_start, run_signs, words
+from backend.node.queue import starter as queue_starter
+from backend.node.run import run_files
+from backend.node.system import wording
 from backend.records.base import timestamps
 from backend.records.base.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
@@ -99,7 +101,7 @@ class RunStarter:
         prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
-        status = queue_start.first_status(launch, run_signs.last_status(folder), timestamps.now())
+        status = queue_starter.first_status(launch, run_files.last_status(folder), timestamps.now())
         progress = progress or Progress()
         share = self._share
         if plan.blind:
@@ -164,7 +166,7 @@ class RunStarter:
         # One process by itself needs no mpirun, so it runs where there is none.
         if config.strategy.name != "alone" and not site.mpirun:
             raise BackendError(
-                f"mpirun was not found on {words.place(ranks[0].node)}.",
+                f"mpirun was not found on {wording.place(ranks[0].node)}.",
                 f"{COMMAND} doctor says how it is installed; a job of one process needs none, with "
                 "the strategy “alone”.",
             )

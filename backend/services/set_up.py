@@ -34,7 +34,7 @@ from backend.cluster.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
 from backend.datastore import node_files
 from backend.datastore.share import MOUNTED, Share
 from backend.launch.network import alone
-from backend.node.start import CODE_ROOT
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.layout import DataRoot, JobFolder, NodeHome
 from backend.records.base.validation import printable
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp

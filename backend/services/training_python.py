@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.node.start import CODE_ROOT
+from backend.node.system.start_supervisor import CODE_ROOT
 
 BUNDLE_FILE = CODE_ROOT / "bundle.json"
 """In a bundle alone: ``requirements``, what an environment that trains was made of."""

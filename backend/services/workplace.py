@@ -15,7 +15,7 @@ from backend.catalogue.store import Catalogue, open_catalogue, set_aside
 from backend.cluster import line
 from backend.cluster.shell import Shell
 from backend.datastore.share import Share
-from backend.node.start import CODE_ROOT
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import FarRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry

@@ -12,9 +12,9 @@ import torch
 
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
-from backend.training.course import Course
 from backend.training.strategies.allreduce import bytes_of
 from backend.training.strategies.base import Strategy
+from backend.training.train_state import Course
 
 
 def content(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from backend.base.errors import BackendError
 from backend.records.jobs.config import EarlyStop
-from backend.training.course import Course
+from backend.training.train_state import Course
 
 
 def judge(rule: EarlyStop, value: float | None, measured: Iterable[str], course: Course) -> None:

@@ -22,7 +22,7 @@ from backend.training.data import ValidationOrder
 from backend.training.strategies.base import Strategy
 
 if TYPE_CHECKING:
-    from backend.training.course import Batch
+    from backend.training.train_state import Batch
 
 
 def precision(mixed: bool) -> AbstractContextManager[Any]:

@@ -25,11 +25,9 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training import early_stop, random_state, user_code
-from backend.training.ballot import Ballot, Verdict
 from backend.training.checkpoint import fit_weights, load_checkpoint
 from backend.training.checkpoint import load_weights as read_weights
 from backend.training.checkpoint_content import content, own_buffers, put_buffers
-from backend.training.course import Batch, Course, Outcome, Workers
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
@@ -39,10 +37,12 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation, precision
-from backend.training.last_save import NotSaved, write_out
+from backend.training.final_checkpoint import NotSaved, write_out
 from backend.training.optimizer import load_optimizer, make_optimizer
-from backend.training.step_book import Facts, StepBook
+from backend.training.step_recorder import Facts, StepBook
+from backend.training.step_sync import Ballot, Verdict
 from backend.training.strategies.base import Strategy
+from backend.training.train_state import Batch, Course, Outcome, Workers
 
 LOSS_LIMIT_S = 60.0
 """A validation that fails costs at most so much training: a checkpoint precedes it."""

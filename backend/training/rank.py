@@ -29,7 +29,7 @@ from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Beat, Phase
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RunStatus
-from backend.training import late_compiler
+from backend.training import lazy_dynamo
 
 # The workers of a process pool import this module, too, and must find the user's modules.
 from backend.training.user_code import sources  # noqa: F401
@@ -37,9 +37,9 @@ from backend.training.user_code import sources  # noqa: F401
 if TYPE_CHECKING:
     import torch
 
-    from backend.training.course import Workers
     from backend.training.loop import Trainer
     from backend.training.strategies.base import Strategy
+    from backend.training.train_state import Workers
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -90,9 +90,9 @@ class Rank:
         set_environment(launch, plan)
         strategy, device = self._join(launch)
 
-        from backend.training.course import Outcome
-        from backend.training.environment import write_environment
         from backend.training.loop import Trainer
+        from backend.training.run_environment import write_environment
+        from backend.training.train_state import Outcome
 
         workers: Workers | None = None
         if strategy.rank == 0:
@@ -119,7 +119,7 @@ class Rank:
             raise BackendError(
                 f"PyTorch cannot be loaded on this node: {error}.", "Provision the node again."
             ) from error
-        late_compiler.postpone()
+        lazy_dynamo.postpone()
         strategy: Strategy
         if launch.config.strategy.name == "alone":
             from backend.training.strategies.alone import Alone
@@ -154,9 +154,9 @@ class Rank:
 
     def _workers(self, launch: Launch) -> Workers:
         from backend.training.checkpoint import Checkpointer
-        from backend.training.course import Workers
-        from backend.training.interrupt import StopWatcher
         from backend.training.reporter import Reporter
+        from backend.training.stop_watcher import StopWatcher
+        from backend.training.train_state import Workers
 
         config = launch.config
         reporter = Reporter(
@@ -177,7 +177,7 @@ class Rank:
 
     def record(self, error: BaseException) -> None:
         """Write down what ended this rank, and print it to its log."""
-        from backend.training.explain import record_of
+        from backend.training.error_report import record_of
 
         traceback.print_exception(error)
         trainer = self._trainer

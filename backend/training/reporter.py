@@ -29,11 +29,11 @@ from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
+from backend.training.alerts import StandstillWatch
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile
 from backend.training.slow_ranks import SlowRanks
 from backend.training.tensorboard import EventFile
-from backend.training.watchdog import StandstillWatch
 
 _WRITE_INTERVAL_S = 0.5
 _SOONEST_S = 0.1

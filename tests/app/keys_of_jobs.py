@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from backend.node import identity
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
 from tests.app.key_desk import presses
@@ -271,7 +271,7 @@ def _(desk, press):
     data_root = desk.program._services.data_root
     name = f"runs {desk.jobs.total}"
     folder = data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
-    replace_json(folder.attempt(1).supervisor, identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
     desk.wait(lambda: desk.jobs.model.line(folder.path.name) is not None)
     view = desk.table()
     desk.on_row(view, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from backend.node import identity
-from backend.node.queue_keeper import lock_of
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
@@ -64,8 +64,8 @@ def move_out(root: Path) -> None:
     lock = lock_of(DataRoot(root))
     keeper = lock.holder()
     if keeper is not None:
-        identity.send_signal(keeper, signal.SIGKILL)
-        wait_for(lambda: not identity.is_alive(keeper))
+        process_identity.send_signal(keeper, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(keeper))
     lock.path.unlink(missing_ok=True)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from app import silence
 from backend.base.progress import Progress
-from backend.node import identity, sweep
+from backend.node.system import process_cleanup, process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
@@ -118,7 +118,7 @@ def services(library, tmp_path):
     services = open_services(tmp_path / "data", tmp_path / "other" / "catalogue.sqlite")
     yield services
     for view in services.jobs.list():
-        sweep.end_tagged(run_tag(view.id, view.run), 0.0)
+        process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
     services.close()
 
 
@@ -144,7 +144,7 @@ def training(services):
     folder = services.data_root.job(view.id)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
-    replace_json(folder.attempt(1).supervisor, identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
     return folder
 
 

@@ -7,7 +7,7 @@ from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
 
 from backend.datastore import node_files
-from backend.node.probe import Probe
+from backend.node.metrics.probe import Probe
 from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation

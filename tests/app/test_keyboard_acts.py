@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.node import identity
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState
@@ -87,7 +87,7 @@ def test_several_jobs_are_stopped(hands, table, program, data_root):
         for name in names
     ]
     for folder in folders:
-        replace_json(folder.attempt(1).supervisor, identity.own().to_dict())
+        replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
     choose_rows(hands, table, names)
     hands.tab_to("Stop 2")
     hands.press("Space")

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from app.notices import Notice
-from backend.node import sweep
+from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from tests.app.keyboard_window import (
@@ -325,7 +325,7 @@ def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):
         hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED)
     finally:
         for run in (1, 2):
-            sweep.end_tagged(run_tag(view.id, run), 0.0)
+            process_cleanup.end_tagged(run_tag(view.id, run), 0.0)
 
 
 def test_a_field_takes_several_values(hands, program):

@@ -14,7 +14,8 @@ from PySide6.QtCore import Qt
 
 from app.orphan_finder import OrphanFinder
 from backend.cluster.shell import Unreachable
-from backend.node import orphans, sweep
+from backend.node.checks import orphans
+from backend.node.system import process_cleanup
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.reading import GpuProcess
@@ -124,7 +125,7 @@ def planted(root):
         )
         for tag in (f"{job}/1", "")
     ]
-    wait_for(lambda: sweep.run_tag_of(begun[0].pid) == f"{job}/1")
+    wait_for(lambda: process_cleanup.run_tag_of(begun[0].pid) == f"{job}/1")
     yield begun
     for one in begun:
         one.kill()

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from backend.node import identity
-from backend.node.queue_keeper import lock_of
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
 from backend.records.queue.entry import Cause
 from backend.services.example import create_example
 from backend.services.workplace import open_services
@@ -25,8 +25,8 @@ def draft(places):
     yield made
     keeper = lock.holder()
     if keeper is not None:
-        identity.send_signal(keeper, signal.SIGKILL)
-        wait_for(lambda: not identity.is_alive(keeper))
+        process_identity.send_signal(keeper, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(keeper))
     lock.path.unlink(missing_ok=True)
 
 

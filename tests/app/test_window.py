@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from app.bootstrap import Program
-from backend.node import sweep
+from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
@@ -49,7 +49,7 @@ def open_program(qtbot, qapp, places):
     end(*opened)
     services = open_services(*places)
     for view in services.jobs.list():
-        sweep.end_tagged(run_tag(view.id, view.run), 0.0)
+        process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
     services.close()
 
 
@@ -134,7 +134,7 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED)
     # The supervisor writes the end before it ends itself.
-    qtbot.waitUntil(lambda: not sweep.tagged(run_tag(seen.id, seen.run)))
+    qtbot.waitUntil(lambda: not process_cleanup.tagged(run_tag(seen.id, seen.run)))
 
 
 def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, places):

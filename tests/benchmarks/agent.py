@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backend.node.agent_lock import AgentLock
+from backend.node.system.agent_lock import AgentLock
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from tests.benchmarks.figures import Figure
@@ -48,7 +48,7 @@ def _figures(root: DataRoot, driver: FakeDriver) -> list[Figure]:
         attempt = root.job(f"job-{number}").attempt(1)
         attempt.path.mkdir(parents=True)
         attempt.exit.write_text("{}")
-    command = [sys.executable, "-m", "backend.node.agent", "--name", "gpu1", "--folder"]
+    command = [sys.executable, "-m", "backend.node.agent.agent", "--name", "gpu1", "--folder"]
     command += [str(node.path), "--data-root", str(root.path), "--interval", str(INTERVAL_S)]
     agent = subprocess.Popen(command, env={**driver.environment, "PYTHONPATH": str(ROOT)})
     try:

@@ -67,7 +67,7 @@ def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @fault(words.PROGRAM)
 def program_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
-    path = f"{bundle(ready, node)}/backend/node/guard.py"
+    path = f"{bundle(ready, node)}/backend/node/run/rank_guard.py"
     with rewritten(ready, node, path, "cat; echo '# changed'"):
         yield
 

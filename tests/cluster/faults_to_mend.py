@@ -29,7 +29,7 @@ def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(
         ready,
         node,
-        f"cp -a {here} {old}; echo {shlex.quote(_CHANGE)} >>{old}/backend/node/guard.py",
+        f"cp -a {here} {old}; echo {shlex.quote(_CHANGE)} >>{old}/backend/node/run/rank_guard.py",
     )
 
     def change(entry: NodeEntry) -> NodeEntry:

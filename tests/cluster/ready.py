@@ -26,7 +26,7 @@ from tests.cluster.commands import ClusterError
 from tests.cluster.node import Node
 from tests.waiting import LIMIT_S
 
-_AGENT = "backend.node.agent"
+_AGENT = "backend.node.agent.agent"
 
 _PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
     (health, {"_MISSED_BEATS": 30}),

@@ -73,7 +73,7 @@ def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
         for node in stocked.cluster.nodes.values()
         for process in node.processes()
         if process.uid
-        and "backend.node.agent" not in process.argv
+        and "backend.node.agent.agent" not in process.argv
         # Of one that is just ending the kernel tells no words any more.
         and not any("sshd" in word or "sftp-server" in word for word in process.argv[:1])
     ]

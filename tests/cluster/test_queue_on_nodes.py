@@ -70,7 +70,7 @@ def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_mea
     assert place.waiting is not None
     assert place.waiting.cause is Cause.BUSY
     assert place.sentence.startswith("node1 is busy with “1 each”")
-    agent = next(p for p in stocked["node1"].processes() if "backend.node.agent" in p.argv)
+    agent = next(p for p in stocked["node1"].processes() if "backend.node.agent.agent" in p.argv)
     stocked["node1"].run(["kill", "-9", str(agent.pid)])
     services.jobs.stop(first.id)
     assert services.jobs.wait(first.id).state is JobState.INTERRUPTED

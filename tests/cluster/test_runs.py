@@ -93,10 +93,10 @@ def test_f18_a_child_that_left_its_session_on_a_far_node_goes_with_the_run(
     ("victim", "name"),
     [
         ("rank_start.py", "node2"),
-        pytest.param("backend.node.guard", "node2", marks=slow),
+        pytest.param("backend.node.run.rank_guard", "node2", marks=slow),
         pytest.param("prted", "node2", marks=slow),
         pytest.param("mpirun", "node1", marks=slow),
-        pytest.param("backend.node.supervise", "node1", marks=slow),
+        pytest.param("backend.node.run.supervisor", "node1", marks=slow),
     ],
 )
 def test_f02_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
@@ -153,7 +153,8 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
         jobs.start(view.id)
         wait_for(
             lambda: any(
-                name == "node2" and is_one(p, "backend.node.guard") for name, p in of_runs(stocked)
+                name == "node2" and is_one(p, "backend.node.run.rank_guard")
+                for name, p in of_runs(stocked)
             ),
             "a guard on node2",
         )

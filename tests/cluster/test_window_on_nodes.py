@@ -254,7 +254,7 @@ def _take_everything_from_one(seen: ReadyCluster) -> None:
     assert seen.services.set_up.un_provision("node1") == pytest.approx(held, rel=0.1)
     assert seen["node1"].run(["test", "-e", str(home)]).returncode == 1
     assert "restrict" not in seen["node1"].read(f"/home/{seen.cluster.user}/.ssh/authorized_keys")
-    assert not [one for one in seen["node1"].processes() if "backend.node.agent" in one.argv]
+    assert not [one for one in seen["node1"].processes() if "backend.node.agent.agent" in one.argv]
     assert seen.entry("node1").installation is None
 
 

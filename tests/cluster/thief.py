@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from backend.node.key_gate import REFUSAL
+from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry

@@ -25,9 +25,9 @@ from pathlib import Path
 
 from backend.datastore import node_files
 from backend.datastore.job_files import create_job, move_to_trash
-from backend.node import identity
-from backend.node.agent import Agent
-from backend.node.past import EVERY_S
+from backend.node.agent.agent import Agent
+from backend.node.metrics.history_writer import EVERY_S
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
@@ -74,7 +74,7 @@ class Training:
     def __post_init__(self) -> None:
         attempt = self.folder.attempt(1)
         attempt.path.mkdir(parents=True)
-        replace_json(attempt.supervisor, identity.own().to_dict())
+        replace_json(attempt.supervisor, process_identity.own().to_dict())
         tag = run_tag(self.folder.job_id, 1)
         # What the driver says of the job's GPUs is told apart by this process's environment.
         self.process = subprocess.Popen(

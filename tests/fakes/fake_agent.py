@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from backend.node import identity
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 
 _LONGEST_S = 300
@@ -29,6 +29,6 @@ if __name__ == "__main__":
     for number in (0, 1, 2):
         os.dup2(nothing, number)
     signal.alarm(_LONGEST_S)
-    told = {**identity.own().to_dict(), "bundle": sys.argv[2]}
+    told = {**process_identity.own().to_dict(), "bundle": sys.argv[2]}
     replace_json(Path(sys.argv[1]) / "info.json", told)
     signal.pause()

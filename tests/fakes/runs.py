@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from backend.launch import mpirun, placement
-from backend.node import identity, sweep, traces
-from backend.node.start import CODE_ROOT, start_supervisor
+from backend.node.system import process_cleanup, process_identity, temp_dirs
+from backend.node.system.start_supervisor import CODE_ROOT, start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.jobs.config import parse_job
@@ -139,7 +139,9 @@ class Run:
 
     def supervise_here(self, **limits: float) -> None:
         """Run the supervisor as a child and with other limits than a user would wait for."""
-        code = "import sys, backend.node.supervise as s; vars(s).update({}); s.main(sys.argv[1:])"
+        code = (
+            "import sys, backend.node.run.supervisor as s; vars(s).update({}); s.main(sys.argv[1:])"
+        )
         arguments = ["--job", str(self.folder.path), "--run", str(self.run)]
         subprocess.run(
             [sys.executable, "-c", code.format(limits), *arguments],
@@ -163,7 +165,7 @@ class Run:
     def end(self) -> RunExit:
         """How the run ended; its final status is written and its supervisor gone as well."""
         wait_for(self.attempt.exit.exists, "exit.json")
-        wait_for(lambda: not identity.is_alive(self.supervisor), "the supervisor's end")
+        wait_for(lambda: not process_identity.is_alive(self.supervisor), "the supervisor's end")
         record = RunExit.from_dict(read_json(self.attempt.exit))
         assert self.status.state is record.state
         assert self.leftovers() == ()
@@ -173,11 +175,11 @@ class Run:
 
     @property
     def shared_memory(self) -> Path:
-        return traces.shared_memory_folder(run_tag(self.folder.job_id, self.run))
+        return temp_dirs.shared_memory_folder(run_tag(self.folder.job_id, self.run))
 
     @property
     def session(self) -> Path:
-        return traces.session_folder(run_tag(self.folder.job_id, self.run))
+        return temp_dirs.session_folder(run_tag(self.folder.job_id, self.run))
 
     def checkpoints(self) -> list[str]:
         return sorted(path.stem for path in self.folder.checkpoints.glob("*.pt"))
@@ -192,13 +194,13 @@ class Run:
         return self.folder.rank_log(rank).read_text(errors="replace")
 
     def processes(self) -> tuple[ProcessIdentity, ...]:
-        return sweep.tagged(run_tag(self.folder.job_id, self.run))
+        return process_cleanup.tagged(run_tag(self.folder.job_id, self.run))
 
     def leftovers(self) -> tuple[ProcessIdentity, ...]:
         """Processes of the run here, by its tag or by its folder on their command line."""
         mine = str(self.folder.path)
         by_folder = (
-            identity.process(int(name))
+            process_identity.process(int(name))
             for name in os.listdir("/proc")
             if name.isdecimal() and mine in _command(int(name))
         )
@@ -218,14 +220,14 @@ class Run:
         return found
 
     def kill(self, part: str, rank: int | None = None) -> None:
-        assert identity.send_signal(self.find(part, rank), signal.SIGKILL)
+        assert process_identity.send_signal(self.find(part, rank), signal.SIGKILL)
 
     def clean(self) -> None:
         """End whatever a failed test left."""
         if self.attempt.supervisor.exists():
-            identity.send_signal(self.supervisor, signal.SIGKILL)
-        sweep.end(self.leftovers, 0.5)
-        traces.remove(run_tag(self.folder.job_id, self.run))
+            process_identity.send_signal(self.supervisor, signal.SIGKILL)
+        process_cleanup.end(self.leftovers, 0.5)
+        temp_dirs.remove(run_tag(self.folder.job_id, self.run))
         shutil.rmtree(self.folder.path, ignore_errors=True)
 
 

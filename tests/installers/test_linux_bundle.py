@@ -79,7 +79,7 @@ import importlib, pkgutil
 for room in ("app", "widgets", "backend"):
     for found in pkgutil.walk_packages([room], f"{room}."):
         # Not those of who trains, nor what others execute: a rank by path, Alembic by itself.
-        others = ("backend.training.", "backend.node.rank_start", "backend.catalogue.env")
+        others = ("backend.training.", "backend.node.run.rank_bootstrap", "backend.catalogue.env")
         if not found.name.startswith(others):
             importlib.import_module(found.name)
 """

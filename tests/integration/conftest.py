@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.node import sweep
+from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -91,7 +91,7 @@ def opened(workplace: Path) -> Iterator[Callable[[], Services]]:
     for services in made:
         for view in services.jobs.list():
             if view.state.is_live:
-                sweep.end_tagged(run_tag(view.id, view.run), 0.0)
+                process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
         services.close()
 
 
@@ -106,4 +106,4 @@ def is_training(view: JobView) -> bool:
 
 
 def leftovers(view: JobView) -> list[int]:
-    return [process.pid for process in sweep.tagged(run_tag(view.id, view.run))]
+    return [process.pid for process in process_cleanup.tagged(run_tag(view.id, view.run))]

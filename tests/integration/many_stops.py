@@ -23,11 +23,11 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs.heartbeat import Beat
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import Checkpointer
-from backend.training.course import Outcome, Workers
-from backend.training.interrupt import StopWatcher
 from backend.training.loop import Trainer
 from backend.training.reporter import Reporter
+from backend.training.stop_watcher import StopWatcher
 from backend.training.strategies.allreduce import AllReduce
+from backend.training.train_state import Outcome, Workers
 
 LONGEST_S = 0.25
 

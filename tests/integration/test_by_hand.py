@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from backend.datastore.checkpoint_files import list_checkpoints, verify
-from backend.node import mpi
+from backend.node.system import mpi
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState

@@ -18,7 +18,7 @@ import pytest
 import tomli_w
 
 from backend.cli.run import run
-from backend.node.start import CODE_ROOT
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from backend.node import sweep
-from backend.node.start import CODE_ROOT
+from backend.node.system import process_cleanup
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, run_tag
 from backend.records.jobs.state import JobState
@@ -59,7 +59,7 @@ def desk(workplace: Path) -> Iterator[Desk]:
     desk.has()
     yield desk
     for folder in desk.root.jobs.iterdir():
-        sweep.end_tagged(run_tag(folder.name, 1), 0.0)
+        process_cleanup.end_tagged(run_tag(folder.name, 1), 0.0)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def somebody() -> Iterator[subprocess.Popen[bytes]]:
 def gpus_of_ranks(job_id: str) -> dict[str, str]:
     """What each rank of run 1 was started with, by its number."""
     found = {}
-    for one in sweep.tagged(run_tag(job_id, 1)):
+    for one in process_cleanup.tagged(run_tag(job_id, 1)):
         folder = Path(f"/proc/{one.pid}")
         try:
             if b"rank_start.py" in (folder / "cmdline").read_bytes():

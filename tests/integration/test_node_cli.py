@@ -14,7 +14,7 @@ import pytest
 from keyring.backends.fail import Keyring as Fail
 
 from backend.cli.run import run
-from backend.node.start import CODE_ROOT
+from backend.node.system.start_supervisor import CODE_ROOT
 from tests.backend.cluster.sshd_rig import Sshd, make_key
 
 pytest_plugins = ["tests.backend.cluster.sshd_fixtures"]

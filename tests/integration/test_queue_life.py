@@ -18,8 +18,8 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.datastore import queue_files
-from backend.node import identity
-from backend.node.queue_keeper import lock_of
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState
@@ -47,8 +47,8 @@ def queue(services: Services) -> Iterator[Services]:
     yield services
     living = keeper(services.data_root)
     if living is not None:
-        identity.send_signal(living, signal.SIGKILL)
-        wait_for(lambda: not identity.is_alive(living))
+        process_identity.send_signal(living, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(living))
     lock_of(services.data_root).path.unlink(missing_ok=True)
 
 
@@ -120,8 +120,8 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     wait_for(folders["most"].attempt(1).supervisor.exists, "the first to be started")
     first = keeper(root)
     assert first is not None
-    identity.send_signal(first, signal.SIGKILL)
-    wait_for(lambda: not identity.is_alive(first))
+    process_identity.send_signal(first, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(first))
     assert not folders["least"].attempt(1).path.exists()
     command("queue", "list")
     if CORES > 1:
@@ -141,7 +141,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     if CORES > 1:
         assert begins["middle"] < first_end < begins["least"]
     last = keeper(root)
-    wait_for(lambda: last is None or not identity.is_alive(last), "the keeper to go home")
+    wait_for(lambda: last is None or not process_identity.is_alive(last), "the keeper to go home")
     assert list(root.queue.iterdir()) == []
 
 
@@ -149,8 +149,8 @@ def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
     tomorrow = datetime.now().astimezone() + timedelta(days=1)
     queue.queue.enqueue(made(queue, "later", processes=1, **ALONE).id, not_before=tomorrow)
     first = wait_for(lambda: keeper(queue.data_root), "a keeper")
-    identity.send_signal(first, signal.SIGKILL)
-    wait_for(lambda: not identity.is_alive(first), "its end")
+    process_identity.send_signal(first, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(first), "its end")
     queue.queue.keep()
     assert wait_for(lambda: keeper(queue.data_root), "another keeper") != first
 

@@ -12,7 +12,7 @@ import pytest
 from backend.datastore.history_reader import read_history
 from backend.launch.mpirun import environment
 from backend.launch.placement import rank_plans, this_computer
-from backend.node.start import CODE_ROOT
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import parse_job

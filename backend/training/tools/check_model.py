@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from backend.records.base.number_format import some
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
-from backend.training.tools import channel
-from backend.training.tools.plain_state import changed, generators, plain_state
+from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.unsaved_state import changed, generators, plain_state
 from backend.training.user_code import (
     UserCodeError,
     calling,
@@ -49,7 +49,7 @@ class _Counts(TypedDict):
     parameter_bytes: int
 
 
-def check_model(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
+def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``model``; optional ``loader`` with ``dataset``, and ``batch_size`` (4)."""
     report("PyTorch is loaded")
     from backend.training.data import seed_everything
@@ -100,7 +100,7 @@ def _batch(request: Mapping[str, Any]) -> tuple[Any, Any, list[str]]:
 
 
 def _step(
-    model: torch.nn.Module, data: Any, target: Any, has_metrics: bool, report: channel.Report
+    model: torch.nn.Module, data: Any, target: Any, has_metrics: bool, report: tool_protocol.Report
 ) -> ModelCheck:
     import torch
 
@@ -225,4 +225,4 @@ def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[
 
 
 if __name__ == "__main__":
-    channel.main(check_model)
+    tool_protocol.main(check_model)

@@ -24,7 +24,8 @@ from backend.base.errors import BackendError
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import SIDECAR_SUFFIX
 from backend.records.jobs.checkpoint import EXPORT_FORMATS, Checkpoint
-from backend.training.tools import channel, history_table
+from backend.training.tools import history_table
+from backend.training.tools import protocol as tool_protocol
 from backend.training.user_code import (
     clean_traceback,
     compute_output,
@@ -43,7 +44,7 @@ _READ_BYTES = 1 << 22
 _HERE = Path(__file__).parent
 
 
-def export(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
+def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``format``, ``checkpoint``, ``partial`` (where to write) and ``model``; for ONNX also
     ``loader`` and ``dataset``; for zip also ``files`` (name -> text) and ``history``."""
     wanted = str(request["format"])
@@ -78,7 +79,7 @@ def export(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]
 # --- reading the checkpoint -------------------------------------------------------------------
 
 
-def load_checkpoint(path: Path, report: channel.Report) -> tuple[Checkpoint, dict[str, Any]]:
+def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoint, dict[str, Any]]:
     """The record beside a checkpoint and its model's state, after the hash was found right."""
     import torch
 
@@ -117,7 +118,7 @@ def load_checkpoint(path: Path, report: channel.Report) -> tuple[Checkpoint, dic
     return record, dict(state)
 
 
-def _sha256(file: IO[bytes], total: int, report: channel.Report) -> str:
+def _sha256(file: IO[bytes], total: int, report: tool_protocol.Report) -> str:
     hashed = hashlib.sha256()
     done = 0
     while piece := file.read(_READ_BYTES):
@@ -160,7 +161,7 @@ def _save_safetensors(state: dict[str, Any], record: Checkpoint, partial: Path) 
 
 
 def _save_onnx(
-    request: Mapping[str, Any], state: dict[str, Any], partial: Path, report: channel.Report
+    request: Mapping[str, Any], state: dict[str, Any], partial: Path, report: tool_protocol.Report
 ) -> list[str]:
     import onnx
     import torch
@@ -198,7 +199,9 @@ def _two_items(request: Mapping[str, Any]) -> Any:
     return data
 
 
-def _trace(model: torch.nn.Module, data: Any, partial: Path, report: channel.Report) -> list[str]:
+def _trace(
+    model: torch.nn.Module, data: Any, partial: Path, report: tool_protocol.Report
+) -> list[str]:
     """Export with a free batch size; where the model does not allow that, with the size of 2."""
     import torch
     from torch.utils import _pytree as pytree
@@ -280,7 +283,7 @@ def _save_zip(
     state: dict[str, Any],
     record: Checkpoint,
     partial: Path,
-    report: channel.Report,
+    report: tool_protocol.Report,
 ) -> list[str]:
     """Write the zip; return notes about it."""
     sums: dict[str, str] = {}
@@ -410,4 +413,4 @@ def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -
 
 
 if __name__ == "__main__":
-    channel.main(export)
+    tool_protocol.main(export)

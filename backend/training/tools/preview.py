@@ -26,9 +26,9 @@ from backend.records.library.preview import (
     ShapeCount,
     rare_words,
 )
-from backend.training.tools import channel
+from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.class_samples import ClassSamples
-from backend.training.tools.spread import Spread
+from backend.training.tools.histogram import Spread
 from backend.training.tools.thumbnails import (
     Array,
     as_array,
@@ -46,7 +46,7 @@ _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
 
 
-def preview(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any]:
+def preview(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``loader``, ``dataset``; optional ``split``, ``samples`` (48), ``budget_s`` (20)."""
     split = str(request.get("split", "training"))
     report("The loader is opened")
@@ -65,7 +65,7 @@ def preview(request: Mapping[str, Any], report: channel.Report) -> dict[str, Any
 class Survey:
     """Goes through the items and adds up what they are."""
 
-    def __init__(self, data: UserData, split: str, report: channel.Report) -> None:
+    def __init__(self, data: UserData, split: str, report: tool_protocol.Report) -> None:
         self._data = data
         self._split = split
         self._report = report
@@ -119,9 +119,9 @@ class Survey:
         """Look at one item; False when the time ran out in it."""
         begin = time.perf_counter()
         try:
-            with channel.at_most(left_s):
+            with tool_protocol.at_most(left_s):
                 item = self._data.item(index)
-        except channel.OutOfTime:
+        except tool_protocol.OutOfTime:
             waited = time.perf_counter() - begin
             # With a second of patience and more, the item is to blame and not the clock.
             if waited > 1:
@@ -223,9 +223,9 @@ class Survey:
             return
         self._report("A batch is made")
         try:
-            with channel.at_most(30):
+            with tool_protocol.at_most(30):
                 split_batch(self._data.collate(items))
-        except channel.OutOfTime:
+        except tool_protocol.OutOfTime:
             self._fault_count += 1
             self._faults.append(ItemFault("A batch of 4 items was not made within 30 s."))
             return
@@ -336,4 +336,4 @@ def _scattered(count: int) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    channel.main(preview)
+    tool_protocol.main(preview)

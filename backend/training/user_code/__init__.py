@@ -14,7 +14,7 @@ from backend.training.user_code.data import (
     load_loader,
     open_data,
 )
-from backend.training.user_code.faults import (
+from backend.training.user_code.errors import (
     UserCodeError,
     calling,
     clean_traceback,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.training.user_code.faults import UserCodeError, a
+from backend.training.user_code.errors import UserCodeError, a
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,7 @@ from typing import Any
 
 from backend.records.base import number_format
 from backend.training.user_code.batches import ItemFailure, shape_of
-from backend.training.user_code.faults import (
+from backend.training.user_code.errors import (
     UserCodeError,
     a,
     calling,

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
-from backend.training.user_code.faults import UserCodeError, calling
+from backend.training.user_code.errors import UserCodeError, calling
 from backend.training.user_code.sources import PREFIX, Source, register
 
 _numbers = itertools.count(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from backend.records.base.number_format import some
-from backend.training.user_code.faults import UserCodeError, a, calling, describe
+from backend.training.user_code.errors import UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 
 if TYPE_CHECKING:

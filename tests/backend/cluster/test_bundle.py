@@ -22,7 +22,7 @@ def modules(folder: Path, *rooms: str) -> list[str]:
     found = (path for room in rooms for path in (folder / "backend" / room).rglob("*.py"))
     names = (".".join(path.relative_to(folder).with_suffix("").parts) for path in found)
     # This one is a script that a rank starts with, not a module.
-    return [n.removesuffix(".__init__") for n in names if n != "backend.node.rank_start"]
+    return [n.removesuffix(".__init__") for n in names if n != "backend.node.run.rank_bootstrap"]
 
 
 IMPORT = """
@@ -48,7 +48,7 @@ def test_the_nodes_own_modules_start_with_a_bare_python(tmp_path: Path) -> None:
         text=True,
     )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
-    assert "backend.node.supervise" in names
+    assert "backend.node.run.supervisor" in names
 
 
 def test_training_needs_nothing_of_ours_that_is_not_in_it(tmp_path: Path) -> None:
@@ -76,7 +76,9 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
     assert bundle_name(copy) == make_bundle().name
 
 
-@pytest.mark.parametrize("name", ["base/errors.py", "node/guard.py", "training/strategies/base.py"])
+@pytest.mark.parametrize(
+    "name", ["base/errors.py", "node/run/rank_guard.py", "training/strategies/base.py"]
+)
 def test_another_content_has_another_name(tmp_path: Path, name: str) -> None:
     copy = shutil.copytree(PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("*.pyc"))
     with (copy / name).open("a") as file:

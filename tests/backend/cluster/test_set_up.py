@@ -15,7 +15,7 @@ from backend.cluster.bundle import Bundle
 from backend.cluster.set_up import TITLES, set_up
 from backend.cluster.shell import Answer, Unreachable
 from backend.cluster.wheelhouse import Wheelhouse
-from backend.node import identity
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
@@ -49,7 +49,7 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     assert there.python == f"{node.home}/environments/{there.environment}/bin/python"
     assert there.mpi_version == "5.0.11"
     assert there.bytes > 100_000
-    assert (Path(there.bundle) / "backend/node/agent_control.py").is_file()
+    assert (Path(there.bundle) / "backend/node/agent/control.py").is_file()
     assert Path(there.ssh_config).is_file()
     assert "horovod" in node.last.steps[4].output
     assert all(step.seconds > 0 for step in node.last.steps)
@@ -363,10 +363,10 @@ def test_removing_gives_the_bytes_back_and_leaves_nothing_but_what_was_the_user_
 def test_a_removal_ends_the_agent(node: Node) -> None:
     entry = go(node)
     agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
-    assert identity.is_alive(agent)
+    assert process_identity.is_alive(agent)
     node.shell.broken = False
     remove.remove(entry, node.shell)
-    assert not identity.is_alive(agent)
+    assert not process_identity.is_alive(agent)
 
 
 def test_a_node_whose_environment_broke_can_be_cleared_too(node: Node) -> None:
@@ -376,7 +376,7 @@ def test_a_node_whose_environment_broke_can_be_cleared_too(node: Node) -> None:
     Path(entry.installation.python).unlink()
     node.shell.broken = False
     assert remove.remove(entry, node.shell) > 0
-    assert not identity.is_alive(agent)
+    assert not process_identity.is_alive(agent)
 
 
 def test_nothing_is_removed_under_a_run(node: Node) -> None:

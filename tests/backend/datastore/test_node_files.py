@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backend.datastore import node_files, stranger
 from backend.datastore.node_watch import StatusWatch
-from backend.node.probe import Probe
+from backend.node.metrics.probe import Probe
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.reading import (

@@ -20,8 +20,8 @@ from backend.datastore.run_state import (
     Supervision,
     judge,
 )
-from backend.node import identity
-from backend.node.supervise import final_status
+from backend.node.run.supervisor import final_status
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> JobFolder:
     folder = JobFolder(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}")
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
-    replace_json(folder.attempt(1).supervisor, identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
     return folder
 
 
@@ -238,17 +238,17 @@ def test_a_folder_that_was_never_there_is_refused(tmp_path: Path) -> None:
 def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
     folder: JobFolder,
 ) -> None:
-    before = replace(identity.own(), boot_id="the boot before")
+    before = replace(process_identity.own(), boot_id="the boot before")
     replace_json(folder.attempt(1).supervisor, before.to_dict())
     found = RunStateReader(folder).look()
     assert found.state is JobState.ERROR
     assert found.status.message == "The computer was restarted while the run was under way."
     assert read_json(folder.status)["state"] == "ERROR"
-    assert identity.is_alive(identity.own())
+    assert process_identity.is_alive(process_identity.own())
 
 
 def test_f10_a_reused_pid_is_not_the_supervisor(folder: JobFolder) -> None:
-    reused = replace(identity.own(), start_ticks=1)
+    reused = replace(process_identity.own(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, reused.to_dict())
     assert RunStateReader(folder).look().state is JobState.ERROR
 
@@ -261,10 +261,10 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
     reader = RunStateReader(run.folder)
     assert reader.look().state is JobState.TRAINING
     mpirun = run.find(" --map-by ")
-    identity.send_signal(run.supervisor, signal.SIGKILL)
+    process_identity.send_signal(run.supervisor, signal.SIGKILL)
     if victims == "F5":
-        identity.send_signal(mpirun, signal.SIGKILL)
-    wait_for(lambda: not identity.is_alive(run.supervisor))
+        process_identity.send_signal(mpirun, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(run.supervisor))
     found = reader.look()
     assert found.state is JobState.ERROR
     assert found.status.message.startswith("The supervisor of the run ended without a record")
@@ -291,7 +291,7 @@ def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_ki
     for rank in (0, 1):
         record = {"rank": rank, "run": 1, "host": "h", "node": "this-computer"}
         replace_json(run.attempt.rank_exit(rank), {**record, "outcome": "finished"})
-    gone = replace(identity.own(), start_ticks=1)
+    gone = replace(process_identity.own(), start_ticks=1)
     replace_json(run.attempt.supervisor, gone.to_dict())
     assert RunStateReader(run.folder).look().state is JobState.FINISHED
 

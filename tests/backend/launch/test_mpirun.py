@@ -19,7 +19,15 @@ from backend.launch.placement import NodeRoom, rank_plans, this_computer
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.launch import RankPlan
 
-GUARD = ("/venv/bin/python", "-m", "backend.node.guard", "--job", "/data/jobs/7", "--run", "3")
+GUARD = (
+    "/venv/bin/python",
+    "-m",
+    "backend.node.run.rank_guard",
+    "--job",
+    "/data/jobs/7",
+    "--run",
+    "3",
+)
 
 
 def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:

@@ -16,10 +16,10 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.datastore.node_files import write_entry
 from backend.launch.placement import Site
-from backend.node import sweep
-from backend.node.mpi import find_mpirun
-from backend.node.probe import Probe
-from backend.node.start import CODE_ROOT
+from backend.node.metrics.probe import Probe
+from backend.node.system import process_cleanup
+from backend.node.system.mpi import find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.base.remote_root import FarRoot
@@ -199,7 +199,7 @@ class Place:
             with contextlib.suppress(BackendError):
                 for view in services.jobs.list():
                     if view.state.is_live:
-                        sweep.end_tagged(run_tag(view.id, view.run), 0.0)
+                        process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
             services.close()
         self.wire.close()
 

@@ -89,6 +89,6 @@ def at_work(place: Place) -> list[list[str]]:
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
             is_trials = any(word.startswith(f"{place.data.jobs}/.canary") for word in words)
-            if is_trials and "backend.node.supervise" not in words:
+            if is_trials and "backend.node.run.supervisor" not in words:
                 found.append(words)
     return found

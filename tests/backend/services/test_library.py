@@ -274,9 +274,9 @@ def test_a_rescan_says_what_it_could_not_read_and_goes_on(
 def test_f43_a_rescan_sweeps_by_name_what_an_import_left(
     library: LibraryService, root: Path, source: Path
 ) -> None:
-    from backend.node import identity
+    from backend.node.system import process_identity
 
-    boot = identity.boot_id().replace("-", "")[:12]
+    boot = process_identity.boot_id().replace("-", "")[:12]
     half = root / "datasets" / f".digits.importing-x-{boot}-{os.getpid()}-1-0a0b0c0d"
     half.mkdir(parents=True)
     assert library.list(Kind.DATASET) == ()

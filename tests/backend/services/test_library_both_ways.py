@@ -15,7 +15,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.cli.run import run as cli
 from backend.cluster.far_files import FarFiles
-from backend.node.past import Past
+from backend.node.metrics.history_writer import Past
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import FarRoot

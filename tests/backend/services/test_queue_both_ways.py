@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from backend.base.errors import BackendError
-from backend.node import identity, queue_start
-from backend.node.probe import Probe
-from backend.node.queue_watch import QueueWatch
+from backend.node.metrics.probe import Probe
+from backend.node.queue import starter as queue_starter
+from backend.node.queue.scheduler import QueueWatch
+from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
@@ -36,9 +37,9 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        replace_json(folder.attempt(run).supervisor, identity.own().to_dict())
+        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
 
-    monkeypatch.setattr(queue_start, "start_supervisor", supervise)
+    monkeypatch.setattr(queue_starter, "start_supervisor", supervise)
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     beat(place)

@@ -9,7 +9,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import torch  # noqa: F401 # isort: skip
 
-from backend.training import late_compiler, rank
+from backend.training import lazy_dynamo, rank
 
-late_compiler.postpone()
+lazy_dynamo.postpone()
 rank._import_ahead()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from backend.node import run_signs
+from backend.node.run import run_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
@@ -110,11 +110,11 @@ def test_a_run_that_goes_on_shows_how_far_the_job_is_until_it_has_a_plan(tmp_pat
     assert {name: getattr(status, name) for name in figures} == figures
     assert {name: getattr(status, name) for name in earlier} == earlier
     assert status.heartbeat > 9
-    assert not run_signs.has_begun(status), "it heeds no wish to stop yet"
+    assert not run_files.has_begun(status), "it heeds no wish to stop yet"
     reporter.plan(step=50, epoch=2, total_steps=100, steps_per_epoch=50)
     reporter.close()
     status = RunStatus.from_dict(read_json(folder.status))
-    assert (status.step, run_signs.has_begun(status)) == (50, True)
+    assert (status.step, run_files.has_begun(status)) == (50, True)
 
 
 def test_after_the_wish_to_stop_no_other_state_is_shown(tmp_path: Path) -> None:

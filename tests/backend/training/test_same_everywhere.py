@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from backend.training.ballot import Ballot
 from backend.training.data import fingerprint
+from backend.training.step_sync import Ballot
 from backend.training.strategies.allreduce import AllReduce
 from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import Training, new_training

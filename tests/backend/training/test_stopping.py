@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from backend.training.interrupt import wish_to_stop
+from backend.training.stop_watcher import wish_to_stop
 from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
 
 

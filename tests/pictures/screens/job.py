@@ -365,7 +365,7 @@ def settings_of_job(stage: Stage) -> None:
     command = JobCommand(
         f"env RINGMASTER_RUN={lab.LIVE.id}-20261124-184302/1 PYTHONPATH=/home/lab/.ringmaster/b1 "
         "mpirun --bind-to none --map-by slot -np 16 -H gpu06:8,gpu07:8 python -m "
-        f"backend.node.guard --job {folder} --run 1 --by-hand 20261124-184302",
+        f"backend.node.run.rank_guard --job {folder} --run 1 --by-hand 20261124-184302",
         "gpu06",
         f"{folder}/by-hand/20261124-184302",
     )

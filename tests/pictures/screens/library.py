@@ -28,7 +28,7 @@ from backend.records.library.preview import (
     ShapeCount,
     rare_words,
 )
-from backend.training.tools.spread import Spread
+from backend.training.tools.histogram import Spread
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage

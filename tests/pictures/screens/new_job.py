@@ -39,7 +39,7 @@ RAW = {
 COMMAND = (
     *("mpirun", "-np", "16", "-H", "gpu09:8,gpu12:8", "--map-by", "slot", "--mca"),
     *("btl_tcp_if_include", "10.0.4.0/24", "-x", "NCCL_SOCKET_IFNAME=eth0"),
-    *("python", "-m", "backend.node.guard"),
+    *("python", "-m", "backend.node.run.rank_guard"),
 )
 RATES = tuple(
     0.08 * (n / 6 if n < 6 else 0.5 + 0.5 * math.cos(math.pi * (n - 6) / 94)) for n in range(101)

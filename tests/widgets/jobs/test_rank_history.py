@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractSlider, QApplication
 
 from backend.datastore.node_past import PastReader
-from backend.node.past import Past
+from backend.node.metrics.history_writer import Past
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -17,7 +17,7 @@ from backend.records.jobs.view import RunUpdate
 from backend.records.nodes.health import CALM_READINGS, Health
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import bad_gpus, words_by_gpu
-from tests.backend.node.test_probe import Watch
+from tests.backend.node.metrics.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.pictures import lab
 from tests.turns import are_done, finish

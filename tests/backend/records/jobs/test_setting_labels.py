@@ -20,7 +20,7 @@ from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from tests.backend.catalogue.catalogue_rig import job
 from tests.backend.records.jobs.test_job_config import GOOD
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 WHERE_NAMES_ARE = "backend/records/jobs/setting_labels.py"
 METRICS = {"Learning rate", "Gradient norm"}
 """Are measured, too, and have a curve of the same name."""

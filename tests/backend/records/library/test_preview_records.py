@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.library.item import preview
+from backend.records.library import preview
 from backend.records.library.preview import DataSize, ModelCheck, Preview
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

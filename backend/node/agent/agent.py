@@ -1,0 +1,189 @@
+"""The agent of a node: writes how the node is, closes runs that ended unrecorded here, and starts
+the queued jobs that the node leads.
+
+It lives for months on machines that other people use, so it is small, and nothing that the data
+root or the driver does ends it: whatever may hang is asked in a thread that can be left behind, and
+what cannot be written now is written when it can be again. It never makes a folder: where a share
+is not mounted, that would fill the disk below.
+
+One thread, no handler: signals are blocked and taken with `sigtimedwait`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.base.errors import BackendError
+from backend.node.metrics.history_writer import Lines, Past
+from backend.node.metrics.probe import Probe
+from backend.node.run.unrecorded_runs import RunWatch
+from backend.node.system import prctl, process_identity
+from backend.node.system.agent_lock import AgentLock
+from backend.node.system.timeout_call import Bounded
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, NodeFolder
+from backend.records.base.preallocated_file import Spare
+from backend.records.nodes.reading import NodeReading
+
+if TYPE_CHECKING:
+    from backend.node.queue.scheduler import QueueWatch
+
+CODE_ROOT = Path(__file__).resolve().parents[3]
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_WRITE_LIMIT_S = 2.0
+_RUNS_EVERY_S = 5.0
+_CLOSING_LIMIT_S = 300.0
+"""After a reboot many runs may have to be closed, each within some 6 s."""
+_TOUCH_EVERY_S = 3600.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.agent.agent", description=__doc__)
+    parser.add_argument("--name", required=True, help="name of the node")
+    parser.add_argument("--folder", type=Path, required=True, help="where info and status go")
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--interval", type=float, default=2.0, help="seconds between readings")
+    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="of a detached agent")
+    options = parser.parse_args(arguments)
+    if not 0.1 <= options.interval <= 60:
+        parser.error("--interval is between 0.1 and 60 seconds")
+    folder = NodeFolder(Path(os.path.abspath(options.folder)))
+    lock = AgentLock(folder.path)
+    try:
+        if not lock.take():
+            holder = lock.holder()
+            who = f" (pid {holder.pid})" if holder is not None else ""
+            sys.stderr.write(f"An agent{who} already writes to {folder.path} on this computer.\n")
+            return 1
+    except BackendError as error:
+        sys.stderr.write(f"{error.sentence} {error.remedy}\n")
+        return 1
+    if options.detach and not _detach(options.log):
+        return 0
+    lock.sign()
+    root = DataRoot(Path(os.path.abspath(options.data_root)))
+    Agent(options.name, folder, root, options.interval).work(lock)
+    return 0
+
+
+class Agent:
+    """Writes a reading each interval until it is told to end."""
+
+    def __init__(self, name: str, folder: NodeFolder, root: DataRoot, interval_s: float) -> None:
+        self._folder = folder
+        self._interval_s = interval_s
+        self._name = name
+        self._root = root
+        self._probe = Probe(name, root.path, interval_s)
+        self._newest: NodeReading | None = None
+        self._runs = RunWatch(root, name)
+        self._past = Past(folder)
+        self._queue: QueueWatch | None = None
+        self._share = Bounded(_WRITE_LIMIT_S)
+        self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
+        self._beats_before: int | None = None
+        self._status = Spare(folder.status)
+
+    def work(self, lock: AgentLock) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        next_reading = next_runs = time.monotonic()
+        next_touch = next_reading + _TOUCH_EVERY_S
+        while True:
+            self.beat()
+            now = time.monotonic()
+            if now >= next_runs:
+                next_runs = now + _RUNS_EVERY_S
+                self._closing.begin(self._look_after_runs)
+            if now >= next_touch:
+                next_touch = now + _TOUCH_EVERY_S
+                lock.touch()
+            next_reading = max(next_reading + self._interval_s, now)
+            if signal.sigtimedwait(_ENDING, next_reading - now) is not None:
+                return
+
+    def beat(self) -> bool:
+        """Read and write once; False when it could not be written now."""
+        reading = self._newest = self._probe.read()
+        lines = self._past.lines(reading)
+        try:
+            self._share.call(lambda: self._write(reading, lines))
+        except OSError:  # away, full, or hanging: a later one gets there
+            return False
+        return True
+
+    def _write(self, reading: NodeReading, lines: Lines) -> None:
+        if self._beats_before is None:
+            self._beats_before = self._first_contact()
+        raw: dict[str, Any] = reading.to_dict()
+        raw["heartbeat"] += self._beats_before
+        # Compact, because only then Python's own fast encoder is used.
+        self._status.replace_bytes(json.dumps(raw, allow_nan=False).encode())
+        self._status.take()
+        self._past.append(lines, reading)
+
+    def _first_contact(self) -> int:
+        """Say who writes here from now on; returns the heartbeat to go on from."""
+        for path in self._folder.path.glob(".*.json.*.tmp"):
+            if path.name.startswith(
+                (f".{self._folder.status.name}.", f".{self._folder.info.name}.")
+            ):
+                path.unlink()
+        beats = 0
+        with suppress(FileNotFoundError, ValueError):
+            found = read_json(self._folder.status).get("heartbeat")
+            if isinstance(found, int) and 0 < found < 2**53:
+                beats = found
+        replace_json(
+            self._folder.info,
+            {
+                **process_identity.own().to_dict(),
+                "bundle": str(CODE_ROOT),
+                "python": platform.python_version(),
+                "interval_s": self._interval_s,
+                "starts_queued": True,
+            },
+        )
+        return beats
+
+    def _look_after_runs(self) -> None:
+        with suppress(OSError):
+            self._runs.look()
+            # Loaded only now: an agent stays small as long as nothing waits.
+            if self._queue is None and _has_names(self._root.queue):
+                from backend.node.queue.scheduler import QueueWatch
+
+                self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+            if self._queue is not None:
+                self._queue.look()
+
+
+def _has_names(folder: Path) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except FileNotFoundError:
+        return False
+
+
+def _detach(log: Path) -> bool:
+    """Go on in a process that nothing ties to who started it; True in that process."""
+    if os.fork():
+        return False
+    os.setsid()
+    os.chdir("/")
+    prctl.let_go(log)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

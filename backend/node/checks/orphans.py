@@ -1,0 +1,125 @@
+"""Processes of runs that are over: found by their tag, ended only when somebody wants it.
+
+``python -m backend.node.checks.orphans --data-root DIR [--end PID:TICKS ...]`` prints one JSON document:
+the orphans of this computer and, with ``--end``, the pids of those that would not go. Processes of
+other users, and those that no run of ours started, are never listed and never ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from backend.node.system import process_cleanup, process_identity
+from backend.node.system.process_info import age_s, owner_of
+from backend.records.base.layout import TOOL_TAG, DataRoot
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.reading import Orphan
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def find(root: DataRoot) -> tuple[Orphan, ...]:
+    """Every orphan on this computer, the oldest first.
+
+    Raises:
+        OSError: The data root cannot be read; then nobody can say what is an orphan.
+    """
+    # Where the share is not mounted, every run would seem to be over.
+    os.listdir(root.jobs)
+    reasons: dict[str, str] = {}
+    found = []
+    for pid in process_cleanup.pids():
+        process = process_identity.process(pid) if _is_mine(pid) else None
+        tag = process_cleanup.run_tag_of(pid) if process is not None else ""
+        if process is None or not tag:
+            continue
+        if tag not in reasons:
+            reasons[tag] = _why_over(root, tag)
+        if reasons[tag]:
+            found.append(_orphan(process, tag, reasons[tag]))
+    return tuple(sorted(found, key=lambda orphan: -orphan.age_s))
+
+
+def end(root: DataRoot, wanted: Collection[tuple[int, int]]) -> tuple[int, ...]:
+    """End those orphans that are ``wanted`` by pid and start ticks; returns the pids left.
+
+    Raises:
+        OSError: The data root cannot be read.
+    """
+    chosen = [o.process for o in find(root) if (o.process.pid, o.process.start_ticks) in wanted]
+    return process_cleanup.end(lambda: [one for one in chosen if process_identity.is_alive(one)])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.checks.orphans", description=__doc__)
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--end", nargs="+", type=_wanted, default=(), metavar="PID:TICKS")
+    options = parser.parse_args(arguments)
+    root = DataRoot(options.data_root.absolute())
+    try:
+        left = end(root, options.end) if options.end else ()
+        orphans = [orphan.to_dict() for orphan in find(root)]
+    except OSError as error:
+        sys.stderr.write(f"The jobs in {root.jobs} cannot be read: {error.strerror}.\n")
+        return 1
+    sys.stdout.write(json.dumps({"orphans": orphans, "left": left}) + "\n")
+    return 0
+
+
+def _wanted(text: str) -> tuple[int, int]:
+    pid, _, ticks = text.partition(":")
+    return int(pid), int(ticks)
+
+
+def _is_mine(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _why_over(root: DataRoot, tag: str) -> str:
+    """Why nothing of this run should live any more, or ""."""
+    if tag.startswith(TOOL_TAG):
+        return ""
+    job, _, run = tag.rpartition("/")
+    if not run.isdecimal() or not job or "/" in job or job in (".", ".."):
+        return "No job started it."
+    folder = root.job(job)
+    if not folder.path.is_dir():
+        # A job that was never here may live in another data root.
+        return "Its job was removed." if (root.trash / "jobs" / job).is_dir() else ""
+    attempt = folder.attempt(int(run))
+    if not attempt.path.is_dir():
+        return f"Run {run} of its job was started over."
+    return f"Run {run} of its job is over." if attempt.exit.exists() else ""
+
+
+def _orphan(process: ProcessIdentity, tag: str, why: str) -> Orphan:
+    owner = owner_of(process.pid)
+    return Orphan(
+        process=process,
+        user=owner.user,
+        command=owner.command,
+        age_s=age_s(process),
+        memory_bytes=_resident_bytes(process.pid),
+        run_tag=tag,
+        why=why,
+    )
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

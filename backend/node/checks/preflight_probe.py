@@ -1,0 +1,486 @@
+"""Whether this machine can take part in a job right now: facts, one JSON object in each line.
+
+The desktop sends this file to ``python3 -I - MODE REQUEST``, as it does with `look`, so that an
+environment that is broken is a fact like any other and not the end of the look. It imports nothing
+of ours and says no sentences; `backend.services.preflight_words` does.
+
+``listen`` leaves a process that takes connections from the other nodes for a while and prints its
+port. ``check`` prints ``{"name": …, "facts": …}`` for each question as soon as it is answered; one
+that has not been answered in its time has the facts null. ``meet`` connects to the listeners of the
+other nodes and, on the head node, logs in there as mpirun will.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import hashlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+BLOCK_BYTES = 256 * 1024
+_WINDOW_BYTES = 8 * BLOCK_BYTES
+"""Sent before the first acknowledgement is waited for: a long way is not a narrow one."""
+_TOKEN_BYTES = 32
+_LISTEN_S = 30.0
+_IDLE_S = 5.0
+_ROOT_LOOK_S = 0.1
+_PROBE_BYTES = 64 * 1024
+_UNDERSTOOD = "ringmaster-understood"
+_FOR_SH = (
+    "PATH=$PATH ; export PATH ; LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
+    f"echo {_UNDERSTOOD}"
+)
+"""Of the kind that mpirun sends to a login shell."""
+_SSH_FAILED = 255
+
+_IMPORT = """
+import importlib.metadata, json
+found = {}
+try:
+    import torch
+    found["torch"] = torch.__version__
+    found["cuda"] = torch.version.cuda or ""
+except BaseException as error:
+    found.update(failed="torch", why=f"{type(error).__name__}: {error}")
+else:
+    try:
+        import horovod.torch
+        found["horovod"] = importlib.metadata.version("horovod")
+        if not horovod.torch.mpi_built():
+            found.update(failed="horovod", why="Horovod was built without MPI")
+    except BaseException as error:
+        found.update(failed="horovod", why=f"{type(error).__name__}: {error}")
+print(json.dumps(found))
+"""
+_IMPORTED_FIRST = ("*", "torch/*", "torch/lib/*", "horovod/*", "horovod/torch/*", "openmpi/lib/*")
+_GPUS = """
+import dataclasses, json
+from backend.node.metrics.gpus import Gpus
+gpus, message = Gpus().read()
+print(json.dumps({"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "message": message}))
+"""
+
+
+def main(mode: str, request: dict[str, Any]) -> None:
+    {"listen": listen, "check": check, "meet": meet}[mode](request)
+
+
+def tell(**facts: Any) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+# A port for the others.
+
+
+def listen(request: dict[str, Any]) -> None:
+    """``address`` is the one that the ranks are to use, "" when there is one node only.
+
+    The listener ends when as many ``visitors`` have been there, or after its time.
+    """
+    facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": ""}
+    if request["address"]:
+        try:
+            listener = _listener(request["address"])
+        except OSError as error:
+            facts["why"] = error.strerror or str(error)
+        else:
+            facts["port"] = listener.getsockname()[1]
+            sys.stdout.flush()
+            if os.fork() == 0:
+                _serve(listener, request["token"].encode(), request["visitors"])
+    tell(**facts)
+
+
+def _listener(address: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.bind((address, 0))
+    listener.listen(64)
+    return listener
+
+
+def _serve(listener: socket.socket, token: bytes, visitors: int) -> None:
+    """Take in what knows the token, for as long as a pre-flight can last; never returns."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    end = time.monotonic() + _LISTEN_S
+    listener.settimeout(0.5)
+    been: list[bool] = []
+    while time.monotonic() < end and len(been) < visitors:
+        with contextlib.suppress(OSError):
+            taken = listener.accept()[0]
+            threading.Thread(target=_take, args=(taken, token, been), daemon=True).start()
+    os._exit(0)
+
+
+def _take(taken: socket.socket, token: bytes, been: list[bool]) -> None:
+    with contextlib.suppress(OSError), taken:
+        taken.settimeout(_IDLE_S)
+        if _exactly(taken, _TOKEN_BYTES) != token:
+            return
+        with contextlib.suppress(OSError):
+            taken.sendall(b"+")
+            while _exactly(taken, BLOCK_BYTES):
+                taken.sendall(b"+")
+        been.append(True)
+
+
+def _exactly(taken: socket.socket, count: int) -> bytes:
+    """So many bytes, b"" at the end."""
+    got = bytearray()
+    while len(got) < count:
+        piece = taken.recv(min(65536, count - len(got)))
+        if not piece:
+            return b""
+        got += piece
+    return bytes(got)
+
+
+# The others.
+
+
+def meet(request: dict[str, Any]) -> None:
+    """``peers``: node -> [address, port]; ``ssh``: node -> [address, whether only runs may start],
+    with the client file."""
+    limit_s, token = float(request["limit_s"]), request["token"].encode()
+    work = [
+        threading.Thread(target=_meet_one, args=(node, *place, token, request["bytes"], limit_s))
+        for node, place in request["peers"].items()
+    ]
+    work += [
+        threading.Thread(target=_log_in, args=(node, *place, request["ssh_config"], limit_s))
+        for node, place in request["ssh"].items()
+    ]
+    for one in work:
+        one.start()
+    for one in work:
+        one.join()
+
+
+def _meet_one(node: str, address: str, port: int, token: bytes, size: int, limit_s: float) -> None:
+    """Connect and send a sample; each block is acknowledged, so that what counts has arrived."""
+    began = time.monotonic()
+    facts: dict[str, Any] = {"connected": False, "bytes": 0, "seconds": 0.0, "why": ""}
+    try:
+        with socket.create_connection((address, port), timeout=limit_s) as there:
+            facts["connected"] = True
+            there.sendall(token)
+            _acknowledged(there, began + limit_s)
+            started = time.monotonic()
+            sent = 0
+            while facts["bytes"] < size:
+                if sent < min(size, facts["bytes"] + _WINDOW_BYTES):
+                    there.settimeout(max(0.01, began + limit_s - time.monotonic()))
+                    there.sendall(bytes(BLOCK_BYTES))
+                    sent += BLOCK_BYTES
+                    continue
+                facts["bytes"] += BLOCK_BYTES * _acknowledged(there, began + limit_s)
+                facts["seconds"] = time.monotonic() - started
+    except OSError as error:
+        facts["why"] = error.strerror or str(error)
+    tell(kind="route", node=node, facts=facts)
+
+
+def _acknowledged(there: socket.socket, end: float) -> int:
+    """How many acknowledgements came, one at least."""
+    there.settimeout(max(0.01, end - time.monotonic()))
+    count = len(there.recv(64))
+    if not count:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    return count
+
+
+def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s: float) -> None:
+    """Log in, and have the far shell read what mpirun has it read.
+
+    A key that starts runs only starts nothing else, and no shell reads what is asked with it.
+    Where the login shell here is csh, mpirun asks the far one what it is.
+    """
+    asked = "true" if is_limited or os.environ.get("SHELL", "").endswith("csh") else _FOR_SH
+    argv = ["ssh", "-x", "-F", ssh_config, "-o", "BatchMode=yes"]
+    argv += ["-o", f"ConnectTimeout={max(1, int(limit_s) - 1)}", address, asked]
+    code, out, words = _run(argv, limit_s + 1)
+    facts = {"code": code, "why": _last(words) if code else "", "shell": False}
+    if asked == _FOR_SH and _UNDERSTOOD not in out and code not in (124, 126, _SSH_FAILED):
+        # fish ends with 0 what it could not read.
+        facts = {"code": code or 1, "why": _first(words), "shell": bool(shutil.which("ssh"))}
+    tell(kind="ssh", node=node, facts=facts)
+
+
+# This machine.
+
+
+def check(request: dict[str, Any]) -> None:
+    """Ask everything at once; each question in a process that can be left behind."""
+    questions: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "data_root": _data_root,
+        "shared_memory": _shared_memory,
+        "limits": _limits,
+        "mpirun": _mpirun,
+        "leftovers": _leftovers,
+    }
+    if request["bundle"]:
+        questions.update(home=_home, program=_program, agent=_agent, imports=_imports)
+    if request["gpus"]:
+        questions["gpus"] = _gpus
+    end = time.monotonic() + request["limit_s"]
+    waiting = {_child(lambda ask=ask: ask(request)): name for name, ask in questions.items()}  # type: ignore[misc]
+    while waiting:
+        ready = select.select(list(waiting), [], [], max(0.0, end - time.monotonic()))[0]
+        if not ready:
+            break
+        for reading in ready:
+            with os.fdopen(reading, "rb", closefd=True) as pipe:
+                answer = pipe.read()
+            tell(name=waiting.pop(reading), facts=json.loads(answer) if answer else None)
+    for name in waiting.values():
+        tell(name=name, facts=None)
+    tell(name="end", facts=None)
+    # One that hangs in a share would keep the interpreter, and so the connection, from ending.
+    os._exit(0)
+
+
+def _child(work: Callable[[], Any]) -> int:
+    """Where the answer of ``work`` can be read; nothing comes when it raised."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(nothing, number)
+            answer = json.dumps(work()).encode()
+            # No reader, no end: an answer is less than a pipe holds, or somebody reads it.
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(answer)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return reading
+
+
+def _data_root(request: dict[str, Any]) -> Any:
+    """``nonce`` is a file that the desktop wrote; ``answer`` is what is written for it to see."""
+    root = request["data_root"]
+    facts: dict[str, Any] = {"there": os.path.isdir(root), "seen": False, "why": "", "free": None}
+    end = time.monotonic() + request["root_limit_s"]
+    folder = os.path.join(root, request["folder"])
+    while not facts["seen"]:
+        try:
+            with open(os.path.join(folder, "desktop")) as file:
+                facts["seen"] = file.read() == request["nonce"]
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            facts["why"] = error.strerror
+        if not facts["there"] or time.monotonic() > end:
+            break
+        if not facts["seen"]:
+            time.sleep(_ROOT_LOOK_S)
+    if facts["seen"]:
+        room = os.statvfs(root)
+        facts["free"] = room.f_bavail * room.f_frsize
+        try:
+            _write(os.path.join(folder, request["node"]), request["nonce"].encode())
+        except OSError as error:
+            facts["why"] = error.strerror
+            facts["code"] = error.errno
+    return facts
+
+
+def _home(request: dict[str, Any]) -> Any:
+    home = request["home"]
+    facts: dict[str, Any] = {"free": 0, "why": "", "noexec": False}
+    try:
+        room = os.statvfs(home)
+        facts["free"] = room.f_bavail * room.f_frsize
+        facts["noexec"] = bool(room.f_flag & os.ST_NOEXEC)
+        probe = os.path.join(home, f".preflight-{os.getpid()}")
+        try:
+            _write(probe, b"r" * _PROBE_BYTES)
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(probe)
+    except OSError as error:
+        facts["why"] = error.strerror
+    return facts
+
+
+def _write(path: str, content: bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _shared_memory(request: dict[str, Any]) -> Any:
+    try:
+        room = os.statvfs("/dev/shm")
+    except OSError as error:
+        return {"free": 0, "why": error.strerror}
+    is_writable = os.access("/dev/shm", os.W_OK)
+    return {
+        "free": room.f_bavail * room.f_frsize,
+        "why": "" if is_writable else "it cannot be written",
+    }
+
+
+def _limits(request: dict[str, Any]) -> Any:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return {"open_files": soft if soft != resource.RLIM_INFINITY else None, "hard": hard}
+
+
+def _mpirun(request: dict[str, Any]) -> Any:
+    """mpirun itself, and beside it what it starts on the other nodes."""
+    path = request["mpirun"]
+    if not path:
+        return {"code": 127, "out": "", "why": "there is none", "daemon": ""}
+    code, out, words = _run([path, "--version"], request["command_limit_s"])
+    daemon = os.path.join(os.path.dirname(path), "prted" if request["major"] >= 5 else "orted")
+    return {
+        "code": code,
+        "out": out[-2000:],
+        "why": _last(words),
+        "daemon": "" if os.access(daemon, os.X_OK) else daemon,
+    }
+
+
+def _imports(request: dict[str, Any]) -> Any:
+    """Importing takes seconds of a core, so what it gave holds until something there changes."""
+    made_of = _made_of(request["python"])
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        with open(request["imports"]) as file:
+            before = json.load(file)
+        if before["made_of"] == made_of:
+            return before["facts"]
+    code, out, words = _run(
+        [request["python"], "-c", _IMPORT], request["command_limit_s"], request["bundle"]
+    )
+    try:
+        facts = {"code": code, **json.loads(out.splitlines()[-1])}
+    except (ValueError, IndexError):
+        return {"code": code, "failed": "python", "why": _last(words)}
+    if code == 0 and "failed" not in facts:
+        with contextlib.suppress(OSError):
+            beside = f"{request['imports']}.{os.getpid()}"
+            with open(beside, "w") as file:
+                json.dump({"made_of": made_of, "facts": facts}, file)
+            os.replace(beside, request["imports"])
+    return facts
+
+
+def _made_of(python: str) -> str:
+    """A digest that changes with a boot, the system's libraries, and what pip or a person changes.
+
+    Of the packages themselves only the files count that an import begins with, and the libraries:
+    all of torch are 12,000 files.
+    """
+    digest = hashlib.sha256(python.encode())
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        digest.update(file.read())
+    packages = f"{os.path.dirname(os.path.dirname(python))}/lib/python*/site-packages/"
+    for pattern in (python, "/etc/ld.so.cache", *(packages + part for part in _IMPORTED_FIRST)):
+        for path in sorted(glob.glob(pattern)):
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                # Bytecode comes whenever something is imported for the first time.
+                if not path.endswith("__pycache__"):
+                    digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _program(request: dict[str, Any]) -> Any:
+    """The digest of the bundle as `backend.cluster.bundle` makes it, "" when it is not there."""
+    top = request["bundle"]
+    contents = {}
+    for folder, _, names in os.walk(os.path.join(top, "backend")):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    contents[os.path.relpath(path, top)] = file.read()
+    digest = hashlib.sha256()
+    for name, content in sorted(contents.items()):
+        digest.update(f"{len(name)} {name} {len(content)} ".encode() + content)
+    return {"digest": digest.hexdigest()[:16] if contents else ""}
+
+
+def _agent(request: dict[str, Any]) -> Any:
+    argv = _module(request, "backend.node.agent.control", "check")
+    argv += ["--bundle", request["bundle"], "--folder", request["agent_folder"]]
+    code, _, words = _run(argv, request["command_limit_s"], request["bundle"])
+    return {"code": code, "why": _last(words)}
+
+
+def _leftovers(request: dict[str, Any]) -> Any:
+    argv = _module(request, "backend.node.checks.orphans", "--data-root", request["data_root"])
+    code, out, words = _run(argv, request["command_limit_s"], request["code_root"])
+    with contextlib.suppress(ValueError):
+        return {"code": code, "orphans": json.loads(out)["orphans"]}
+    return {"code": code, "orphans": [], "why": _last(words)}
+
+
+def _gpus(request: dict[str, Any]) -> Any:
+    argv = [request["python"], "-c", _GPUS]
+    code, out, words = _run(argv, request["command_limit_s"], request["code_root"])
+    with contextlib.suppress(ValueError):
+        return {"code": code, **json.loads(out)}
+    return {"code": code, "gpus": [], "message": _last(words)}
+
+
+def _module(request: dict[str, Any], module: str, *arguments: str) -> list[str]:
+    return [request["python"], "-m", module, *arguments]
+
+
+def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int, str, str]:
+    """Code, output and complaints; 127 or 126 where there is nothing to execute, 124 for no end."""
+    environment = dict(os.environ)
+    if code_root:
+        environment["PYTHONPATH"] = code_root
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            cwd="/",
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "", f"it had not ended after {limit_s:g} s"
+    except OSError as error:
+        return 127 if isinstance(error, FileNotFoundError) else 126, "", str(error.strerror)
+    out, words = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+    return done.returncode, out, words or out
+
+
+def _first(words: str) -> str:
+    return next((line.strip()[:300] for line in words.splitlines() if line.strip()), "")
+
+
+def _last(words: str) -> str:
+    lines = [line.strip() for line in words.splitlines() if any(map(str.isalnum, line))]
+    return lines[-1][:300] if lines else ""
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    main(sys.argv[1], json.loads(sys.argv[2]))

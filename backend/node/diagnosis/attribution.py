@@ -1,0 +1,110 @@
+"""Whose an exception is that no rule knows: of the program's code, of libraries, or nobody's.
+
+By the place where it was raised, by its kind, and by what it speaks of. Where these do not settle
+it, nobody is blamed: what was raised, and at which line of the program, is all that is said then.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from backend.node.diagnosis.tracebacks import Frame, Raised
+
+
+class Blame(Enum):
+    """What is known of an exception by its place."""
+
+    CHECK = "check"
+    """The program's own code looked at something and refused to go on."""
+    CODE = "code"
+    CALL = "call"
+    """A call and what it calls do not fit each other; which of them is wrong is not known."""
+    LIBRARIES = "libraries"
+    """A library wants of another one what that does not have."""
+    NOBODY = "nobody"
+
+
+_OF_CODE = re.compile(
+    r"(?:Assertion|Attribute|Indentation|Index|Key|Name|NotImplemented|Recursion|Syntax|Tab|Type"
+    r"|UnboundLocal|Value|ZeroDivision)Error$"
+)
+"""Kinds that wrong code raises, and nothing else when they come out of the program's own lines."""
+_OF_USE = re.compile(r"(?:Runtime|Value|Assertion|Index|Key|Type|Attribute|NotImplemented)Error$")
+_OF_CALL = re.compile(
+    r"^TypeError: [^\n]*(?:got (?:an unexpected keyword argument|multiple values for)"
+    r"|takes \d+ positional arguments? but \d+ w|missing \d+ required (?:positional|keyword))"
+)
+_OF_VERSIONS = re.compile(
+    r"^AttributeError: module '[^']+' has no attribute|^ImportError: cannot import name"
+    r"|^SyntaxError"
+)
+_OF_OWN_IMPORT = re.compile(
+    r"^ImportError: (?:cannot import name '\w+' from [^\n]*\((?![^\n]*(?:site-packages"
+    r"|dist-packages|[/\\]lib(?:64)?[/\\]python|unknown location))[^\n]+\)"
+    r"|attempted relative import)"
+)
+_COMPUTING = re.compile(
+    r"[/\\](?:torch[/\\](?:nn|functional|autograd|_tensor|tensor|optim|_refs|_prims|ops|amp"
+    r"|utils[/\\]data|_jit_internal|overrides|distributions|linalg|fft)|numpy[/\\]"
+    r"|torchvision[/\\](?:transforms|ops|models))"
+)
+"""Libraries that complain of nothing but what they are given to compute with."""
+_TENSORS = re.compile(r"[/\\](?:torch\w*|numpy|horovod)[/\\]")
+_SURROUNDINGS = re.compile(
+    r"cuda|cudnn|cublas|nccl|gloo|mpi|nvml|nvrtc|driver|\bgpus?\b|device|memory|alloc|thread"
+    r"|worker|process|\bpid\b|socket|connect|network|address|port\b|host|server|https?:|url|token"
+    r"|download|timeout|timed out|file|folder|director|path|open|read|write|permission|disk|space"
+    r"|lock|librar|\.so\b|version|install|compil|build|kernel|symbol|import|extension|environ"
+    r"|backend|checkpoint|state.?dict|corrupt|nan\b|inf\b",
+    re.IGNORECASE,
+)
+"""What an exception may speak of that is not the code's alone."""
+
+
+def blame(raised: Raised) -> Blame:
+    """Who is at fault, as far as the traceback settles it."""
+    last = raised.frames[-1] if raised.frames else None
+    if _OF_CALL.search(raised.text):
+        return Blame.CALL
+    if last is None:
+        return Blame.NOBODY
+    if last.is_of_library and _OF_VERSIONS.search(raised.text):
+        return Blame.LIBRARIES
+    if not last.is_of_library:
+        if _OF_OWN_IMPORT.search(raised.text) or (
+            raised.kind == "ImportError" and last.source.startswith("from .")
+        ):
+            return Blame.CODE
+        if is_own_check(last) and not _is_slip(raised, last):
+            return Blame.CHECK
+        if _OF_CODE.search(raised.kind):
+            return Blame.CODE
+    elif raised.of_user is None or is_foreign(raised) or not _COMPUTING.search(last.file):
+        return Blame.NOBODY
+    if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
+        return Blame.CODE
+    return Blame.NOBODY
+
+
+def is_of_programs(raised: Raised) -> bool:
+    """Whether it is of a kind that programs raise, and not their surroundings."""
+    return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
+
+
+def is_foreign(raised: Raised) -> bool:
+    """Whether a library raised it that does more than compute with what it is given."""
+    outside = [
+        one for one in raised.frames if not (one.is_of_library and _TENSORS.search(one.file))
+    ]
+    return bool(outside) and outside[-1].is_of_library
+
+
+def _is_slip(raised: Raised, frame: Frame) -> bool:
+    """Whether the line that checks stumbled itself, before there was a result."""
+    return frame.source.startswith("assert") and raised.kind != "AssertionError"
+
+
+def is_own_check(frame: Frame) -> bool:
+    """Whether the line itself raises or asserts."""
+    return frame.source.startswith(("raise ", "assert ", "assert("))

@@ -1,0 +1,353 @@
+"""From the logs of a failed run to its cause in one sentence, with the lines that prove it.
+
+Pure. A message that no rule knows is no cause: then the answer is `UNKNOWN` with the last lines,
+and nothing is guessed. What is only a warning, what Python ignored, and an exception after which
+the program wrote on, prove nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from backend.node.diagnosis import (
+    rules_exit_codes,
+    rules_gpu,
+    rules_launch,
+    rules_nccl,
+    rules_network,
+    rules_openmpi_help,
+    rules_program,
+    rules_python,
+    rules_shell,
+    rules_ssh,
+    rules_system,
+    rules_torch,
+)
+from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
+from backend.node.diagnosis.hints import remedy_for
+from backend.node.diagnosis.log_tail import Ending, is_ordinary
+from backend.node.diagnosis.log_text import LogPart, tidy
+from backend.node.diagnosis.ranking import Found, surest
+from backend.node.diagnosis.rule import Weight, Where
+from backend.node.diagnosis.tracebacks import Raised, endings, without_ignored
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Evidence, Explanation
+
+RULES = (
+    *rules_system.SHARED_MEMORY_RULES,
+    *rules_gpu.RULES,
+    *rules_launch.RULES,
+    *rules_openmpi_help.RULES,
+    *rules_nccl.RULES,
+    *rules_torch.RULES,
+    *rules_program.RULES,
+    *rules_ssh.RULES,
+    *rules_network.RULES,
+    *rules_nccl.ANY_WARNING_RULES,
+    *rules_python.RULES,
+    *rules_shell.RULES,
+    *rules_system.RULES,
+    *rules_exit_codes.RULES,
+)
+"""The first rule that fits wins among those of one weight; /dev/shm comes before any full disk."""
+
+LAST_LINES = 20
+_SHOWN = 5
+_WIDTH = 400
+RAISED = "raised"
+"""The cause of which only the exception is known, and at which line of the program it came."""
+_REMEDIES = {
+    Blame.CODE: "Mend the code, import it as a new version, and clone the job with it; the "
+    "traceback tells the way there.",
+    Blame.CHECK: "Bring what the check asks for: the data or the options of the job. Where the "
+    "code is at fault, mend it, import it as a new version, and clone the job with it.",
+    Blame.CALL: "Mend the call. When the function belongs to a library, the code was written for "
+    "another version of it.",
+    Blame.LIBRARIES: "Set the node up again, or bring versions of both that were made for each "
+    "other.",
+    Blame.NOBODY: "The traceback tells the way there, and the lines before it in the log may tell "
+    "why.",
+}
+_OF_NAMES = re.compile(r"(?:Attribute|Import|Name|Type)Error$")
+_OTHER_VERSION = (
+    "When what it names belongs to a library, the code was written for another version of that: "
+    "adapt the code, or have the other version installed. Else the traceback tells the way there."
+)
+_SENTENCES = {
+    Blame.CODE: "The program's code raised {what}{place}",
+    Blame.CHECK: "The program stopped itself by a check of its own: {what}{place}",
+    Blame.CALL: "A function was called with arguments that do not fit it: {what}{place}",
+    Blame.LIBRARIES: "Two libraries on the node do not fit each other: {what}{place}",
+    Blame.NOBODY: "The program ended with {what}{place}",
+}
+_CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NOBODY: RAISED}
+_LAUNCHERS = re.compile(
+    r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
+    r"|RayTaskError|HorovodInternalError|SystemExit)$"
+)
+"""What only tells that another process has ended."""
+_HARMLESS = re.compile(
+    r"^\x00?── "  # what the supervisor wrote between the runs; mpirun ends its words with a NUL
+    r"|NCCL INFO"
+    r"|(?:^|\W)\w*Warning: |^\s*warnings\.warn\("
+    r"|\b(?:DEBUG|INFO|WARN|WARNING)\b(?=\s*[|:\]-])(?<!NCCL WARN)"
+    r"(?!:? (?:Open MPI|One or more|REMOTE))"
+    r"|Warning: Permanently added|, retrying\b|skipping batch|attempting to recover"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known of the failure before the logs are read.
+
+    ``traceback`` is what the rank itself recorded, or "".
+    """
+
+    rank: int | None = None
+    traceback: str = ""
+    has_record: bool = False
+    """The rank recorded its exception itself, so that none needs to be looked for in its log."""
+    is_first: bool = False
+    """It is known that this rank failed first: what others wrote came of it."""
+
+
+def explain(
+    failure: Failure,
+    ranks: Mapping[int, Sequence[LogPart]],
+    mpirun: Sequence[LogPart] = (),
+) -> Explanation:
+    """The cause of a failed run. ``ranks``: the logs of this run, that of the failing rank too."""
+    own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
+    others = tuple(
+        part for rank, parts in sorted(ranks.items()) if rank != failure.rank for part in parts
+    )
+    parts, ends = _ends(failure, own or (others if failure.rank is None else ()))
+    sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
+    if sure is not None:
+        return sure
+    places = [_in_lines(own, Where.RANK), _in_lines(mpirun, Where.MPIRUN)]
+    if not failure.is_first:
+        places.append(_in_lines(others, Where.RANK))
+    in_lines = _best(places)
+    if len(in_lines) > 1:
+        return Explanation(UNKNOWN, evidence=_both(in_lines))
+    known = [(found, chain) for chain in ends if (found := _in_chain(chain)) is not None]
+    best, chain = min(known, key=lambda one: one[0].rule.weight.value, default=(None, ()))
+    if in_lines and (
+        best is None or _is_before(in_lines[0], best) or _says_more(in_lines[0], best)
+    ):
+        best, chain = in_lines[0], ()
+    nameless = _primary(ends) or _last_word(ends, parts)
+    if nameless and (best is None or best.rule.weight is Weight.ECHO):
+        return _raised(Blame.NOBODY, nameless, parts)
+    if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
+        last = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
+        return Explanation(UNKNOWN, evidence=last)
+    return _told(best, _lines_of(chain, parts))
+
+
+def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | None:
+    """What an exception proves by itself."""
+    found = _in_chain(chain)
+    if found is not None and found.is_cause:
+        told = _told(found, _lines_of(chain, parts))
+        if not found.rule.is_quoted:
+            return told
+        return replace(told, sentence=told.sentence.rstrip(".") + _place(chain[-1]))
+    if found is not None or _LAUNCHERS.search(chain[-1].kind):
+        return None
+    whose = blame(chain[-1])
+    if whose is Blame.NOBODY and _hint(chain) and not is_foreign(chain[-1]):
+        whose = Blame.CODE
+    return _raised(whose, chain, parts) if whose is not Blame.NOBODY else None
+
+
+def _hint(chain: Sequence[Raised]) -> str:
+    return next(filter(None, (remedy_for(one.text) for one in reversed(chain))), "")
+
+
+def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
+    """An exception that no rule knows, in its own words, with its place in the program."""
+    first = " ".join(chain[-1].text.split("\n")[0].split())
+    if whose is Blame.CHECK and first == chain[-1].kind:
+        first += f" ({chain[-1].frames[-1].source})"
+    what = first[:300] + ("…" if len(first) > 300 else "")
+    sentence = _SENTENCES[whose].format(what=what.rstrip(".? "), place=_place(chain[-1]))
+    return Explanation(
+        _CAUSES.get(whose, USER_CODE),
+        sentence,
+        _hint(chain) or _remedy(whose, chain[-1]),
+        _lines_of(chain, parts),
+        is_quoted=True,
+    )
+
+
+def _remedy(whose: Blame, raised: Raised) -> str:
+    if whose is Blame.NOBODY and _OF_NAMES.search(raised.kind):
+        return _OTHER_VERSION
+    return _REMEDIES[whose]
+
+
+def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
+    """The first traceback that no rule knows, and that is no launcher's word about another one."""
+    for chain in ends:
+        is_whole = bool(chain[-1].frames)
+        if is_whole and not _LAUNCHERS.search(chain[-1].kind) and _in_chain(chain) is None:
+            return chain
+    return ()
+
+
+def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
+    """An exception without its traceback, when it is the very last that the log says."""
+    chain = ends[-1] if ends else ()
+    if not chain or not is_of_programs(chain[-1]) or _in_chain(chain) is not None:
+        return ()
+    return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
+
+
+def _best(places: Iterable[Sequence[Found]]) -> tuple[Found, ...]:
+    """The surest findings of the first place that has any as sure."""
+    best: tuple[Found, ...] = ()
+    for found in places:
+        sure = surest(found)
+        if sure and (not best or _is_before(sure[0], best[0])):
+            best = sure
+    return best
+
+
+def _says_more(one: Found, other: Found) -> bool:
+    """Whether both mean the same, and only ``one`` names what it is about."""
+    return (
+        one.cause == other.cause
+        and one.rule.weight is other.rule.weight
+        and other.rule.said(other.match) == other.rule.otherwise
+        and one.rule.said(one.match) != one.rule.otherwise
+    )
+
+
+def _is_before(one: Found, other: Found) -> bool:
+    return one.rule.weight.value < other.rule.weight.value
+
+
+def _ends(
+    failure: Failure, logs: Sequence[LogPart]
+) -> tuple[Sequence[LogPart], tuple[tuple[Raised, ...], ...]]:
+    """The exceptions that ended the rank, and the lines in which their indices count."""
+    if failure.has_record:
+        lines = tuple(tidy(line) for line in failure.traceback.rstrip().split("\n"))
+        recorded = LogPart("", lines, 0)
+        return (recorded, *logs), endings(lines, must_be_last=False)
+    if not logs:
+        return (), ()
+    last = logs[-1]
+    return (last,), endings(without_ignored(_sober(last.lines, keep_raised=True)))
+
+
+def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
+    """The lines, with those that are only warnings or chatter made empty."""
+    if keep_raised:
+        return ["" if "NCCL INFO" in line else line for line in lines]
+    return ["" if _HARMLESS.search(line) else line for line in lines]
+
+
+def _in_chain(chain: Sequence[Raised]) -> Found | None:
+    found = []
+    for raised in chain:
+        for rule in RULES:
+            match = rule.pattern.search(raised.text) if Where.RAISED in rule.where else None
+            if match is not None:
+                found.append(Found(rule, match, None, raised.index, raised.end - 1))
+    return min(found, key=lambda one: one.rule.weight.value, default=None)
+
+
+def _in_lines(parts: Sequence[LogPart], where: Where) -> list[Found]:
+    """What rules find in lines that the program did not outlive, in the order of the lines."""
+    found = []
+    for part in parts:
+        lines = without_ignored(_sober(part.lines))
+        text = "\n".join(lines)
+        end = Ending(lines).place(lines) if where is Where.RANK else 0
+        here = []
+        for order, rule in enumerate(RULES):
+            match = rule.pattern.search(text, end) if where in rule.where else None
+            if match is None:
+                continue
+            first = text.count("\n", 0, match.start())
+            last = first + text.count("\n", match.start(), match.end())
+            here.append((first, order, Found(rule, match, part, first, last)))
+        found += _one_for_each_line(one for _, _, one in sorted(here, key=lambda each: each[:2]))
+    return found
+
+
+def _one_for_each_line(found: Iterable[Found]) -> list[Found]:
+    """A line has one meaning: that of the rule which comes first, of those that are as sure."""
+    kept: list[Found] = []
+    for one in found:
+        if not any(k.first == one.first and k.rule.weight is one.rule.weight for k in kept):
+            kept.append(one)
+    return kept
+
+
+def _both(found: Sequence[Found]) -> tuple[Evidence, ...]:
+    """A line of each of those that contradict each other."""
+    return tuple(
+        line for one in found if one.part is not None for line in _evidence(one.part, [one.first])
+    )
+
+
+def _told(found: Found, lines: tuple[Evidence, ...]) -> Explanation:
+    rule = found.rule
+    if found.part is not None:
+        lines = _evidence(found.part, range(found.first, found.last + 1))
+    return Explanation(rule.cause, rule.said(found.match), rule.remedy, lines, rule.is_quoted)
+
+
+def _place(raised: Raised) -> str:
+    frame = raised.of_user
+    if frame is not None:
+        return f", at {frame.short}, line {frame.line}."
+    if raised.frames:
+        last = raised.frames[-1]
+        return f", in {last.short} of a library, line {last.line}."
+    return "."
+
+
+def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[Evidence, ...]:
+    """The lines of the last exception in the log: where it came from, and what it said."""
+    if not chain:
+        return ()
+    last = chain[-1]
+    source = parts[0]
+    wanted = [last.index]
+    if last.of_user is not None:
+        wanted.insert(0, last.of_user.index)
+    if source.file:
+        return _evidence(source, wanted)
+    # The rank's own record has no file: the same lines stand in its log too.
+    for part in reversed(parts[1:]):
+        places = [_find_last(part.lines, source.lines[index]) for index in wanted]
+        if all(place >= 0 for place in places):
+            return _evidence(part, places)
+    return tuple(Evidence("", 0, _cut(source.lines[index])) for index in wanted)
+
+
+def _find_last(lines: Sequence[str], line: str) -> int:
+    return next((i for i in range(len(lines) - 1, -1, -1) if lines[i] == line), -1)
+
+
+def _evidence(part: LogPart, indices: Iterable[int]) -> tuple[Evidence, ...]:
+    told = [i for i in indices if part.lines[i].strip(" -*=@")][:_SHOWN]
+    return tuple(Evidence(part.file, part.number(i), _cut(part.lines[i])) for i in told)
+
+
+def _last_lines(parts: Sequence[LogPart]) -> tuple[Evidence, ...]:
+    if not parts:
+        return ()
+    last = parts[-1]
+    told = [i for i, line in enumerate(last.lines) if line.strip()][-LAST_LINES:]
+    return tuple(Evidence(last.file, last.number(i), _cut(last.lines[i])) for i in told)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"

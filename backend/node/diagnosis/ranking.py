@@ -1,0 +1,89 @@
+"""Which of several findings in lines of logs is the cause, or that none can be called so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend.node.diagnosis.log_text import LogPart
+from backend.node.diagnosis.rule import Rule, Weight
+
+
+@dataclass(frozen=True)
+class Found:
+    """A rule that fits. ``first`` and ``last`` count lines; without a ``part``, of a traceback."""
+
+    rule: Rule
+    match: re.Match[str]
+    part: LogPart | None
+    first: int = 0
+    last: int = 0
+
+    @property
+    def cause(self) -> str:
+        return self.rule.cause
+
+    @property
+    def is_cause(self) -> bool:
+        return self.rule.weight is Weight.CAUSE
+
+
+_LEADS_TO = {
+    "disk_full": ("disk_fault", "file_broken", "mpi_", "port_taken"),
+    "disk_quota": ("disk_fault", "file_broken", "mpi_"),
+    "driver_mismatch": ("gpu_", "mpi_", "nccl_"),
+    "driver_old": ("gpu_",),
+    "file_": ("mpi_",),
+    "gpu_": ("nccl_", "mpi_", "library_"),
+    "host_name": ("ssh_", "mpi_", "nccl_"),
+    "library_mismatch": ("mpi_", "gpu_", "horovod_", "module_"),
+    "memory_locked": ("mpi_", "nccl_", "node_memory"),
+    "module_missing": ("mpi_", "horovod_"),
+    "mpi_": ("nccl_", "node_lost"),
+    "mpi_slots": ("mpi_",),
+    "nccl_": ("mpi_",),
+    "node_lost": ("ssh_", "mpi_", "nccl_"),
+    "node_memory": ("gpu_memory", "processes", "shm_full", "cancelled"),
+    "open_files": ("shm_full", "mpi_", "nccl_"),
+    "port_taken": ("nccl_", "mpi_"),
+    "processes": ("node_memory", "mpi_"),
+    "program_": ("mpi_", "library_"),
+    "ranks_differ": ("nccl_", "horovod_"),
+    "shm_full": ("disk_full", "nccl_", "mpi_"),
+    "ssh_": ("mpi_", "node_lost"),
+    "ssh_missing": ("ssh_",),
+    "time_limit": ("node_memory", "ssh_", "node_lost"),
+    "user_unknown": ("mpi_", "ssh_"),
+}
+"""What a cause brings about, by the beginnings of the causes' names. Between others, of which
+neither brings about the other, nothing decides."""
+
+
+def leads_to(one: str, other: str) -> bool:
+    return any(one.startswith(cause) and other.startswith(led) for cause, led in _LEADS_TO.items())
+
+
+def family(cause: str) -> str:
+    return cause.partition("_")[0]
+
+
+def surest(found: Sequence[Found]) -> tuple[Found, ...]:
+    """The one that explains the others; several when they contradict each other, or nothing.
+
+    Only those of the best weight count. Within a family, and of two that bring each other about,
+    what was written first is the cause: ``found`` is in the order of the lines of one log.
+    """
+    if not found:
+        return ()
+    weight = min(one.rule.weight.value for one in found)
+    left = [one for one in found if one.rule.weight.value == weight]
+    if weight != Weight.CAUSE.value:
+        return (left[0],)
+    kept: list[Found] = []
+    for one in left:
+        if any(family(k.cause) == family(one.cause) or leads_to(k.cause, one.cause) for k in kept):
+            continue
+        kept = [k for k in kept if not leads_to(one.cause, k.cause)]
+        kept.append(one)
+    return tuple(kept)

@@ -1,0 +1,241 @@
+"""The exception that ended a program, as its log shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backend.node.diagnosis.log_tail import is_ordinary
+
+_HEADER = "Traceback (most recent call last)"
+_FRAME = re.compile(r'^[\s>]*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')
+_BOXED = re.compile(r"^[│|] +(?P<file>\S.*?):(?P<line>\d+) in (?P<name>\S+) *[│|]?$")
+_BOXED_PATH = re.compile(r"^[│|] (?P<file>(?:[\\/]|[A-Za-z]:)\S*) *[│|]?$")
+_BOXED_SOURCE = re.compile(r"^[│|] +❱ *\d+ [│|](?P<source>.*?)[│|]? *$")
+_RAISED = re.compile(
+    r"^ ?(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
+    r"|(?:[A-Za-z_]\w*\.)+[Ee]rror)"
+    r"(?: \(see above for traceback\))?(?P<rest>:.*)?$"
+)
+_AFTER_FRAMES = re.compile(r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?P<rest>:.*)?$")
+_JOINT = re.compile(
+    r"^(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):?$"
+)
+_IGNORED = re.compile(r"^.*Exception ignored in\b")
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
+    r"|\.pyx$|^<(?!ipython|path)|^$|backend[/\\](?:training|node|records|errors)"
+)
+_WRAPPER = re.compile(r"\S+: Caught \w+ in (?:DataLoader worker|replica|pin memory thread)")
+_CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__init__)\.py$")
+_LAST_LINES = 12
+"""So much may a program still say after the exception that ends it; more, and it was caught."""
+_BETWEEN = 3
+"""So much may stand between the exceptions of one end."""
+_MESSAGE_LINES = 8
+_MOST = 12
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``source`` is the line of code, "" where the log does not show it."""
+
+    file: str
+    line: int
+    index: int
+    source: str = ""
+
+    @property
+    def is_of_library(self) -> bool:
+        return bool(_LIBRARY.search(self.file))
+
+    @property
+    def short(self) -> str:
+        return re.split(r"[/\\]", self.file)[-1]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """``index`` is that of the line with the type; ``text`` is "Type: message"."""
+
+    kind: str
+    text: str
+    index: int
+    end: int
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def is_of_cleaning(self) -> bool:
+        """Raised where Python tidies up or writes logs: it says so, and goes on."""
+        return any(_CLEANING.search(frame.file) for frame in self.frames)
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Only hands on what another process raised, whose own traceback follows."""
+        return bool(_WRAPPER.match(self.text))
+
+    @property
+    def of_user(self) -> Frame | None:
+        """The innermost frame that is in no library."""
+        return next((one for one in reversed(self.frames) if not one.is_of_library), None)
+
+
+def without_ignored(lines: Sequence[str]) -> list[str]:
+    """The lines, with those about exceptions that Python ignored made empty."""
+    kept = list(lines)
+    index = 0
+    while index < len(kept):
+        if not _IGNORED.match(kept[index]):
+            index += 1
+            continue
+        end = index
+        while end + 1 < len(kept) and not _RAISED.match(kept[end]):
+            end += 1
+            if end - index > 60 or (kept[end] and not _belongs(kept[end])):
+                break
+        for blank in range(index, end + 1):
+            kept[blank] = ""
+        index = end + 1
+    return kept
+
+
+def _belongs(line: str) -> bool:
+    return line.startswith((" ", "\t", _HEADER)) or bool(_RAISED.match(line))
+
+
+def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Raised, ...], ...]:
+    """The exceptions at the end of a log, as they came; of each what led to it, first things first.
+
+    Several stand there when ranks share a log, or when a launcher tells what it saw. Empty when
+    the program wrote on after them, so that they cannot have been its end (``must_be_last``).
+    """
+    found: list[tuple[Raised, ...]] = []
+    end = len(lines) - 1
+    slack = _LAST_LINES if must_be_last else len(lines)
+    while len(found) < _MOST:
+        chain = _chain(lines, end, slack)
+        if not chain:
+            break
+        if not chain[-1].is_of_cleaning and not (found and chain[-1].is_wrapper):
+            found.insert(0, chain)
+        if not must_be_last:
+            break
+        end = _first_frame(chain[0]) - 1
+        slack = _BETWEEN
+    return tuple(found)
+
+
+def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[Raised, ...]:
+    found = _backward(lines, end, slack)
+    if found is None:
+        return ()
+    chain = [found]
+    while len(chain) < _MOST:
+        before = _first_frame(chain[0]) - 1
+        while before >= 0 and (not lines[before].strip() or lines[before].startswith(_HEADER)):
+            before -= 1
+        if before < 0 or not _JOINT.match(lines[before].strip()):
+            break
+        earlier = _backward(lines, before - 1, _BETWEEN)
+        if earlier is None:
+            break
+        chain.insert(0, earlier)
+    return tuple(chain)
+
+
+def _first_frame(raised: Raised) -> int:
+    return raised.frames[0].index if raised.frames else raised.index
+
+
+def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
+    written = 0
+    for index in range(start, -1, -1):
+        line = lines[index]
+        if not line.strip() or _JOINT.match(line.strip()):
+            continue
+        made = _at(lines, index, start)
+        if made is not None:
+            later = sum(is_ordinary(one) for one in lines[made.end : start + 1])
+            return made if later <= slack else None
+        written += is_ordinary(line)
+        if written > slack + _MESSAGE_LINES + 120:
+            return None
+    return None
+
+
+def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
+    """The exception whose type stands in this line."""
+    line = lines[index]
+    match = _RAISED.match(line)
+    below_frames = _AFTER_FRAMES.match(line)
+    if match is None and below_frames is None:
+        return None
+    frames = _frames_before(lines, index)
+    if match is None and frames and frames[-1].index >= index - 4:
+        match = below_frames
+    if match is None:
+        return None
+    end = index + 1
+    while end <= last and end - index < _MESSAGE_LINES and _goes_on(lines[end]):
+        end += 1
+    text = "\n".join(lines[index:end]).lstrip()
+    return Raised(match["kind"].rpartition(".")[2], text, index, end, frames)
+
+
+def _goes_on(line: str) -> bool:
+    """Whether it can be a further line of an exception's message."""
+    return bool(line.strip()) and not line.startswith(_HEADER) and not _FRAME.match(line)
+
+
+def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
+    if index > 0 and lines[index - 1].startswith("╰"):
+        return _boxed_frames(lines, index - 1)
+    frames: list[Frame] = []
+    position = index - 1
+    while position >= 0:
+        line = lines[position]
+        match = _FRAME.match(line)
+        if match is not None:
+            frames.append(
+                Frame(match["file"], int(match["line"]), position, _source(lines, position))
+            )
+        elif line.startswith(_HEADER) or not (
+            line.startswith((" ", "\t", ">")) or _is_below_bare_frame(lines, position)
+        ):
+            break
+        position -= 1
+    return tuple(reversed(frames))
+
+
+def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[Frame, ...]:
+    """The frames of a traceback that Rich drew into a box, whose last line is ``bottom``."""
+    frames: list[Frame] = []
+    source = ""
+    for position in range(bottom - 1, -1, -1):
+        line = lines[position]
+        if not line.startswith(("│", "|")):
+            break
+        code = _BOXED_SOURCE.match(line)
+        if code is not None:
+            source = code["source"].strip(" │|")
+        match = _BOXED.match(line)
+        if match is None:
+            continue
+        above = _BOXED_PATH.match(lines[position - 1]) if position else None
+        begin = above["file"] if above is not None else ""
+        frames.append(Frame(begin + match["file"], int(match["line"]), position, source))
+        source = ""
+    return tuple(reversed(frames))
+
+
+def _is_below_bare_frame(lines: Sequence[str], index: int) -> bool:
+    """Whether it is the code below a frame, in a traceback that lost its blanks on its way."""
+    return index > 0 and lines[index - 1].startswith('File "')
+
+
+def _source(lines: Sequence[str], index: int) -> str:
+    """The line of code that a traceback shows below a frame."""
+    line = lines[index + 1] if index + 1 < len(lines) else ""
+    return line.strip() if line.startswith((" ", "\t")) and not _FRAME.match(line) else ""

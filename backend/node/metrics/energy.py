@@ -1,0 +1,102 @@
+"""What the GPUs of a run use, by the counters that their drivers keep.
+
+Of a node with an agent the counters are in its last reading; of this computer, which has none, the
+driver is asked. A figure that could be wrong is not given: where a node's agent was away, or a GPU
+does not count, nothing is known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from backend.node.metrics.gpus import Gpus
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
+from backend.records.nodes.reading import Gpu, NodeReading
+
+_SHORTEST_BEATS = 20
+"""A reading is up to one beat old: of a run of fewer beats the figure would be far off."""
+_LIVELY = 0.9
+"""So many of the beats that an agent means to make are enough for one that was there."""
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """``beat_s`` counts the seconds for which an agent worked; None where there is no agent."""
+
+    used_j: Mapping[str, float]
+    beat_s: float | None = None
+    interval_s: float = 0.0
+
+
+class EnergyMeter:
+    """Reads the counters at the beginning of a run and at its end."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        ranks: Sequence[RankPlan],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self._gpus = [(plan.node, plan.gpu) for plan in ranks]
+        self._clock = clock
+        self._driver = Gpus()
+        self._began_s = 0.0
+        self._before: dict[str, _Counters] = {}
+
+    def begin(self) -> None:
+        self._began_s = self._clock()
+        self._before = self._read()
+
+    def used_j(self) -> float | None:
+        """Joules that all GPUs of the run used since `begin`, None where it is not known of all."""
+        before, now = self._before, self._read()
+        lasted_s = self._clock() - self._began_s
+        used = 0.0
+        for node, uuid in self._gpus:
+            if node not in before or node not in now:
+                return None
+            first, last = before[node], now[node]
+            begin_j, end_j = first.used_j.get(uuid), last.used_j.get(uuid)
+            if begin_j is None or end_j is None or end_j < begin_j:
+                return None
+            if not _was_there(first, last, lasted_s):
+                return None
+            used += end_j - begin_j
+        return used if self._gpus else None
+
+    def _read(self) -> dict[str, _Counters]:
+        nodes = dict.fromkeys(node for node, uuid in self._gpus if uuid)
+        told = {node: self._counters(node) for node in nodes}
+        return {node: counters for node, counters in told.items() if counters is not None}
+
+    def _counters(self, node: str) -> _Counters | None:
+        if node == THIS_COMPUTER:
+            return _Counters(_by_uuid(self._driver.read()[0]))
+        try:
+            reading = NodeReading.from_dict(read_json(self._root.node(node).status))
+            interval_s = float(reading.interval_s)
+            return _Counters(
+                _by_uuid(reading.gpus), float(reading.heartbeat) * interval_s, interval_s
+            )
+        except (OSError, ValueError, TypeError):
+            # A node whose data root is its own writes its readings elsewhere; and what another
+            # user wrote must not end the supervisor.
+            return None
+
+
+def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float]:
+    return {gpu.uuid: float(gpu.energy_j) for gpu in gpus if gpu.energy_j is not None}
+
+
+def _was_there(first: _Counters, last: _Counters, lasted_s: float) -> bool:
+    """Whether an agent wrote readings all the time, the last of them at the end."""
+    if first.beat_s is None or last.beat_s is None:
+        return True
+    beats_s = last.beat_s - first.beat_s
+    return lasted_s >= _SHORTEST_BEATS * last.interval_s and beats_s >= _LIVELY * lasted_s

@@ -1,0 +1,292 @@
+"""The GPUs of this computer as the NVIDIA driver tells of them, and who is on them.
+
+Every question to the driver may be refused by itself (a GeForce has no ECC, a virtual GPU no fan),
+so each answer stands alone and None means that it was not given. A GPU that was there and answers
+no more stays in the list: a training that lost one ends with a sentence about NCCL otherwise.
+
+Readings are cheap because what does not change is asked once, what hardly changes in each 15th
+reading only, and what was refused not before that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.node.system import process_identity
+from backend.node.system.process_info import Owner, age_s, owner_of
+from backend.node.system.timeout_call import Bounded
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.reading import Gpu, GpuProcess, MigInstance
+
+NO_DRIVER = "CPU only: no NVIDIA driver was found"
+_LIMIT_S = 3.0
+"""A driver that loses a GPU can hang whoever asks it."""
+_SLOW_EVERY = 15
+_UNKNOWN_STATE = 32
+_REASONS = {
+    0x001: "idle",
+    0x002: "clocks set by an application",
+    0x004: "power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "software thermal slowdown",
+    0x040: "hardware thermal slowdown",
+    0x080: "hardware power brake",
+    0x100: "display clocks",
+    0x200: "board limit",
+    0x400: "reliability limit",
+}
+"""Bits of NVML's clock event reasons, which drivers before 535 call throttle reasons."""
+
+
+class _Lost(Exception):
+    """The GPU answers nothing any more."""
+
+
+class _Ask:
+    """Questions about one GPU, or one instance of it; None for what the driver does not tell."""
+
+    def __init__(self, nvml: Any, handle: object) -> None:
+        self.nvml = nvml
+        self.handle = handle
+        self.refused: set[tuple[object, ...]] = set()
+
+    def __call__(self, question: str, *arguments: object) -> Any:
+        function = getattr(self.nvml, question, None)
+        if function is None or (question, *arguments) in self.refused:
+            return None
+        try:
+            return function(self.handle, *arguments)
+        except self.nvml.NVMLError_GpuIsLost:
+            raise _Lost from None
+        except self.nvml.NVMLError:
+            self.refused.add((question, *arguments))
+            return None
+
+
+@dataclass
+class _Known:
+    """One GPU between two readings. ``ask`` is None while it is lost."""
+
+    ask: _Ask | None = None
+    fixed: dict[str, Any] = field(default_factory=dict)
+    slow: dict[str, Any] = field(default_factory=dict)
+
+
+class Gpus:
+    """Reads the GPUs again and again."""
+
+    def __init__(self) -> None:
+        self.driver = ""
+        self._nvml: Any = None
+        self._bounded = Bounded(_LIMIT_S)
+        self._count = 0
+        self._known: dict[int, _Known] = {}
+        self._seen: dict[str, Gpu] = {}
+        self._owners: dict[int, tuple[ProcessIdentity, Owner]] = {}
+
+    def read(self) -> tuple[tuple[Gpu, ...], str]:
+        """All GPUs, or none and why. A driver that hangs is given up after some seconds."""
+        try:
+            return self._bounded.call(self._read)
+        except TimeoutError:
+            return (), "GPUs cannot be read: the NVIDIA driver does not answer"
+
+    def _read(self) -> tuple[tuple[Gpu, ...], str]:
+        try:
+            import pynvml
+        except ImportError:
+            if not os.path.exists("/proc/driver/nvidia"):
+                return (), NO_DRIVER
+            return (), "GPUs cannot be read: the Python package nvidia-ml-py is not installed"
+        try:
+            if self._nvml is None:
+                self._known = {}
+                pynvml.nvmlInit()
+                self._nvml = pynvml
+                self.driver = str(pynvml.nvmlSystemGetDriverVersion())
+            count = pynvml.nvmlDeviceGetCount()
+        except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+            self._forget_driver()
+            return (), NO_DRIVER
+        except pynvml.NVMLError as error:
+            self._forget_driver()
+            return (), f"GPUs cannot be read: the NVIDIA driver says “{error}”"
+        is_slow_round = self._count % _SLOW_EVERY == 0
+        self._count += 1
+        gpus = [self._gpu(index, is_slow_round) for index in range(count)]
+        found = self._with_lost([gpu for gpu in gpus if gpu is not None])
+        in_use = {process.pid for gpu in found for process in gpu.processes}
+        self._owners = {pid: one for pid, one in self._owners.items() if pid in in_use}
+        return found, "" if found else "CPU only: the NVIDIA driver sees no GPU"
+
+    def _forget_driver(self) -> None:
+        """The driver may come back, after an update for one."""
+        if self._nvml is not None:
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+        self._nvml = None
+
+    def _with_lost(self, gpus: list[Gpu]) -> tuple[Gpu, ...]:
+        """A driver that was loaded anew does not count what is gone."""
+        there = {gpu.uuid for gpu in gpus}
+        self._seen.update((gpu.uuid, gpu) for gpu in gpus if gpu.uuid and not gpu.lost)
+        gone = [_lost(one) for uuid, one in self._seen.items() if uuid not in there]
+        return tuple(sorted(gpus + gone, key=lambda gpu: gpu.index))
+
+    def _gpu(self, index: int, is_slow_round: bool) -> Gpu | None:
+        """One GPU, or None when this process may not see it (a container)."""
+        known = self._known.setdefault(index, _Known())
+        try:
+            if known.ask is None and (is_slow_round or not known.fixed):
+                known.ask = _Ask(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index))
+            if known.ask is not None:
+                return self._answers(index, known, known.ask, is_slow_round)
+        except self._nvml.NVMLError_NoPermission:
+            return None
+        except (_Lost, self._nvml.NVMLError):
+            known.ask = None
+        uuid = str(known.fixed.get("uuid", ""))
+        return _lost(self._seen.get(uuid, Gpu(index, "", "")))
+
+    def _answers(self, index: int, known: _Known, ask: _Ask, is_slow_round: bool) -> Gpu:
+        nvml = self._nvml
+        if is_slow_round:
+            ask.refused.clear()
+        if not known.fixed:
+            known.fixed = {
+                "uuid": str(ask("nvmlDeviceGetUUID") or ""),
+                "name": str(ask("nvmlDeviceGetName") or ""),
+                "max_sm_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+                "max_memory_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+                "max_pcie_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration"),
+                "max_pcie_width": ask("nvmlDeviceGetMaxPcieLinkWidth"),
+            }
+        if is_slow_round or not known.slow:
+            known.slow = _slow(ask)
+        memory = _memory(ask)
+        use = ask("nvmlDeviceGetUtilizationRates")
+        state = ask("nvmlDeviceGetPerformanceState")
+        corrected, uncorrected = _ecc(ask, nvml.NVML_VOLATILE_ECC)
+        return Gpu(
+            index=index,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            use_percent=None if use is None else int(use.gpu),
+            temperature_c=ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            power_w=_thousandth(ask("nvmlDeviceGetPowerUsage")),
+            sm_clock_mhz=ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            fan_percent=ask("nvmlDeviceGetFanSpeed"),
+            energy_j=_thousandth(ask("nvmlDeviceGetTotalEnergyConsumption")),
+            performance_state=None if state == _UNKNOWN_STATE else state,
+            ecc_corrected=corrected,
+            ecc_uncorrected=uncorrected,
+            clock_event_reasons=_reasons(ask),
+            processes=self._processes(ask),
+            **known.fixed,
+            **known.slow,
+        )
+
+    def _processes(self, ask: _Ask) -> tuple[GpuProcess, ...]:
+        found: dict[int, tuple[int | None, bool]] = {}
+        # Who does both computes: the first word about a process stands.
+        for kind, only_draws in (("Compute", False), ("Graphics", True)):
+            for one in ask(f"nvmlDeviceGet{kind}RunningProcesses") or ():
+                found.setdefault(int(one.pid), (one.usedGpuMemory, only_draws))
+        return tuple(self._process(pid, *facts) for pid, facts in sorted(found.items()))
+
+    def _process(self, pid: int, memory_bytes: int | None, only_draws: bool) -> GpuProcess:
+        process = process_identity.process(pid)
+        if process is None:
+            return GpuProcess(pid, "", memory_bytes, "", only_draws=only_draws)
+        known = self._owners.get(pid)
+        if known is None or known[0] != process:
+            known = self._owners[pid] = (process, owner_of(pid))
+        owner = known[1]
+        return GpuProcess(
+            pid,
+            owner.user,
+            memory_bytes,
+            owner.command,
+            age_s(process),
+            owner.run_tag,
+            only_draws,
+        )
+
+
+def _memory(ask: _Ask) -> Any:
+    """Memory as nvidia-smi counts it: what the driver reserves is not in use.
+
+    NVML calls that version 2 of the answer, and drivers before 510 do not have it.
+    """
+    question = "nvmlDeviceGetMemoryInfo"
+    return ask(question, ask.nvml.nvmlMemory_v2) or ask(question)
+
+
+def _slow(ask: _Ask) -> dict[str, Any]:
+    """What hardly ever changes."""
+    corrected, uncorrected = _ecc(ask, ask.nvml.NVML_AGGREGATE_ECC)
+    rows = ask("nvmlDeviceGetRemappedRows")
+    pages = ask("nvmlDeviceGetRetiredPagesPendingStatus")
+    pending = [bool(one) for one in (pages, rows and rows[2]) if one is not None]
+    mig = ask("nvmlDeviceGetMigMode")
+    is_mig = None if mig is None else bool(mig[0])
+    return {
+        "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth"),
+        "power_limit_w": _thousandth(ask("nvmlDeviceGetEnforcedPowerLimit")),
+        "ecc_corrected_ever": corrected,
+        "ecc_uncorrected_ever": uncorrected,
+        "rows_remapped": None if rows is None else rows[0] + rows[1],
+        "repair_pending": any(pending) if pending else None,
+        "repair_failed": None if rows is None else bool(rows[3]),
+        "mig_enabled": is_mig,
+        "mig_instances": tuple(_mig_instances(ask)) if is_mig else (),
+    }
+
+
+def _mig_instances(ask: _Ask) -> Iterator[MigInstance]:
+    for index in range(ask("nvmlDeviceGetMaxMigDeviceCount") or 0):
+        try:
+            handle = ask.nvml.nvmlDeviceGetMigDeviceHandleByIndex(ask.handle, index)
+        except ask.nvml.NVMLError:  # no instance in this place
+            continue
+        of_instance = _Ask(ask.nvml, handle)
+        memory = _memory(of_instance)
+        yield MigInstance(
+            index=index,
+            uuid=str(of_instance("nvmlDeviceGetUUID") or ""),
+            name=str(of_instance("nvmlDeviceGetName") or ""),
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+        )
+
+
+def _ecc(ask: _Ask, counter: int) -> tuple[int | None, int | None]:
+    """Errors that were corrected, and that could not be."""
+    question, nvml = "nvmlDeviceGetTotalEccErrors", ask.nvml
+    return (
+        ask(question, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, counter),
+        ask(question, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, counter),
+    )
+
+
+def _reasons(ask: _Ask) -> tuple[str, ...]:
+    for name in ("Event", "Throttle"):
+        bits = ask(f"nvmlDeviceGetCurrentClocks{name}Reasons")
+        if bits is not None:
+            return tuple(word for bit, word in _REASONS.items() if bits & bit)
+    return ()
+
+
+def _lost(gpu: Gpu) -> Gpu:
+    return Gpu(gpu.index, gpu.uuid, gpu.name, lost=True)
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000

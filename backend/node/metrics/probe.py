@@ -1,0 +1,170 @@
+"""One reading of this computer: processors, memory, disk, network, GPUs and who is on them.
+
+The data root is asked in a thread that can be given up: `statvfs` on a share that hangs cannot be
+interrupted. ``python -m backend.node.metrics.probe NAME DATA_ROOT`` prints one reading, a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from backend.node.metrics.gpus import Gpus
+from backend.node.system.timeout_call import Bounded
+from backend.records.nodes.reading import Cpu, NodeReading
+
+_DISK_LIMIT_S = 2.0
+_MEMORY = frozenset({"MemTotal", "MemAvailable", "SwapTotal", "SwapFree"})
+
+
+class Probe:
+    """Reads this computer again and again; rates come from the difference to the last reading."""
+
+    def __init__(self, name: str, data_root: Path, interval_s: float = 2.0) -> None:
+        self._name = name
+        self._interval_s = interval_s
+        self._disk_path = data_root
+        self._disk = Bounded(_DISK_LIMIT_S)
+        self._gpus = Gpus()
+        self._cpu_model = _cpu_model()
+        self._interfaces: set[str] = set()
+        self._real: list[str] = []
+        self._heartbeat = 0
+        self._last_cpu: dict[str, tuple[int, int]] = {}
+        self._last_network: tuple[float, int, int] | None = None
+
+    def read(self) -> NodeReading:
+        self._heartbeat += 1
+        memory = _memory()
+        disk_total, disk_free = self._disk_room()
+        gpus, message = self._gpus.read()
+        cores = self._core_use_percent()
+        received, sent = self._network_rates()
+        load = os.getloadavg()
+        return NodeReading(
+            name=self._name,
+            host=socket.gethostname(),
+            heartbeat=self._heartbeat,
+            cpu=Cpu(
+                model=self._cpu_model,
+                cores=os.cpu_count() or 1,
+                use_percent=cores.pop("cpu", None),
+                load_1min=load[0],
+                load_5min=load[1],
+                load_15min=load[2],
+                core_use_percent=tuple(cores.values()),
+            ),
+            memory_total_bytes=memory.get("MemTotal", 0),
+            memory_used_bytes=memory.get("MemTotal", 0) - memory.get("MemAvailable", 0),
+            swap_total_bytes=memory.get("SwapTotal", 0),
+            swap_used_bytes=memory.get("SwapTotal", 0) - memory.get("SwapFree", 0),
+            disk_path=str(self._disk_path),
+            disk_total_bytes=disk_total,
+            disk_free_bytes=disk_free,
+            network_in_bytes_per_s=received,
+            network_out_bytes_per_s=sent,
+            uptime_s=time.clock_gettime(time.CLOCK_BOOTTIME),
+            driver=self._gpus.driver,
+            gpus=gpus,
+            gpu_message=message,
+            interval_s=self._interval_s,
+        )
+
+    def _disk_room(self) -> tuple[int | None, int | None]:
+        """Size and room of the data root's file system."""
+        with suppress(OSError):
+            found = self._disk.call(lambda: os.statvfs(self._disk_path))
+            return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        return None, None
+
+    def _core_use_percent(self) -> dict[str, float]:
+        """By the kernel's name of a core; "cpu" is all of them together."""
+        counts = _cpu_counts()
+        last, self._last_cpu = self._last_cpu, counts
+        if not last or counts["cpu"][0] <= last["cpu"][0]:
+            return {}
+        return {
+            name: _busy_percent(last[name], now) for name, now in counts.items() if name in last
+        }
+
+    def _network_rates(self) -> tuple[float | None, float | None]:
+        now, (received, sent) = time.monotonic(), self._network_bytes()
+        last, self._last_network = self._last_network, (now, received, sent)
+        if last is None or now <= last[0]:
+            return None, None
+        over_s = now - last[0]
+        return max(0, received - last[1]) / over_s, max(0, sent - last[2]) / over_s
+
+    def _network_bytes(self) -> tuple[int, int]:
+        """Bytes in and out of the real interfaces; of all but the loop where none is real."""
+        counts: dict[str, tuple[int, int]] = {}
+        with open("/proc/net/dev", encoding="ascii") as file:
+            for line in file.readlines()[2:]:
+                name, values = line.split(":", 1)
+                fields = values.split()
+                counts[name.strip()] = int(fields[0]), int(fields[8])
+        counts.pop("lo", None)
+        if counts.keys() != self._interfaces:
+            self._interfaces = set(counts)
+            self._real = [one for one in counts if os.path.exists(f"/sys/class/net/{one}/device")]
+        shown = [counts[name] for name in self._real or counts]
+        return sum(one[0] for one in shown), sum(one[1] for one in shown)
+
+
+def read_once(name: str, data_root: Path, over_s: float = 0.2) -> NodeReading:
+    """One reading with rates in it, for who looks only once."""
+    probe = Probe(name, data_root)
+    probe.read()
+    time.sleep(over_s)
+    return probe.read()
+
+
+def main() -> None:
+    name, data_root = sys.argv[1:]
+    sys.stdout.write(json.dumps(read_once(name, Path(data_root)).to_dict()) + "\n")
+
+
+def _cpu_counts() -> dict[str, tuple[int, int]]:
+    """Ticks in all and idle ones, since boot."""
+    found = {}
+    with open("/proc/stat", encoding="ascii") as file:
+        for line in file:
+            if not line.startswith("cpu"):
+                break
+            name, *values = line.split()
+            ticks = [int(value) for value in values[:8]]
+            found[name] = sum(ticks), ticks[3] + ticks[4]
+    return found
+
+
+def _busy_percent(last: tuple[int, int], now: tuple[int, int]) -> float:
+    ticks, idle = now[0] - last[0], now[1] - last[1]
+    # The kernel's counts of idle time go back now and then.
+    return round(100.0 * min(max(1 - idle / ticks, 0.0), 1.0), 1) if ticks > 0 else 0.0
+
+
+def _memory() -> dict[str, int]:
+    found = {}
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            name, value = line.split(":")
+            if name in _MEMORY:
+                found[name] = int(value.split()[0]) * 1024
+    return found
+
+
+def _cpu_model() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    return os.uname().machine
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What is told of the end of a run: its cause, and the last lines of the rank that failed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from backend.node.diagnosis.log_text import tidy
+from backend.node.run.finalize import launch_of
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.base.validation import printable
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.notifications.notification import Channels, Message
+
+LINES = 20
+TAIL_BYTES = 64 * 1024
+_LINE_CHARACTERS = 400
+_RUN_BEGINS = "── run "
+_HIDDEN = "(left out)"
+_SHORTEST_SECRET = 4
+
+
+def tail_of(path: Path) -> bytes:
+    """The end of a log, nothing where there is none."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return file.read()
+    return b""
+
+
+def message_of(
+    folder: JobFolder,
+    run: int,
+    channels: Channels,
+    read_tail: Callable[[Path], bytes] = tail_of,
+) -> Message | None:
+    """The message about run ``run``, or None when its end is nothing to tell (or not there yet).
+
+    Values of the job's own environment are left out: a token in it may stand in a traceback.
+    """
+    try:
+        ended = RunExit.from_dict(read_json(folder.attempt(run).exit))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not channels.wants(ended.state, ended.ended):
+        return None
+    launch = launch_of(folder, run)
+    if launch is not None and launch.steps_limit:
+        return None
+    error = ended.error
+    rank = error.rank if error is not None else None
+    log = folder.mpirun_log if rank is None else folder.rank_log(rank)
+    tail = read_tail(log) if ended.state is not JobState.FINISHED else b""
+    lines = map(tidy, tail.decode("utf-8", "replace").split("\n"))
+    return Message(
+        job_id=folder.job_id,
+        run=run,
+        state=ended.state.value,
+        word=ended.state.word,
+        name=_name(folder, launch),
+        cause=_without(error.sentence if error is not None else ended.message, launch),
+        remedy=_without(error.remedy, launch) if error is not None else "",
+        rank=rank,
+        nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)) if launch else (),
+        lines=tuple(_without(line, launch) for line in last_lines(lines)),
+    )
+
+
+def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """The last lines that a run wrote, as plain text."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith(_RUN_BEGINS):
+            found.clear()
+        elif line.strip() or found:
+            found.append(printable(line.replace("\t", "    "), _LINE_CHARACTERS))
+    while found and not found[-1].strip():
+        found.pop()
+    return tuple(found[-LINES:])
+
+
+def _without(text: str, launch: Launch | None) -> str:
+    values = launch.config.environment.values() if launch is not None else ()
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, _HIDDEN)
+    return text
+
+
+def _name(folder: JobFolder, launch: Launch | None) -> str:
+    with suppress(OSError, ValueError):
+        name = read_json(folder.notes).get("name")
+        if isinstance(name, str) and name:
+            return name
+    return launch.config.name if launch is not None else folder.job_id

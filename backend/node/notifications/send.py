@@ -1,0 +1,120 @@
+"""Tells the end of one run: ``python -m backend.node.notifications.send --job FOLDER --run N``.
+
+The supervisor starts it as its last act, so that a webhook and a mail go out although nobody has a
+window open. It needs no password: what needs one is told by a desktop, which has a keyring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.notifications.notification import (
+    WEBHOOK,
+    Channels,
+    Message,
+    Target,
+    settings_name,
+)
+
+_AFTER_TROUBLE_S = 60.0
+_MOST_S = 8 * 3600.0
+
+
+def settings_path(data_root: Path) -> Path:
+    """Where a user's settings of notices for a data root lie on this computer."""
+    return settings_folder() / settings_name(os.path.realpath(data_root))
+
+
+def settings_folder() -> Path:
+    return Path.home() / ".ringmaster" / "notices"
+
+
+def channels_for(folder: JobFolder) -> Channels | None:
+    """What this user wants to be told of the data root that holds ``folder``; None for nothing."""
+    with suppress(OSError, ValueError, RuntimeError):
+        return Channels.from_dict(read_json(settings_path(folder.path.parents[1])))
+    return None
+
+
+def begin(folder: JobFolder, run: int) -> bool:
+    """Tell the end of a run in a process that nobody waits for; False when nobody wants it told."""
+    channels = channels_for(folder)
+    if channels is None or not any(not target.needs_password for target in channels.targets):
+        return False
+    command = [sys.executable, "-m", "backend.node.notifications.send", "--job", str(folder.path)]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            [*command, "--run", str(run), "--detach"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+            start_new_session=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode == 0
+    return False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.notifications.send", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="folder of the job")
+    parser.add_argument("--run", type=int, required=True)
+    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    options = parser.parse_args(arguments)
+    # No zombie stays with an agent that lives for months.
+    if options.detach and os.fork():
+        return 0
+    # A supervisor has all signals blocked, and what it starts inherits that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    folder = JobFolder(options.job.absolute())
+    channels = channels_for(folder)
+    if channels is not None:
+        _tell(folder, options.run, channels)
+    return 0
+
+
+def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
+    # Only here: an agent imports this module for `begin`, and stays small without these.
+    from backend.node.notifications.delivery import Telling
+    from backend.node.notifications.message import message_of
+    from backend.node.notifications.transport import post_webhook, send_mail
+
+    message = message_of(folder, run, channels)
+    if message is None:
+        return
+
+    def send(target: Target, what: Message) -> None:
+        if target.kind == WEBHOOK:
+            post_webhook(channels.webhook, what)
+        elif channels.mail is not None:
+            send_mail(channels.mail, "", what)
+
+    targets = tuple(target for target in channels.targets if not target.needs_password)
+    telling = Telling(folder.attempt(run), message, targets, send)
+    until = time.monotonic() + _MOST_S
+    while time.monotonic() < until:
+        try:
+            wait = telling.look()
+        except OSError:
+            wait = _AFTER_TROUBLE_S
+        if wait is None:
+            return
+        time.sleep(wait)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The waiting jobs of a data root, as its files tell them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.validation import printable
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.queue.entry import QueueEntry, is_a_desk
+
+
+def queued_ids(root: DataRoot) -> tuple[str, ...]:
+    """The jobs that may be waiting; whether one is, its own folder says. Cheap.
+
+    Raises:
+        OSError: The data root cannot be read.
+    """
+    try:
+        names = os.listdir(root.queue)
+    except FileNotFoundError:
+        # A share that is not mounted is no empty queue.
+        os.stat(root.jobs)
+        return ()
+    return tuple(sorted(n for n in names if not n.startswith(".") and n != root.paused.name))
+
+
+def entry_of(folder: JobFolder) -> QueueEntry | None:
+    """The job's place in the queue, None when it does not wait. A file that cannot be read is none.
+
+    An entry whose run is claimed is spent: the claim takes a job out of the queue, in one step.
+    """
+    try:
+        entry = QueueEntry.from_dict(read_json(folder.queued))
+    except (OSError, ValueError):
+        return None
+    if entry.job_id != folder.job_id or entry.run <= folder.newest_run():
+        return None
+    return entry
+
+
+def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
+    """Every waiting job, in no order.
+
+    Raises:
+        OSError: The data root cannot be read.
+    """
+    found = (entry_of(root.job(job_id)) for job_id in queued_ids(root))
+    return tuple(entry for entry in found if entry is not None)
+
+
+def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
+    """Whether it is for the node, or computer, with this key to start it, as this user.
+
+    Several people may share a computer that has no agent; each one's jobs run as their own.
+    """
+    if entry.head != key:
+        return False
+    if not is_a_desk(key):
+        return True
+    try:
+        return os.stat(root.job(entry.job_id).queued_launch).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def who_paused(root: DataRoot) -> str | None:
+    """None: nobody; else the end of a sentence (" by ben")."""
+    try:
+        raw = read_json(root.paused)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return ""
+    user = printable(str(raw.get("user", "")))
+    return f" by {user}" if user else ""
+
+
+def leave(root: DataRoot, folder: JobFolder) -> None:
+    """The job waits no longer; also tidies what a claim left."""
+    with suppress(OSError):
+        folder.queued.unlink(missing_ok=True)
+        folder.queued_launch.unlink(missing_ok=True)
+        (root.queue / folder.job_id).unlink(missing_ok=True)
+
+
+def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
+    """Who claimed this run for the queue, and was gone before it was started; else None.
+
+    Only the computer that claimed it can say so.
+    """
+    attempt = folder.attempt(run)
+    if attempt.supervisor.exists() or attempt.exit.exists():
+        return None
+    try:
+        claimer = ProcessIdentity.from_dict(read_json(attempt.claimed))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (
+        claimer
+        if process_identity.is_here(claimer) and not process_identity.is_alive(claimer)
+        else None
+    )

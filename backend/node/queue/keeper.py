@@ -1,0 +1,116 @@
+"""Advances the queue on a computer that has no agent: ``python -m backend.node.queue.keeper``.
+
+A desktop starts it when a job is queued that this computer is to lead. It needs nobody from then
+on, and ends when no such job waits and nothing runs that it could have to close.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.node.metrics.probe import Probe
+from backend.node.queue.entries import entries, is_led_by
+from backend.node.queue.scheduler import QueueWatch
+from backend.node.run.unrecorded_runs import RunWatch
+from backend.node.system import prctl
+from backend.node.system.agent_lock import AgentLock
+from backend.node.system.machine_id import machine
+from backend.node.system.timeout_call import Bounded
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.queue.entry import node_key
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ROUND_LIMIT_S = 300.0
+_TOUCH_EVERY_S = 3600.0
+
+
+def lock_of(root: DataRoot) -> AgentLock:
+    """Held by the keeper of a data root on this computer."""
+    return AgentLock(Path(os.path.abspath(root.queue)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.queue.keeper", description=__doc__)
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks")
+    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    options = parser.parse_args(arguments)
+    if not 0.1 <= options.interval <= 60:
+        parser.error("--interval is between 0.1 and 60 seconds")
+    root = DataRoot(Path(os.path.abspath(options.data_root)))
+    lock = lock_of(root)
+    try:
+        if not lock.take():
+            return 0
+    except BackendError as error:
+        sys.stderr.write(f"{error.sentence} {error.remedy}\n")
+        return 1
+    if options.detach:
+        if os.fork():
+            return 0
+        os.setsid()
+        os.chdir("/")
+        prctl.let_go(Path(os.devnull))
+    lock.sign()
+    Keeper(root, options.interval).work(lock)
+    return 0
+
+
+class Keeper:
+    """Looks again and again until nothing is left to be done here."""
+
+    def __init__(self, root: DataRoot, interval_s: float) -> None:
+        self._root = root
+        self._interval_s = interval_s
+        self._probe = Probe(THIS_COMPUTER, root.path, interval_s)
+        self._watch = QueueWatch(root, THIS_COMPUTER, self._probe.read)
+        self._runs = RunWatch(root, THIS_COMPUTER)
+        # A share that hangs must not keep a signal from ending this.
+        self._rounds = Bounded(self._interval_s, _ROUND_LIMIT_S)
+        self._begun: set[str] = set()
+
+    def work(self, lock: AgentLock) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        next_touch = time.monotonic() + _TOUCH_EVERY_S
+        while True:
+            # What lasts longer is waited for in the next rounds.
+            with suppress(OSError):
+                if not self._rounds.call(self._round):
+                    lock.leave()
+                    # Who queued a job meanwhile found the lock held, and started no other keeper.
+                    if not self._has_work() or not lock.take():
+                        return
+                    lock.sign()
+            if time.monotonic() >= next_touch:
+                next_touch += _TOUCH_EVERY_S
+                lock.touch()
+            if signal.sigtimedwait(_ENDING, self._interval_s) is not None:
+                return
+
+    def _round(self) -> bool:
+        """Whether there is anything left to be done."""
+        self._begun.update(self._watch.look())
+        self._runs.look()
+        self._begun = {job for job in self._begun if not self._is_over(job)}
+        return bool(self._begun) or self._watch.has_work or self._has_work()
+
+    def _is_over(self, job_id: str) -> bool:
+        folder = self._root.job(job_id)
+        return not folder.path.is_dir() or folder.attempt(folder.newest_run()).exit.exists()
+
+    def _has_work(self) -> bool:
+        key = node_key(THIS_COMPUTER, machine())
+        return any(is_led_by(self._root, entry, key) for entry in entries(self._root))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

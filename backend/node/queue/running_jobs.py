@@ -1,0 +1,139 @@
+"""The runs that are under way anywhere in a data root, and what each has of the nodes.
+
+One look costs a `stat` for each job whose newest run is over, and reads two small files of each
+that is not: who looks often should look no more often than that allows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from backend.node.run import finalize
+from backend.node.system import process_identity
+from backend.node.system.machine_id import machine
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder, run_tag
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import ProcessIdentity, RunStatus
+from backend.records.queue.entry import Running, Seat, node_key
+
+_START_LIMIT_S = 120.0
+"""A supervisor leaves its record within a second of its start, or it never started."""
+_FOREIGN_DESK = "?"
+
+
+@dataclass(frozen=True)
+class Look:
+    """``is_complete`` is false while a run was claimed and nobody can say yet what it has."""
+
+    running: tuple[Running, ...]
+    tags: frozenset[str]
+    is_complete: bool
+
+
+class LiveRuns:
+    """Looks again and again; remembers which jobs' newest run is over."""
+
+    def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._monotonic = monotonic
+        self._over: dict[str, int] = {}
+        """By job whose newest run is over: when ``attempts`` had changed then."""
+        self._claims: dict[tuple[str, int], float] = {}
+        """When a run without a supervisor was first seen."""
+
+    def look(self, fresh: Collection[str] = ()) -> Look:
+        """One look; of the jobs in ``fresh`` nothing is believed that was seen before.
+
+        Raises:
+            OSError: The data root cannot be read.
+        """
+        running: list[Running] = []
+        tags: set[str] = set()
+        is_complete = True
+        names = [name for name in os.listdir(self._root.jobs) if not name.startswith(".")]
+        self._over = {job: self._over[job] for job in names if job in self._over}
+        for job in names:
+            folder = self._root.job(job)
+            run = self._live_run(folder, job in fresh)
+            if not run:
+                continue
+            tags.add(run_tag(job, run))
+            launch = finalize.launch_of(folder, run) or _frozen(folder, run)
+            if launch is None:
+                is_complete = False
+            else:
+                running.append(_running(folder, launch))
+        return Look(tuple(running), frozenset(tags), is_complete)
+
+    def _live_run(self, folder: JobFolder, is_fresh: bool) -> int:
+        """Number of the run that is under way, or 0."""
+        job = folder.job_id
+        try:
+            if is_fresh or job not in self._over:
+                # NFS remembers for a while what a folder held; opening it makes it ask.
+                os.close(os.open(folder.attempts, os.O_RDONLY))
+            changed = os.stat(folder.attempts).st_mtime_ns
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+        if self._over.get(job) == changed:
+            return 0
+        run = folder.newest_run()
+        attempt = folder.attempt(run)
+        if run == 0 or attempt.exit.exists() or self._never_began(folder, run):
+            self._over[job] = changed
+            return 0
+        return run
+
+    def _never_began(self, folder: JobFolder, run: int) -> bool:
+        key = (folder.job_id, run)
+        if folder.attempt(run).supervisor.exists():
+            self._claims.pop(key, None)
+            return False
+        since = self._claims.setdefault(key, self._monotonic())
+        return self._monotonic() > since + _START_LIMIT_S
+
+
+def _frozen(folder: JobFolder, run: int) -> Launch | None:
+    """What a run was queued with that has just been claimed."""
+    try:
+        launch = Launch.from_dict(read_json(folder.queued_launch))
+    except (OSError, ValueError):
+        return None
+    return launch if launch.run == run else None
+
+
+def _running(folder: JobFolder, launch: Launch) -> Running:
+    desk = _desk_of(folder, launch)
+    gpus: dict[str, list[str]] = {}
+    processes: dict[str, int] = {}
+    for plan in launch.ranks:
+        key = node_key(plan.node, desk)
+        if plan.gpu:
+            gpus.setdefault(key, []).append(plan.gpu)
+        else:
+            processes[key] = processes.get(key, 0) + 1
+    seats = [Seat(key, tuple(found)) for key, found in gpus.items()]
+    seats += [Seat(key, processes=count) for key, count in processes.items()]
+    left_s = None
+    with suppress(OSError, ValueError):
+        left_s = RunStatus.from_dict(read_json(folder.status)).eta_s
+    return Running(folder.job_id, launch.config.name, tuple(seats), left_s)
+
+
+def _desk_of(folder: JobFolder, launch: Launch) -> str:
+    """Which computer calls itself "this-computer" in a run."""
+    if all(plan.node != THIS_COMPUTER for plan in launch.ranks):
+        return ""
+    try:
+        raw = read_json(folder.attempt(launch.run).supervisor)
+        supervisor = ProcessIdentity.from_dict(raw)
+    except (OSError, ValueError, KeyError, TypeError):
+        # Just claimed: it may be this one, and soon its supervisor will say.
+        return machine()
+    return machine() if process_identity.is_here(supervisor) else _FOREIGN_DESK

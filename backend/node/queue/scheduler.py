@@ -1,0 +1,203 @@
+"""Advances the queue of a data root: starts here whatever is to start here when its turn comes.
+
+Each head node looks after the jobs that it leads, by the same files and the same rule
+(`records.queue`) as all others, so nobody has to be asked and nobody has to be first. An agent has
+one of these, and so has the keeper of "this computer" (`backend.node.queue.keeper`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from backend.base.errors import BackendError
+from backend.node.metrics.heartbeats import Beats
+from backend.node.queue import entries as queue_entries
+from backend.node.queue import starter as queue_starter
+from backend.node.queue.running_jobs import LiveRuns, Look
+from backend.node.system import process_identity
+from backend.node.system.machine_id import machine
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import NodeReading
+from backend.records.queue.entry import QueueEntry, in_order, is_a_desk, node_key
+from backend.records.queue.scheduling import (
+    NodeLook,
+    Scene,
+    judge_queue,
+    look_of,
+)
+
+_SHARE_OF_TIME = 20
+"""A look that took a second is followed by so many without one."""
+_GO_ON_AFTER_S = 10.0
+"""A supervisor that was started just before its starter ended has said so by then."""
+
+
+class QueueWatch:
+    """One round after the other. ``node`` is the name under which this computer leads jobs.
+
+    ``reading`` gives this computer's own newest reading, None while there is none.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        node: str,
+        reading: Callable[[], NodeReading | None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self._key = node_key(node, machine())
+        self._is_a_desk = node == THIS_COMPUTER
+        self._reading = reading
+        self._monotonic = monotonic
+        self._beats = Beats(root, monotonic)
+        self._live = LiveRuns(root, monotonic)
+        self._waited: frozenset[str] = frozenset()
+        self._abandoned: dict[str, float] = {}
+        self._not_until = 0.0
+        self.has_work = False
+        """Whether a job waits that this computer leads, as the last look found."""
+
+    def look(self) -> tuple[str, ...]:
+        """One round; returns the ids of the jobs that were started here.
+
+        Raises:
+            OSError: The data root cannot be read.
+        """
+        begin = self._monotonic()
+        if begin < self._not_until:
+            return ()
+        ids = queue_entries.queued_ids(self._root)
+        entries = [e for e in map(self._entry, ids) if e is not None]
+        begun = [job for job in ids if self._goes_on(self._root.job(job))]
+        mine = [entry for entry in entries if self._leads(entry)]
+        self.has_work = bool(mine or self._abandoned)
+        if mine:
+            begun += self._advance(entries)
+        self._waited = frozenset(ids)
+        # Each look costs a little for every job there ever was.
+        self._not_until = begin + (self._monotonic() - begin) * _SHARE_OF_TIME
+        return tuple(begun)
+
+    def _entry(self, job_id: str) -> QueueEntry | None:
+        folder = self._root.job(job_id)
+        entry = queue_entries.entry_of(folder)
+        if entry is None:
+            self._tidy(folder)
+        return entry
+
+    def _advance(self, entries: Sequence[QueueEntry]) -> list[str]:
+        """Start what may start. Only the look right before it counts."""
+        # A job that waited a moment ago may run now, and NFS may not tell unless it is asked.
+        live = self._live.look(self._waited | {entry.job_id for entry in entries})
+        scene = self._scene(entries, live)
+        if scene is None or not live.is_complete:
+            return []
+        verdicts = judge_queue(entries, scene)
+        due = (
+            entry
+            for entry in in_order(entries)
+            if verdicts[entry.job_id] is None and self._leads(entry)
+        )
+        return [entry.job_id for entry in due if self._starts(entry)]
+
+    def _leads(self, entry: QueueEntry) -> bool:
+        return queue_entries.is_led_by(self._root, entry, self._key)
+
+    def _starts(self, entry: QueueEntry) -> bool:
+        folder = self._root.job(entry.job_id)
+        try:
+            return queue_starter.start(self._root, folder, entry.run)
+        except BackendError as error:
+            refusal = error.with_remedy
+            # Whoever takes it out in this moment wins: a job that left the queue stays out.
+            with suppress(OSError):
+                if folder.queued.exists():
+                    replace_json(folder.queued, replace(entry, refusal=refusal).to_dict())
+        except OSError:  # full, or away: the next round tries again
+            pass
+        return False
+
+    # After an end in the middle of a start.
+
+    def _goes_on(self, folder: JobFolder) -> bool:
+        try:
+            entry = QueueEntry.from_dict(read_json(folder.queued))
+        except (OSError, ValueError):
+            return False
+        run = folder.newest_run()
+        is_mine = entry.run == run and self._leads(entry)
+        claimer = queue_entries.abandoned_by(folder, run) if is_mine else None
+        if claimer is None:
+            self._abandoned.pop(folder.job_id, None)
+            return False
+        since = self._abandoned.setdefault(folder.job_id, self._monotonic())
+        rebooted = claimer.boot_id != process_identity.boot_id()
+        if not rebooted and self._monotonic() < since + _GO_ON_AFTER_S:
+            return False
+        self._abandoned.pop(folder.job_id)
+        with suppress(BackendError, OSError):
+            queue_starter.go_on(self._root, folder, run)
+            return True
+        return False
+
+    def _tidy(self, folder: JobFolder) -> None:
+        """Where a run was claimed the queue has nothing more to say; by hand, too."""
+        run = folder.newest_run() if folder.path.is_dir() else 0
+        attempt = folder.attempt(run)
+        if not folder.path.is_dir() or (
+            run
+            and folder.queued.exists()
+            and (attempt.supervisor.exists() or attempt.exit.exists())
+        ):
+            queue_entries.leave(self._root, folder)
+
+    # What is known of the nodes.
+
+    def _scene(self, entries: Sequence[QueueEntry], live: Look) -> Scene | None:
+        """None while this computer has no reading of itself."""
+        own = self._reading()
+        if own is None:
+            return None
+        nodes: dict[str, NodeLook] = {}
+        for key in {seat.node for entry in entries for seat in entry.seats}:
+            if key == self._key:
+                nodes[key] = look_of(own, live.tags, is_a_desk=self._is_a_desk)
+            elif is_a_desk(key):
+                nodes[key] = NodeLook(why_down="Only its own computer can say.")
+            else:
+                nodes.update(self._other(key, live))
+        who = queue_entries.who_paused(self._root)
+        return Scene(
+            now=datetime.now(timezone.utc),
+            nodes=nodes,
+            running=live.running,
+            is_paused=who is not None,
+            paused=who or "",
+        )
+
+    def _other(self, name: str, live: Look) -> Mapping[str, NodeLook]:
+        try:
+            entry = NodeEntry.from_dict(read_json(self._root.node(name).entry))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            return {name: NodeLook(why_down=f"{name} cannot be looked up: {error}.")}
+        why = "" if entry.in_service else f"{name} is out of service."
+        try:
+            reading, is_alive = self._beats.look(name)
+            if reading is None or not is_alive:
+                why = why or f"{name} is offline."
+            if reading is None:
+                return {name: NodeLook(why_down=why)}
+            return {name: look_of(reading, live.tags, why_down=why)}
+        except (TypeError, ValueError, AttributeError):
+            # Whoever may write to its folder may write anything; the other nodes go on.
+            return {name: NodeLook(why_down=f"The status of {name} cannot be used.")}

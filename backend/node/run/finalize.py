@@ -1,0 +1,106 @@
+"""The end of a run whose supervisor is gone and wrote no end: who finds it writes it.
+
+A desktop finds it when it looks at a job, the agent of a node when nobody looks.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import Enum
+
+from backend.node.run.run_outcome import Found, run_exit
+from backend.node.run.supervisor import final_status
+from backend.node.system import process_cleanup, process_identity, temp_dirs
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder, run_tag
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus
+
+
+class Supervision(Enum):
+    """What this computer can say about the supervisor of a run."""
+
+    NOT_SEEN = "not seen"
+    ALIVE = "alive"
+    GONE = "gone"
+    REBOOTED = "rebooted"
+    ELSEWHERE = "elsewhere"
+
+
+ENDED_UNRECORDED = {
+    Supervision.REBOOTED: "The computer was restarted while the run was under way.",
+    Supervision.GONE: (
+        "The supervisor of the run ended without a record; what was left of the run is gone."
+    ),
+}
+"""Why a run without ``exit.json`` has ended, by what is known of its supervisor."""
+
+
+def supervision_of(supervisor: ProcessIdentity) -> Supervision:
+    """What has become of a supervisor that left its identity."""
+    if not process_identity.is_here(supervisor):
+        return Supervision.ELSEWHERE
+    if process_identity.is_alive(supervisor):
+        return Supervision.ALIVE
+    if supervisor.boot_id != process_identity.boot_id():
+        return Supervision.REBOOTED
+    return Supervision.GONE
+
+
+def close_run(
+    folder: JobFolder, run: int, why: str, last: RunStatus | None
+) -> tuple[RunStatus, str]:
+    """Write down the end of a run that nobody else will write down, and clear up here.
+
+    ``why`` is the sentence about its end, ``last`` the last status that was read. Returns the
+    final status, and why it could not be written or "".
+    """
+    attempt = folder.attempt(run)
+    tag = run_tag(folder.job_id, run)
+    leftovers = process_cleanup.end_tagged(tag, 1.0)
+    temp_dirs.remove(tag)
+    launch = launch_of(folder, run)
+    record = run_exit(
+        Found(
+            run=run,
+            ranks=launch.ranks if launch is not None else (),
+            exits=_rank_exits(folder, run, launch),
+            launcher_error=why,
+        ),
+        leftovers,
+        timestamps.now(),
+    )
+    status = final_status(record, last, launch)
+    try:
+        if not attempt.exit.exists():
+            for path, value in (
+                (attempt.exit, record.to_dict()),
+                (folder.status, status.to_dict()),
+            ):
+                spare = Spare(path)
+                spare.replace_json(value)
+                spare.drop()
+    except OSError as error:
+        return status, f"The end of run {run} cannot be written: {error.strerror}."
+    return status, ""
+
+
+def launch_of(folder: JobFolder, run: int) -> Launch | None:
+    """What was started as this run, or None when that cannot be read any more."""
+    try:
+        launch = Launch.from_dict(read_json(folder.launch))
+    except (OSError, ValueError):
+        return None
+    return launch if launch.run == run else None
+
+
+def _rank_exits(folder: JobFolder, run: int, launch: Launch | None) -> tuple[RankExit, ...]:
+    found: list[tuple[int, RankExit]] = []
+    for plan in launch.ranks if launch is not None else ():
+        path = folder.attempt(run).rank_exit(plan.rank)
+        with suppress(OSError, ValueError, KeyError):
+            written = path.stat().st_mtime_ns
+            found.append((written, RankExit.from_dict(read_json(path))))
+    return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))

@@ -1,0 +1,413 @@
+"""Watches over one rank: mpirun starts a guard for each, and the guard starts the rank.
+
+mpirun's exit code does not say how a rank ended (Open MPI 5 gives 0 when a node was lost), so the
+guard is the rank's parent and writes down what it saw. It executes a new interpreter for the rank
+instead of forking into it: that costs about 15 ms, and gives the job's environment (LD_PRELOAD,
+PYTHONHASHSEED) the only moment at which it can take effect.
+
+One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.node.run import manual_run
+from backend.node.run.durable_write import insist
+from backend.node.run.rank_bootstrap import DUMP_VARIABLE
+from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
+from backend.node.system import prctl, process_cleanup
+from backend.node.system.process_identity import process, send_signal
+from backend.node.system.tcp_watch import DeadLines
+from backend.node.system.temp_dirs import make_own, shared_memory_folder
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder, run_tag
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.heartbeat import (
+    BEAT_BYTES,
+    BEAT_VARIABLE,
+    LAST_WORDS_VARIABLE,
+    Beat,
+    Phase,
+)
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.status import RankError, RankExit
+from backend.records.jobs.stop_request import wish_to_stop
+
+RANK_MODULE = "backend.training.rank"
+TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
+"""The user's TMPDIR, while mpirun itself runs with a shorter one."""
+
+_TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TICK_S = 0.5
+_BEFORE_TRAINING = (Phase.IMPORTING, Phase.SETUP, Phase.WAITING_FOR_OTHERS)
+_SETUP_LIMIT_S = 120.0
+_LOCK_S = 1.0
+_TELL_S = 2.0
+_DUMP_WAIT_S = 1.0
+_TERM_S = 1.0
+_HURRIED_TERM_S = 0.3
+"""mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
+_EXIT_S = 20.0
+"""How long a rank may take to leave after its last act."""
+_WRITE_LIMIT_S = 90.0
+"""A share that is back after a minute shall have it; the rank is gone and holds nothing."""
+_LOG_TAIL_BYTES = 16_384
+_MEMORY_BYTES = 200_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.run.rank_guard", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="folder of the job")
+    parser.add_argument("--run", type=int, required=True)
+    parser.add_argument("--module", default=RANK_MODULE, help="what a rank executes")
+    parser.add_argument("--by-hand", metavar="NAME", default="", help="a folder of its own")
+    options = parser.parse_args(arguments)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    prctl.die_with_parent(signal.SIGTERM, os.getppid())
+    prctl.become_subreaper()
+    folder = JobFolder(options.job)
+    rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+    if options.by_hand:
+        try:
+            folder, launch = manual_run.prepare(folder, options.run, options.by_hand, rank)
+        except (BackendError, OSError, ValueError) as error:
+            return manual_run.refuse(error)
+    else:
+        launch = Launch.from_dict(read_json(folder.launch))
+    guard = Guard(folder, launch, launch.ranks[rank], options.module)
+    record = guard.watch()
+    insist(folder.attempt(launch.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
+    return 0 if record.outcome in ("finished", "interrupted") else 1
+
+
+class Guard:
+    """One rank from its start to its exit record."""
+
+    def __init__(self, folder: JobFolder, launch: Launch, plan: RankPlan, module: str) -> None:
+        self._folder = folder
+        self._launch = launch
+        self._plan = plan
+        self._module = module
+        self._attempt = folder.attempt(launch.run)
+        self._user_folders = tuple(
+            source
+            for source in (
+                launch.model_source,
+                launch.loader_source,
+                launch.validation_loader_source,
+            )
+            if source
+        )
+        beat = os.memfd_create("beat")
+        os.ftruncate(beat, BEAT_BYTES)
+        self._beat_fd = beat
+        self._beat = Beat(mmap.mmap(beat, BEAT_BYTES))
+        self._dump_fd = os.memfd_create("dump")
+        self._words_fd = os.memfd_create("last words")
+        self._log_fd = os.open(
+            folder.rank_log(plan.rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
+        self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
+        self._launcher = os.getppid()
+        self._lines = DeadLines(self._launcher)
+        self._log_begin = 0
+        self._next_look_at_lock = 0.0
+        self._has_begun = False
+        self._child = 0
+        self._status: int | None = None
+        self._out_of_memory = _oom_kills()
+
+    def watch(self) -> RankExit:
+        """Start the rank, wait for its end, clear up behind it, and say how it ended."""
+        self._log(
+            f"── run {self._launch.run}, rank {self._plan.rank} on {os.uname().nodename}, "
+            f"{timestamps.now('seconds')} ──\n"
+        )
+        self._log_begin = os.fstat(self._log_fd).st_size
+        Spare(self._attempt.rank_exit(self._plan.rank)).take()
+        mismatch = self._mismatch()
+        if mismatch:
+            return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=RankError(mismatch)))
+        self._start()
+        ended_by, stall_s, stop_was_wished = self._wait()
+        _, phase = self._beat.read()
+        if ended_by is EndedBy.STALL:
+            self._ask_where()
+        is_cut_off = self._lines.any(time.monotonic())
+        grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
+        process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
+        self._free_shared_memory()
+        if is_cut_off and os.getppid() == self._launcher:
+            # Left alone it would wait for 15 minutes, and on the head the whole run with it.
+            with suppress(OSError):
+                os.kill(self._launcher, signal.SIGKILL)
+        error, secondary = self._error_of_rank()
+        dump = self._dump()
+        if dump:
+            self._log(dump)
+        return self._record(
+            Seen(
+                phase=phase,
+                ended_by=ended_by,
+                wait_status=self._status,
+                error=error,
+                error_is_secondary=secondary,
+                dump=dump,
+                log_tail=self._log_tail(),
+                stall_s=stall_s,
+                stop_was_wished=stop_was_wished,
+                out_of_memory=_oom_kills() > self._out_of_memory,
+            )
+        )
+
+    def _record(self, seen: Seen) -> RankExit:
+        return rank_exit(
+            self._plan, self._launch.run, os.uname().nodename, seen, self._user_folders
+        )
+
+    def _mismatch(self) -> str:
+        """Library and launcher that do not fit show as N jobs of one rank each."""
+        planned = len(self._launch.ranks)
+        found = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+        if found == planned:
+            return ""
+        return (
+            f"mpirun started {found} ranks where {planned} were planned; "
+            "check that mpirun and the MPI library are of one installation."
+        )
+
+    # The rank's beginning.
+
+    def _start(self) -> None:
+        parent = os.getpid()
+        environment = self._environment()
+        command = (
+            sys.executable,
+            str(Path(__file__).with_name("rank_bootstrap.py")),
+            self._module,
+            "--job",
+            str(self._folder.path),
+            "--run",
+            str(self._launch.run),
+        )
+        self._folder.output.mkdir(exist_ok=True)
+        self._child = os.fork()
+        if self._child:
+            return
+        try:
+            prctl.die_with_parent(signal.SIGKILL, parent)
+            os.setsid()
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.dup2(self._log_fd, 1)
+            os.dup2(self._log_fd, 2)
+            os.set_inheritable(self._beat_fd, True)
+            os.set_inheritable(self._dump_fd, True)
+            os.set_inheritable(self._words_fd, True)
+            os.chdir(self._folder.output)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.execve(command[0], command, environment)
+        except BaseException as error:  # noqa: BLE001 - a forked child must never return
+            os.write(2, f"{type(error).__name__}: {error}\n".encode())
+            os._exit(127)
+
+    def _environment(self) -> Mapping[str, str]:
+        environment = dict(os.environ)
+        if TMPDIR_VARIABLE in environment:
+            users = environment.pop(TMPDIR_VARIABLE)
+            environment["TMPDIR"] = users
+            if not users:
+                del environment["TMPDIR"]
+        environment["PYTHONHASHSEED"] = self._launch.config.hash_seed
+        environment.update(self._launch.config.environment)
+        environment.setdefault("OMP_NUM_THREADS", str(_cores_of_a_rank()))
+        # Threads that wait by spinning eat the cores of those they wait for: where something else
+        # computes on the node, a step of two threads took 800 ms, and 10 ms with this.
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        if make_own(self._shared_memory):
+            # Open MPI 5.0 knows the first name, 4.1 the second.
+            for name in ("sm", "vader"):
+                variable = f"OMPI_MCA_btl_{name}_backing_directory"
+                environment[variable] = str(self._shared_memory)
+        environment[BEAT_VARIABLE] = str(self._beat_fd)
+        environment[DUMP_VARIABLE] = str(self._dump_fd)
+        environment[LAST_WORDS_VARIABLE] = str(self._words_fd)
+        # None on processors: such a job holds no GPU, not even by a library that looks for one.
+        environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
+        # What a model prints shall be in the log when it hangs in the next line.
+        environment["PYTHONUNBUFFERED"] = "1"
+        return environment
+
+    # The rank's life.
+
+    def _wait(self) -> tuple[EndedBy, float, bool]:
+        """Until the rank ends, stands still, or this guard is told to end."""
+        seen = self._beat.read()
+        moved = told = time.monotonic()
+        stop_seen: float | None = None
+        while True:
+            taken = signal.sigtimedwait(_TAKEN, _TICK_S)
+            self._reap()
+            told_to_end = taken is not None and taken.si_signo != signal.SIGCHLD
+            if self._status == signal.SIGTERM and not told_to_end:
+                # A sweep asks guard and rank at the same time, and the rank may be gone first.
+                told_to_end = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
+            if told_to_end and self._status in (None, signal.SIGTERM):
+                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
+            if self._status is not None:
+                return EndedBy.ITSELF, 0.0, stop_seen is not None
+            now = time.monotonic()
+            beat = self._beat.read()
+            if beat != seen:
+                seen, moved = beat, now
+            if stop_seen is None and self._stop_is_wished(now):
+                stop_seen = now
+            if stop_seen is not None and now > told + _TELL_S:
+                # The supervisor gives up on ranks that do nothing after a wish to stop. It cannot
+                # see the beat, but the time at which this log was last touched.
+                if moved > told or beat[1] is Phase.SAVING:
+                    # A share that became read-only must not end the guard, and with it the rank.
+                    with suppress(OSError):
+                        os.utime(self._log_fd)
+                told = now
+            if self._lines.any(now):
+                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
+            limit = self._limit_s(beat[1], stop_seen is not None)
+            if now > max(moved, stop_seen or 0.0) + limit:
+                return EndedBy.STALL, limit, stop_seen is not None
+
+    def _stop_is_wished(self, now: float) -> bool:
+        if now < self._next_look_at_lock:
+            return False
+        self._next_look_at_lock = now + _LOCK_S
+        # A share that is away for a while must not end the rank; it is asked again.
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._launch.run)
+        return False
+
+    def _limit_s(self, phase: Phase, stop_was_wished: bool) -> float:
+        if phase in (Phase.FINISHED, Phase.INTERRUPTED):
+            return _EXIT_S
+        limit = self._launch.config.stall_limit_s
+        self._has_begun |= phase not in _BEFORE_TRAINING
+        if not self._has_begun:
+            # A first import over NFS reads 500 MB; a limit meant for steps says nothing about it.
+            limit = max(limit, _SETUP_LIMIT_S)
+        if phase is Phase.WAITING_FOR_OTHERS:
+            # The rank that is waited for stands still as long, and its own guard shall speak first.
+            return limit + max(3.0, 0.1 * limit)
+        if stop_was_wished and phase is not Phase.SAVING:
+            return min(limit, self._launch.grace_s)
+        return limit
+
+    def _reap(self) -> None:
+        self._status = process_cleanup.reap().get(self._child, self._status)
+
+    # The rank's end.
+
+    def _ask_where(self) -> None:
+        """Have the rank and its workers write their stacks, those that know how to."""
+        for one in (process(self._child), *process_cleanup.descendants(self._child)):
+            if one is None or not _catches(one.pid, signal.SIGUSR1):
+                continue
+            before = os.fstat(self._dump_fd).st_size
+            send_signal(one, signal.SIGUSR1)
+            _wait_until_quiet(self._dump_fd, before)
+
+    def _dump(self) -> str:
+        return _content(self._dump_fd)
+
+    def _free_shared_memory(self) -> None:
+        """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""
+        with suppress(OSError):
+            for segment in self._shared_memory.glob(f"*_segment.*.{self._plan.rank}"):
+                segment.unlink(missing_ok=True)
+            self._shared_memory.rmdir()  # by the last guard of this node; the others fail here
+
+    def _error_of_rank(self) -> tuple[RankError | None, bool]:
+        with suppress(OSError, ValueError):
+            return _told(read_json(self._attempt.rank_error(self._plan.rank)))
+        # The disk may be what ended it.
+        with suppress(OSError, ValueError):
+            return _told(json.loads(_content(self._words_fd)))
+        return None, False
+
+    def _log(self, text: str) -> None:
+        with suppress(OSError):  # a full disk must not keep the exit record from being tried
+            os.write(self._log_fd, text.encode("utf-8", "replace"))
+
+    def _log_tail(self) -> str:
+        with suppress(OSError), self._folder.rank_log(self._plan.rank).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(self._log_begin, size - _LOG_TAIL_BYTES))
+            lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+            return "\n".join(lines[-LOG_LINES:])
+        return ""
+
+
+def _told(raw: Mapping[str, Any]) -> tuple[RankError, bool]:
+    return RankError.from_dict(raw), bool(raw.get("secondary", False))
+
+
+def _content(memory: int) -> str:
+    return os.pread(memory, _MEMORY_BYTES, 0).decode("utf-8", "replace")
+
+
+def _wait_until_quiet(descriptor: int, before: int) -> None:
+    deadline = time.monotonic() + _DUMP_WAIT_S
+    last, quiet_since = before, time.monotonic()
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+        size = os.fstat(descriptor).st_size
+        if size != last:
+            last, quiet_since = size, time.monotonic()
+        elif size > before and time.monotonic() > quiet_since + 0.1:
+            return
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler: unhandled, SIGUSR1 would just end it."""
+    with suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def _cores_of_a_rank() -> int:
+    """The cores this process may use, shared with the other ranks on the node."""
+    ranks_here = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // ranks_here)
+
+
+def _oom_kills() -> int:
+    """How often the kernel killed for want of memory, in this cgroup or on this computer."""
+    total = 0
+    with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as file:
+        total += sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    with suppress(OSError, ValueError):
+        group = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()[-1]
+        events = Path("/sys/fs/cgroup") / group.split(":", 2)[2].lstrip("/") / "memory.events"
+        total += sum(
+            int(line.split()[1])
+            for line in events.read_text(encoding="ascii").splitlines()
+            if line.startswith("oom_kill ")
+        )
+    return total
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""How a rank ended, judged from what its guard saw. Pure: no file, no process.
+
+A rank that leaves with code 0 before the end is as wrong as one that crashes: the others wait for
+it for ever (`sys.exit` in a user's model does that). So the last beat decides, not the code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from backend.node.system import wording
+from backend.node.system.stack_dump import place_in_words
+from backend.records.jobs.heartbeat import Phase
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.status import RankError, RankExit
+
+LOG_LINES = 20
+
+
+class EndedBy(Enum):
+    ITSELF = "itself"
+    LAUNCHER = "launcher"
+    """The guard was told to end: mpirun ends everything, or is gone."""
+    STALL = "stall"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the guard saw of a rank. ``log_tail`` is the end of its log, of this run only."""
+
+    phase: Phase
+    ended_by: EndedBy
+    wait_status: int | None = None
+    """As of `os.waitpid`; None when the rank never started or could not be ended."""
+    error: RankError | None = None
+    error_is_secondary: bool = False
+    dump: str = ""
+    log_tail: str = ""
+    stall_s: float = 0.0
+    stop_was_wished: bool = False
+    out_of_memory: bool = False
+
+
+def rank_exit(
+    plan: RankPlan, run: int, host: str, seen: Seen, user_folders: Sequence[str]
+) -> RankExit:
+    """The exit record of a rank."""
+    code, number = _split(seen.wait_status)
+    record = RankExit(
+        rank=plan.rank,
+        run=run,
+        host=host,
+        node=plan.node,
+        outcome="",
+        code=code,
+        signal=wording.signal_name(number) if number else "",
+    )
+    if seen.phase in (Phase.FINISHED, Phase.INTERRUPTED):
+        # Its last act is done and on disk; what happens to it afterwards takes nothing back.
+        done = "finished" if seen.phase is Phase.FINISHED else "interrupted"
+        return replace(record, outcome=done)
+    if seen.error is not None:
+        # A rank may tell of another one (the loss of rank 3 was NaN); it names it then.
+        rank = plan.rank if seen.error.rank is None else seen.error.rank
+        error = replace(seen.error, rank=rank, node=seen.error.node or plan.node)
+        return replace(record, outcome="error", error=error, secondary=seen.error_is_secondary)
+    where = place_in_words(seen.dump, user_folders)
+    at = f", at {where}" if where else ""
+    trace = seen.dump or seen.log_tail
+    who = wording.who(plan)
+
+    def failed(outcome: str, sentence: str, traceback: str, secondary: bool = False) -> RankExit:
+        error = RankError(sentence, plan.rank, plan.node, traceback)
+        return replace(record, outcome=outcome, error=error, secondary=secondary)
+
+    if seen.ended_by is EndedBy.STALL:
+        waited = seen.phase is Phase.WAITING_FOR_OTHERS
+        since = " after the wish to stop" if seen.stop_was_wished else ""
+        return failed(
+            "stalled",
+            f"{who} made no progress for {wording.seconds(seen.stall_s)}{since} "
+            f"{seen.phase.in_words}{at}.",
+            trace,
+            secondary=waited,
+        )
+    if seen.ended_by is EndedBy.LAUNCHER:
+        return failed(
+            "signal",
+            f"{who} was ended together with the others {seen.phase.in_words}.",
+            trace,
+            secondary=True,
+        )
+    if number:
+        return failed("signal", _killed(who, number, seen, at), trace)
+    if code is None:
+        return failed("error", f"{who} did not start.", seen.log_tail)
+    # Only MPI itself leaves while it waits for others: one of them was lost.
+    waited = seen.phase is Phase.WAITING_FOR_OTHERS
+    return failed("exit", _left(who, code, seen), seen.log_tail, secondary=waited)
+
+
+def _split(status: int | None) -> tuple[int | None, int]:
+    if status is None:
+        return None, 0
+    if os.WIFSIGNALED(status):
+        return None, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
+
+
+def _killed(who: str, number: int, seen: Seen, at: str) -> str:
+    name = wording.signal_name(number)
+    if number == signal.SIGKILL and seen.out_of_memory:
+        return (
+            f"{who} was killed by signal 9 (SIGKILL) {seen.phase.in_words}, because the computer "
+            "ran out of memory; choose a smaller batch size or fewer processes."
+        )
+    reason = wording.crash_reason(number)
+    if reason:
+        return f"{who} crashed with signal {number} ({name}: {reason}) {seen.phase.in_words}{at}."
+    return f"{who} was killed by signal {number} ({name}) {seen.phase.in_words}{at}."
+
+
+def _left(who: str, code: int, seen: Seen) -> str:
+    lines = [line for line in seen.log_tail.splitlines() if line.strip()]
+    if code != 0 and lines and any("Traceback (most recent call last)" in line for line in lines):
+        return f"{who} ended {seen.phase.in_words}: {lines[-1].strip()}"
+    if code == 0:
+        return (
+            f"{who} left with exit code 0 {seen.phase.in_words}, before the training was over; "
+            "look for sys.exit or os._exit in the model and the loader."
+        )
+    return f"{who} left with exit code {code} {seen.phase.in_words}."

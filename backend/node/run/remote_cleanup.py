@@ -1,0 +1,109 @@
+"""Ending what is left of a run on its other nodes, from the head node, when mpirun is gone.
+
+mpirun ends its ranks well as long as it reaches a node, and the guards there end them when it does
+not. What is left can only be a process whose guard was killed; it still carries the run's tag.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.node.run import remote_logs
+from backend.node.system import process_cleanup
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import Launch
+
+_LIMIT_S = 20.0
+_CONNECT_S = 8
+_SSH_ITSELF_FAILED = 255
+"""ssh(1), EXIT STATUS."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is to be said of a node, mostly "", and whether it could be reached at all."""
+
+    sentence: str
+    reached: bool = True
+
+
+def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Answer]:
+    """Sweep every node of the run but this one.
+
+    All nodes at once, and none longer than the limit. Of nodes that are apart, what their ranks
+    wrote is in ``folder`` afterwards.
+    """
+    if not launch.ssh_config:
+        return {}
+    hosts = {plan.node: plan.host for plan in launch.ranks}
+    head = launch.ranks[0].node
+    code_root = launch.environment.get("PYTHONPATH", "")
+    asked = {}
+    for node, host in hosts.items():
+        if node == head:
+            continue
+        command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
+        # Neither a tag nor these paths holds what a shell would read: both are made by us.
+        command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
+        command += [str(folder.path)] if launch.apart else []
+        with suppress(OSError):
+            asked[node] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+    deadline = time.monotonic() + _LIMIT_S
+    answers = {}
+    for node, process in asked.items():
+        ranks = [plan.rank for plan in launch.ranks if plan.node == node]
+        answers[node] = _answer(process, deadline, folder, launch.run, ranks)
+    return answers
+
+
+def _answer(
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    folder: JobFolder,
+    run: int,
+    ranks: Sequence[int],
+) -> Answer:
+    try:
+        output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return Answer("did not answer, so it could not be swept", reached=False)
+    lines = remote_logs.take(output, folder, run, ranks).strip().splitlines()
+    if process.returncode == 0:
+        return Answer(lines[-1] if lines else "")
+    why = lines[-1] if lines else f"ssh ended with {process.returncode}"
+    return Answer(f"could not be swept: {why}", process.returncode != _SSH_ITSELF_FAILED)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """On the other node: end what carries the tag, and print what could not be ended."""
+    tag = arguments[0]
+    found = len(process_cleanup.tagged(tag))
+    left = process_cleanup.end_tagged(tag, 1.0) if found else ()
+    # When all have ended, they have written all that they will.
+    for folder in map(JobFolder, map(Path, arguments[1:])):
+        sys.stdout.write(remote_logs.say(folder, int(tag.rpartition("/")[2])))
+    if found:
+        numbers = ", ".join(map(str, left))
+        sys.stdout.write(
+            f"processes {numbers} could not be ended" if left else f"ended {found} left processes"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    os.chdir("/")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""What ranks on other nodes wrote of a run, brought to its head where they see no data root.
+
+The other node prints one line of JSON, the head puts it into its own folder of the job: the records
+of how each rank ended, whole, and the end of each log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from backend.node.run import run_files
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.layout import JobFolder
+
+_MARK = "ringmaster-words "
+_LOG_BYTES = 2_000_000
+_RECORD_BYTES = 4_000_000
+# Each byte is a character of it: a log may hold anything.
+_ONE_TO_ONE = "latin-1"
+
+
+def say(folder: JobFolder, run: int) -> str:
+    """On the other node: a line with what its ranks wrote in this run."""
+    said: dict[str, Any] = {"records": {}, "logs": {}}
+    attempt = folder.attempt(run).path
+    for path in _files(attempt, "rank-*.json"):
+        said["records"][path.name] = _tail(path, _RECORD_BYTES)[1]
+    # The launch record was brought there after the logs of earlier runs.
+    since = _changed(folder.launch)
+    for path in _files(folder.logs, "rank-*.log"):
+        if _changed(path) >= since:
+            said["logs"][path.name] = _tail(path, _LOG_BYTES)
+    return f"{_MARK}{json.dumps(said)}\n"
+
+
+def take(output: bytes, folder: JobFolder, run: int, ranks: Sequence[int]) -> str:
+    """On the head: keep what was said of ``ranks``; gives all that was printed beside."""
+    rest = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        if not line.startswith(_MARK):
+            rest.append(line)
+            continue
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            _keep(json.loads(line[len(_MARK) :]), folder, run, ranks)
+    return "\n".join(rest)
+
+
+def _keep(said: Any, folder: JobFolder, run: int, ranks: Sequence[int]) -> None:
+    attempt = folder.attempt(run)
+    for rank in ranks:
+        log = folder.rank_log(rank)
+        if log.name in said["logs"]:
+            begin, text = said["logs"][log.name]
+            _append(log, int(begin), text.encode(_ONE_TO_ONE))
+        # Last, as its guard writes it: who reads how a rank ended may read its log.
+        for path in (attempt.rank_error(rank), attempt.rank_exit(rank)):
+            if path.name in said["records"]:
+                replace_bytes(path, said["records"][path.name].encode(_ONE_TO_ONE))
+
+
+def _append(log: Path, begin: int, piece: bytes) -> None:
+    """The head has what the other node had of earlier runs."""
+    have = run_files.size(log)
+    with log.open("ab") as file:
+        if begin > have:
+            file.write(f"── {begin - have} bytes of this run stayed on the node ──\n".encode())
+        file.write(piece[max(0, have - begin) :])
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+def _changed(path: Path) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _tail(path: Path, limit_bytes: int) -> tuple[int, str]:
+    """Where the end of a file begins, and that end."""
+    begin = max(0, run_files.size(path) - limit_bytes)
+    try:
+        with path.open("rb") as file:
+            file.seek(begin)
+            return begin, file.read(limit_bytes).decode(_ONE_TO_ONE)
+    except OSError:
+        return begin, ""

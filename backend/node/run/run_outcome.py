@@ -1,0 +1,393 @@
+"""How a run ended, judged from what its supervisor found. Pure: no file, no process.
+
+mpirun's exit code has no say: Open MPI 5.0 gives 0 when a node was lost, and 137 or 14 by chance
+for a killed rank. A run is FINISHED when every rank wrote that it finished, and the first failure
+that is not the echo of another one is the one that people are told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from backend.node.diagnosis.explainer import Failure, explain
+from backend.node.diagnosis.log_text import LogPart
+from backend.node.system import wording
+from backend.records.jobs.diagnosis import UNKNOWN, Explanation
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RankExit, RunExit
+
+_NOTICED = re.compile(
+    r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
+    r"signal (?P<number>\d+)"
+)
+_LOST_CONTACT = re.compile(
+    r"lost communication with a remote daemon\."
+    r"(?:.|\n)*?Remote daemon\s*:[^\n]* on node (?P<host>\S+)"
+)
+_PEER_LOST = re.compile(
+    r"MPI communication peer process has unexpectedly disconnected"
+    r"(?:.|\n)*?Peer host:\s*(?P<host>\S+)"
+)
+_ABORTED = re.compile(
+    r"reported by process \[\d+,(?P<reporter>\d+)\]"
+    r"|due to process rank (?P<rank>\d+) with PID \d+ on\s+node\s+\S+\s+calling\s+\"abort\""
+)
+_NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """The failure that people are told, and what kind of knowledge it is."""
+
+    error: RankError
+    record: RankExit | None = None
+    """The exit record that told it; None when the supervisor concluded it from other signs."""
+    knows_why: bool = True
+    """It says why the run ended, and not only that nobody was left to say so."""
+    is_from_outside: bool = False
+    """A signal from outside ended the run; the logs show only what followed."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a supervisor knows when mpirun is gone. ``exits`` are in the order of their arrival.
+
+    ``ended_early``: the supervisor itself ended the run before the first step, as was wished.
+    ``stopped_by``: whose wish it was, or "".
+    ``told_to_end``: name of the signal by which somebody ended the supervisor, or "".
+    ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
+    ``unreached``: nodes that did not answer over SSH when the run had ended.
+    """
+
+    run: int
+    ranks: Sequence[RankPlan]
+    exits: Sequence[RankExit]
+    launcher: str = "mpirun"
+    launcher_code: int | None = None
+    launcher_error: str = ""
+    launcher_log: str = ""
+    stop_was_wished: bool = False
+    stopped_by: str = ""
+    ended_early: bool = False
+    told_to_end: str = ""
+    gave_up: str = ""
+    unreached: Sequence[str] = ()
+    newest_checkpoint: str = ""
+    checkpoint_of_run: bool = False
+    """Whether this run made ``newest_checkpoint``."""
+    logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
+    """What ranks wrote in this run, that of the first failing one at least."""
+    mpirun_log: Sequence[LogPart] = ()
+
+
+def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
+    """The exit record of a run."""
+    found = _mark_secondary(found)
+    state, message, judged = _judge(found)
+    error = judged.error if judged is not None else None
+    if state is JobState.ERROR and judged is not None:
+        error = _explained(judged, found)
+        message = _named(error)
+    return RunExit(
+        found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
+    )
+
+
+def _judge(found: Found) -> tuple[JobState, str, _Judgement | None]:
+    good = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
+    if found.ranks and len(good) == len(found.ranks):
+        if all(one.outcome == "finished" for one in good):
+            return JobState.FINISHED, "", None
+        return JobState.INTERRUPTED, _stopped(found), None
+    judged = _first_failure(found)
+    if found.stop_was_wished and found.ended_early:
+        return JobState.INTERRUPTED, _stopped_early(found), None
+    if found.stop_was_wished and _hung(found):
+        return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
+    return JobState.ERROR, _named(judged.error), judged
+
+
+def _explained(judged: _Judgement, found: Found) -> RankError:
+    """The failure with what the logs say about it; its own sentence yields to a surer one only."""
+    error, record = judged.error, judged.record
+    raised = record is not None and record.outcome == "error"
+    if judged.is_from_outside or not (found.logs or found.mpirun_log):
+        return error
+    if raised and not error.traceback:
+        # A sentence of this program about something that it found itself.
+        return error
+    told = explain(
+        Failure(
+            error.rank,
+            error.traceback if raised else "",
+            has_record=raised,
+            is_first=record is not None and not record.secondary,
+        ),
+        found.logs,
+        found.mpirun_log,
+    )
+    if told.cause == UNKNOWN:
+        sentence = error.sentence
+        if record is not None and record.outcome == "exit":
+            sentence = f"{sentence.rstrip('.')}, and its log does not say why."
+        return replace(error, sentence=sentence, cause=UNKNOWN, evidence=told.evidence)
+    if record is not None and record.outcome == "stalled":
+        # A rank that stands still has not ended of what its log says last.
+        return replace(error, evidence=told.evidence)
+    own = _says_all(judged, told)
+    # A sentence of a rank's own ends with the way out, which fits it better.
+    has_remedy = own and raised and not told.is_quoted
+    return replace(
+        error,
+        sentence=error.sentence if own else told.sentence,
+        cause=told.cause,
+        remedy="" if has_remedy else told.remedy,
+        evidence=told.evidence,
+    )
+
+
+def _says_all(judged: _Judgement, told: Explanation) -> bool:
+    """Whether the sentence of the exit records is better than the one from the logs."""
+    error, record = judged.error, judged.record
+    if told.is_quoted:
+        quoted = bool(told.evidence) and told.evidence[-1].text.strip() in error.sentence
+        return quoted or record is None or record.outcome != "exit"
+    if record is None:
+        return judged.knows_why
+    if record.outcome == "error":
+        # The rank quotes its exception where it does not know it; its own words are better.
+        first = told.evidence[-1].text.partition(": ")[2][:60] if told.evidence else ""
+        return not first or first not in error.sentence
+    return record.outcome == "signal" and told.cause in ("killed", "crash")
+
+
+def _named(error: RankError) -> str:
+    """The sentence with the rank it is about; what user code raised does not name it."""
+    if error.rank is None or re.search(rf"\branks? .*\b{error.rank}\b", error.sentence.lower()):
+        return error.sentence
+    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
+
+
+def _mark_secondary(found: Found) -> Found:
+    """Mark ranks as secondary that MPI aborted because another rank was gone.
+
+    This can happen in any phase: Horovod's own thread communicates all the time.
+    """
+    codes = _abort_codes(found)
+    exits = (
+        replace(one, secondary=True) if one.outcome == "exit" and one.code in codes else one
+        for one in found.exits
+    )
+    return replace(found, exits=tuple(exits))
+
+
+def _abort_codes(found: Found) -> set[int | None]:
+    """Exit codes of the ranks that MPI aborted because it found another one gone."""
+    if found.told_to_end:
+        # mpirun may have got the signal too, and then does not pass on what MPI says.
+        return {one.code for one in found.exits} - {0}
+    if not _PEER_LOST.search(found.launcher_log):
+        return set()
+    # mpirun names the first one; all leave with the same code.
+    named = {int(at["reporter"] or at["rank"]) for at in _ABORTED.finditer(found.launcher_log)}
+    return {one.code for one in found.exits if one.rank in named}
+
+
+def _first_failure(found: Found) -> _Judgement:
+    failures = [_Judgement(one.error, one) for one in found.exits if one.error is not None]
+    primary = next((one for one in failures if one.record and not one.record.secondary), None)
+    if primary is not None:
+        return primary
+    seen = _seen_from_outside(found)
+    if seen is not None:
+        return seen
+    return failures[0] if failures else _Judgement(_silent(found), knows_why=False)
+
+
+def _seen_from_outside(found: Found) -> _Judgement | None:
+    """What mpirun or the supervisor know of the end, where no rank that failed first could say."""
+    if found.launcher_error:
+        return _Judgement(RankError(found.launcher_error))
+    if found.told_to_end:
+        ended = f"The run was ended from outside: its supervisor got {found.told_to_end}."
+        return _Judgement(RankError(ended), is_from_outside=True)
+    lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
+    if lost is not None:
+        return _Judgement(lost)
+    if found.unreached:
+        return _Judgement(_unreached(found))
+    if found.gave_up:
+        return _Judgement(RankError(found.gave_up))
+    if found.launcher_code is not None and found.launcher_code < 0:
+        number = -found.launcher_code
+        killed = (
+            f"{found.launcher} on this computer was killed by signal {number} "
+            f"({wording.signal_name(number)})."
+        )
+        return _Judgement(RankError(killed))
+    asked = _terminated(found)
+    return _Judgement(asked, is_from_outside=True) if asked is not None else None
+
+
+def _silent(found: Found) -> RankError:
+    """Ranks that are gone, of which nobody knows why."""
+    missing = [plan for plan in found.ranks if plan.rank not in {one.rank for one in found.exits}]
+    last = _last_words(found.launcher_log)
+    if len(missing) == len(found.ranks):
+        return RankError(
+            f"{found.launcher} ended with code {found.launcher_code} before any rank could say "
+            f"how it ended{': ' + last if last else '.'}",
+            traceback=found.launcher_log[-4000:],
+        )
+    plan = missing[0]
+    return RankError(
+        f"{wording.who(plan)} vanished without a word; its computer or its guard was lost"
+        f"{': ' + last if last else '.'}",
+        plan.rank,
+        plan.node,
+        found.launcher_log[-4000:],
+    )
+
+
+def _noticed(found: Found) -> RankError | None:
+    """A rank that mpirun saw die and whose guard could not say so."""
+    for match in _NOTICED.finditer(found.launcher_log):
+        plan = next((one for one in found.ranks if one.rank == int(match["rank"])), None)
+        if plan is None or any(one.rank == plan.rank for one in found.exits):
+            continue
+        number = int(match["number"])
+        return RankError(
+            f"{wording.who(plan)} was lost: its guard was killed by signal {number} "
+            f"({wording.signal_name(number)}).",
+            plan.rank,
+            plan.node,
+        )
+    return None
+
+
+def _lost_contact(found: Found) -> RankError | None:
+    """A node that mpirun no longer reached; its guards may have told their end all the same."""
+    match = _LOST_CONTACT.search(found.launcher_log)
+    if match is None:
+        return None
+    # mpirun knows nodes by their host names (5.0) or as it was told them (4.1), people by the
+    # names they gave.
+    names = {plan.host: plan.node for plan in found.ranks}
+    names |= {one.host: one.node for one in found.exits}
+    node = names.get(match["host"], match["host"])
+    ranks = [plan.rank for plan in found.ranks if plan.node == node]
+    return RankError(
+        f"{wording.place(node)} no longer answers: the connection to it"
+        f"{f' and its {_ranks(ranks)}' if ranks else ''} was lost.",
+        ranks[0] if ranks else None,
+        node,
+        found.launcher_log[-4000:],
+    )
+
+
+def _terminated(found: Found) -> RankError | None:
+    """A rank that got SIGTERM from outside before the others found it gone.
+
+    Its guard cannot tell: mpirun sends it SIGTERM a moment later as well.
+    """
+    lost = _PEER_LOST.search(found.launcher_log)
+    if lost is None:
+        return None
+    gone = [
+        one
+        for one in found.exits
+        if (one.outcome, one.signal, one.host) == ("signal", "SIGTERM", lost["host"])
+    ]
+    if not gone:
+        return None
+    first, *more = gone
+    ranks = [one.rank for one in gone]
+    who = f"One of {_ranks(ranks)}" if more else f"Rank {first.rank}"
+    return RankError(
+        f"{who} on {wording.place(first.node)} was ended from outside (SIGTERM).",
+        None if more else first.rank,
+        first.node,
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    *firsts, final = map(str, ranks)
+    return f"ranks {', '.join(firsts)} and {final}" if firsts else f"rank {final}"
+
+
+def _lost_node(found: Found) -> RankError | None:
+    """A node none of whose ranks left a record, while every rank on the others did."""
+    told = {one.rank for one in found.exits}
+    missing = [plan for plan in found.ranks if plan.rank not in told]
+    nodes = {plan.node for plan in missing}
+    if not told or len(nodes) != 1 or {p.node for p in found.ranks if p.rank in told} & nodes:
+        return None
+    last = _last_words(found.launcher_log)
+    ranks = _ranks([plan.rank for plan in missing])
+    return RankError(
+        f"{wording.place(missing[0].node)} was lost with its {ranks}: it no longer answers"
+        f"{'. mpirun says: ' + last if last else '.'}",
+        missing[0].rank,
+        missing[0].node,
+        found.launcher_log[-4000:],
+    )
+
+
+def _unreached(found: Found) -> RankError:
+    """Nodes that are gone, where neither mpirun nor a rank said so: it was still starting."""
+    *others, last = (wording.place(node) for node in found.unreached)
+    who = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+    effect = "ended" if found.exits else "could not begin"
+    return RankError(
+        f"{who} not answer over SSH, so the run {effect}.",
+        node=found.unreached[0],
+        traceback=found.launcher_log[-4000:],
+    )
+
+
+def _last_words(log: str) -> str:
+    """The first telling line of what mpirun wrote; its texts begin with what is the matter."""
+    for line in log.splitlines():
+        text = " ".join(line.split())
+        if text and not _NOISE.match(text) and not text.startswith("──"):
+            return text[:300]
+    return ""
+
+
+def _hung(found: Found) -> bool:
+    return bool(found.gave_up) or any(
+        one.outcome == "stalled" and not one.secondary for one in found.exits
+    )
+
+
+def _by(found: Found) -> str:
+    """Of two desktops the other one learns so whose act it was."""
+    return f"Stopped by {found.stopped_by}" if found.stopped_by else "Stopped"
+
+
+def _stopped(found: Found) -> str:
+    if found.checkpoint_of_run:
+        return f"{_by(found)}; the checkpoint is {found.newest_checkpoint}."
+    return f"{_by(found)} before the first step."
+
+
+def _stopped_early(found: Found) -> str:
+    if found.newest_checkpoint:
+        return (
+            f"{_by(found)} before the first step of this run; "
+            f"the newest checkpoint is still {found.newest_checkpoint}."
+        )
+    return f"{_by(found)} before the first step; there is no checkpoint yet."
+
+
+def _stopped_by_force(found: Found, error: RankError) -> str:
+    newest = (
+        f"the newest one is {found.newest_checkpoint}"
+        if found.newest_checkpoint
+        else "there is none from before"
+    )
+    by = f" by {found.stopped_by}," if found.stopped_by else ""
+    return f"Stopped{by} by force, so no checkpoint could be made; {newest}. {_named(error)}"

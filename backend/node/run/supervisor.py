@@ -1,0 +1,419 @@
+"""Owns mpirun for one run, outlives the window that started it, and records how the run ended.
+
+Nobody waits for it and no pipe leads to it: a reader that held mpirun's output and died took mpirun
+along by SIGPIPE in 0.47 s. It never waits for ever either: ranks that are gone while mpirun is not,
+an mpirun that starts nothing, and ranks that do not heed a wish to stop each have a limit.
+
+One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from backend.node.diagnosis.log_text import read_logs, read_parts
+from backend.node.metrics.energy import EnergyMeter
+from backend.node.run import remote_cleanup, run_files
+from backend.node.run.durable_write import insist
+from backend.node.run.rank_guard import TMPDIR_VARIABLE
+from backend.node.run.run_outcome import Found, run_exit
+from backend.node.system import mpi, prctl, process_cleanup, process_identity, temp_dirs, wording
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
+from backend.records.base.preallocated_file import Spare
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.jobs.stop_request import who_wished, wish_to_kill, wish_to_stop
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_TAKEN = (signal.SIGCHLD, *_ENDING)
+_LOOK_S = 0.3
+_LAUNCHER_TERM_S = 5.0
+"""From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
+_AFTER_FAILURE_S = 10.0
+"""mpirun ends the other ranks within 2.2 s of the first failure, or not at all."""
+_APART_S = 60.0
+"""From the end of all ranks on the head to that of mpirun, where no others can be seen."""
+_SETTLE_S = 3.0
+"""Guards outlive a killed mpirun for a moment, and write their records in it."""
+_START_LIMIT_S = 100.0
+_TO_FIRST_STEP_S = 0.6
+"""Rank 0 writes twice a second: a status that still says SETUP after this is true."""
+_WRITE_LIMIT_S = 600.0
+_LOGS_READ = 8
+"""Logs of ranks that are read for a cause, 320 KiB of each at most."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.run.supervisor", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="folder of the job")
+    parser.add_argument("--run", type=int, required=True)
+    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    options = parser.parse_args(arguments)
+    folder = JobFolder(options.job.absolute())
+    if options.detach and os.fork():
+        return 0
+    with suppress(PermissionError):
+        os.setsid()
+    if options.detach:
+        prctl.let_go(folder.attempt(options.run).supervisor_log)
+    Supervisor(folder, options.run).supervise()
+    _tell(folder, options.run)
+    return 0
+
+
+def _tell(folder: JobFolder, run: int) -> None:
+    # Loaded only now: the run is over, and whatever is wrong with a notice costs it nothing.
+    from backend.node.notifications import send as send_notice
+
+    send_notice.begin(folder, run)
+
+
+class Supervisor:
+    """One run from the start of mpirun to ``exit.json``."""
+
+    def __init__(self, folder: JobFolder, run: int) -> None:
+        self._folder = folder
+        self._run = run
+        self._attempt = folder.attempt(run)
+        self._tag = run_tag(folder.job_id, run)
+        self._exits: list[RankExit] = []
+        self._launcher: ProcessIdentity | None = None
+        self._launcher_pid = 0
+        self._launcher_status: int | None = None
+        self._begin = 0.0
+        self._over_since: float | None = None
+        self._silent: list[RankPlan] = []
+        self._logs_before: dict[int, int] = {}
+        self._progress: object = None
+        self._progress_at = 0.0
+        self._told_to_end = ""
+        self._ended_early = False
+        self._gave_up = ""
+        self._unreached: tuple[str, ...] = ()
+        self._stop_seen: float | None = None
+
+    def supervise(self) -> RunExit:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+        prctl.become_subreaper()
+        if self._attempt.exit.exists():
+            # Too slow: somebody gave this run up and wrote so.
+            return RunExit.from_dict(read_json(self._attempt.exit))
+        replace_json(self._attempt.supervisor, process_identity.own().to_dict())
+        try:
+            launch = Launch.from_dict(read_json(self._folder.launch))
+        except (OSError, ValueError) as error:
+            return self._close(
+                Found(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
+            )
+        Spare(self._attempt.exit).take()
+        self._folder.logs.mkdir(exist_ok=True)
+        log_begin = run_files.size(self._folder.mpirun_log)
+        # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
+        self._silent = self._seen(launch)
+        self._logs_before = {
+            plan.rank: run_files.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
+        }
+        refusal = self._start(launch)
+        energy_j = None
+        if not refusal:
+            meter = EnergyMeter(DataRoot(self._folder.path.parent.parent), launch.ranks)
+            meter.begin()
+            self._watch(launch)
+            energy_j = meter.used_j()
+        leftovers = self._clear_up(launch)
+        newest = run_files.newest_checkpoint(self._folder)
+        status = run_files.last_status(self._folder)
+        return self._close(
+            Found(
+                run=self._run,
+                ranks=launch.ranks,
+                exits=tuple(self._exits),
+                launcher=_launcher_name(launch),
+                launcher_code=_code(self._launcher_status),
+                launcher_error=refusal,
+                launcher_log=run_files.text_from(self._folder.mpirun_log, log_begin),
+                stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
+                stopped_by=who_wished(self._folder.lock),
+                ended_early=self._ended_early,
+                told_to_end=self._told_to_end,
+                gave_up=self._gave_up,
+                unreached=self._unreached,
+                newest_checkpoint=newest[0],
+                checkpoint_of_run=newest[1] == self._run,
+                logs=read_logs(self._folder, self._telling(launch), self._logs_before),
+                mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
+            ),
+            leftovers,
+            launch,
+            status,
+            energy_j,
+        )
+
+    def _telling(self, launch: Launch) -> Sequence[int]:
+        """The ranks whose logs may say why the run failed: those that failed first, or not at all.
+
+        A run that ended as it should has none, and its logs are not read.
+        """
+        done = {one.rank for one in self._exits if one.outcome in ("finished", "interrupted")}
+        failed = [one.rank for one in self._exits if one.error and not one.secondary]
+        silent = [plan.rank for plan in launch.ranks if plan.rank not in done]
+        return tuple(dict.fromkeys((*failed, *silent)))[:_LOGS_READ]
+
+    # mpirun's beginning.
+
+    def _start(self, launch: Launch) -> str:
+        """Start mpirun; returns why it could not be started, or ""."""
+        log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(log, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
+        environment = _environment(launch, self._tag)
+        parent = os.getpid()
+        # The pipe closes when the execution succeeds, and carries the reason when it does not.
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                prctl.die_with_parent(signal.SIGKILL, parent)
+                os.setsid()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(log, 1)
+                os.dup2(log, 2)
+                os.chdir("/")
+                signal.pthread_sigmask(signal.SIG_SETMASK, ())
+                os.execvpe(launch.argv[0], launch.argv, environment)
+            except BaseException as error:  # noqa: BLE001 - a forked child must never return
+                reason = error.strerror if isinstance(error, OSError) else repr(error)
+                os.write(writing, str(reason).encode())
+                os._exit(127)
+        os.close(writing)
+        os.close(log)
+        with os.fdopen(reading, "rb") as pipe:
+            reason = pipe.read().decode("utf-8", "replace")
+        if reason:
+            os.waitpid(child, 0)
+            return f"{launch.argv[0]} could not be started: {reason}."
+        self._launcher_pid = child
+        self._launcher = process_identity.process(child)  # None when it has ended already
+        return ""
+
+    # The run's life.
+
+    def _watch(self, launch: Launch) -> None:
+        """Until mpirun is gone."""
+        self._begin = self._progress_at = time.monotonic()
+        next_look = 0.0
+        while self._launcher_status is None:
+            taken = signal.sigtimedwait(_TAKEN, _LOOK_S)
+            self._reap()
+            now = time.monotonic()
+            if taken is not None and taken.si_signo != signal.SIGCHLD:
+                self._told_to_end = wording.signal_name(taken.si_signo)
+                return self._end_launcher()
+            # A child that ends wakes this up; only looks at the share keep their distance.
+            if now < next_look:
+                continue
+            next_look = now + _LOOK_S
+            self._collect(launch)
+            if (
+                self._failed_long_ago(launch, now)
+                or self._never_started(launch, now)
+                or self._must_stop(launch, now)
+            ):
+                return self._end_launcher()
+        # A machine that shuts down tells all at once, and mpirun may be gone first.
+        late = signal.sigtimedwait(_ENDING, _LOOK_S) if self._launcher_status else None
+        if late is not None:
+            self._told_to_end = wording.signal_name(late.si_signo)
+        return None
+
+    def _failed_long_ago(self, launch: Launch, now: float) -> bool:
+        """Whether mpirun should have ended by itself after what the ranks wrote."""
+        # Of ranks that cannot be seen nobody knows here whether they are at their last act.
+        seen = self._seen(launch)
+        all_gone = len(self._exits) == len(seen)
+        limit_s = _APART_S if all_gone and len(seen) < len(launch.ranks) else _AFTER_FAILURE_S
+        if self._over_since is None and (all_gone or any(one.error for one in self._exits)):
+            self._over_since = now
+        if self._over_since is None or now < self._over_since + limit_s:
+            return False
+        if not all_gone:
+            self._gave_up = "mpirun did not end the other ranks."
+        return True
+
+    @staticmethod
+    def _seen(launch: Launch) -> list[RankPlan]:
+        """The ranks whose files can be seen from here before the run is over."""
+        head = launch.ranks[0].node
+        return [plan for plan in launch.ranks if plan.node == head or not launch.apart]
+
+    def _never_started(self, launch: Launch, now: float) -> bool:
+        """Whether a rank's guard has not even opened its log in the time given."""
+        self._silent = [
+            plan
+            for plan in self._silent
+            if run_files.size(self._folder.rank_log(plan.rank)) <= self._logs_before[plan.rank]
+        ]
+        if not self._silent or now < self._begin + _START_LIMIT_S:
+            return False
+        plan = self._silent[0]
+        self._gave_up = (
+            f"mpirun did not start rank {plan.rank} on {wording.place(plan.node)} within "
+            f"{_START_LIMIT_S:.0f} s; logs/mpirun.log may say why."
+        )
+        return True
+
+    def _must_stop(self, launch: Launch, now: float) -> bool:
+        """Whether a wish to stop is not, or cannot be, heeded by the ranks themselves."""
+        if self._stop_seen is None:
+            if not self._stop_is_wished():
+                return False
+            self._stop_seen = self._progress_at = now
+        is_to_end = wish_to_kill(self._folder.lock, self._run)
+        if not run_files.has_begun(run_files.last_status(self._folder)):
+            self._ended_early = is_to_end or now > self._stop_seen + _TO_FIRST_STEP_S
+            return self._ended_early
+        if is_to_end:
+            self._gave_up = "It was not to be waited for any longer."
+            return True
+        current = (run_files.signs_of_work(self._folder, launch), len(self._exits))
+        if current != self._progress:
+            self._progress, self._progress_at = current, now
+        # The guards end a rank that hangs by their own, finer measure; this is for the case
+        # that no guard can.
+        limit = 2 * launch.grace_s + 10
+        if now < self._progress_at + limit:
+            return False
+        self._gave_up = (
+            f"No rank made progress for {wording.seconds(limit)} after the wish to stop."
+        )
+        return True
+
+    def _stop_is_wished(self) -> bool:
+        with suppress(OSError):
+            return wish_to_stop(self._folder.lock, self._run)
+        return False
+
+    def _end_launcher(self) -> None:
+        """TERM to mpirun, which ends every rank on every node; KILL when it does not go."""
+        launcher = self._launcher
+        if launcher is None:
+            return
+        process_cleanup.end(
+            lambda: (launcher,) if process_identity.is_alive(launcher) else (),
+            _LAUNCHER_TERM_S,
+            self._reap,
+        )
+
+    def _reap(self) -> None:
+        self._launcher_status = process_cleanup.reap().get(
+            self._launcher_pid, self._launcher_status
+        )
+
+    def _collect(self, launch: Launch) -> None:
+        """Read the exit records that are new, in the order in which they were written."""
+        known = {one.rank for one in self._exits}
+        fresh: list[tuple[int, RankExit]] = []
+        try:
+            names = set(os.listdir(self._attempt.path))
+        except OSError:
+            return
+        for plan in launch.ranks:
+            path = self._attempt.rank_exit(plan.rank)
+            if plan.rank in known or path.name not in names:
+                continue
+            try:
+                written = path.stat().st_mtime_ns
+                fresh.append((written, RankExit.from_dict(read_json(path))))
+            except (OSError, ValueError, KeyError):
+                continue
+        self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
+
+    # The run's end.
+
+    def _clear_up(self, launch: Launch) -> tuple[int, ...]:
+        """Wait for the guards' last words, then end what is left of the run here."""
+        deadline = time.monotonic() + _SETTLE_S
+        while process_cleanup.tagged(self._tag) and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.02)
+        leftovers = process_cleanup.end_tagged(self._tag, 1.0, self._reap)
+        # What dropped its environment fell to this process, as the nearest subreaper.
+        leftovers += process_cleanup.end(
+            lambda: process_cleanup.descendants(os.getpid()), 1.0, self._reap
+        )
+        temp_dirs.remove(self._tag)
+        self._sweep_other_nodes(launch)
+        self._collect(launch)
+        return tuple(dict.fromkeys(leftovers))
+
+    def _sweep_other_nodes(self, launch: Launch) -> None:
+        """Proof that nothing is left there; a node that does not answer clears up by its guards."""
+        answers = remote_cleanup.end_elsewhere(launch, self._tag, self._folder)
+        self._unreached = tuple(node for node, answer in answers.items() if not answer.reached)
+        for node, answer in answers.items():
+            if answer.sentence:
+                with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as log:
+                    log.write(f"── after the end, {node}: {answer.sentence} ──\n")
+
+    def _close(
+        self,
+        found: Found,
+        leftovers: tuple[int, ...] = (),
+        launch: Launch | None = None,
+        status: RunStatus | None = None,
+        energy_j: float | None = None,
+    ) -> RunExit:
+        record = replace(run_exit(found, leftovers, timestamps.now()), energy_j=energy_j)
+        insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
+        last = final_status(record, status, launch)
+        insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
+        return record
+
+
+def final_status(
+    record: RunExit, last: RunStatus | None, launch: Launch | None = None
+) -> RunStatus:
+    """The last status of a run: rank 0's last figures, and how it ended."""
+    if last is None or last.run != record.run:
+        heartbeat = last.heartbeat if last is not None else 0
+        last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
+        if launch is not None:
+            last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
+    return replace(last.ended_as(record), heartbeat=last.heartbeat + 1)
+
+
+def _environment(launch: Launch, tag: str) -> Mapping[str, str]:
+    environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
+    environment.update(launch.environment)
+    environment[RUN_VARIABLE] = tag
+    session = temp_dirs.session_folder(tag)
+    if temp_dirs.make_own(session):
+        environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
+        environment["TMPDIR"] = str(session)
+    return environment
+
+
+def _launcher_name(launch: Launch) -> str:
+    if launch.config.strategy.name == "alone":
+        return "The guard of the rank"
+    return Path(launch.argv[0]).name
+
+
+def _code(status: int | None) -> int | None:
+    """Exit code, or minus the signal, as `subprocess` has it."""
+    if status is None:
+        return None
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Finding runs of this computer that ended unrecorded, at little cost.
+
+Whether a run is over is asked until it is; after that only whether the job has a newer one, some
+jobs in each round, because a data root may hold ten thousand.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+
+from backend.node.run import run_files
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.status import ProcessIdentity
+
+_OLD_JOBS_PER_ROUND = 200
+_AGAIN_AFTER_S = 60.0
+"""After an end that could not be written."""
+
+
+class RunWatch:
+    """Looks at the jobs of a data root; closes what nobody else closes.
+
+    ``node`` is the name under which this computer runs jobs: two computers may share a host name.
+    """
+
+    def __init__(
+        self, root: DataRoot, node: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._root = root
+        self._node = node
+        self._monotonic = monotonic
+        self._settled: dict[str, int] = {}
+        """By job whose newest run is over, or another computer's: when ``attempts`` had changed."""
+        self._turn = 0
+        self._not_before: dict[str, float] = {}
+
+    def look(self) -> tuple[str, ...]:
+        """One round; returns the ids of the jobs whose run was closed.
+
+        Raises:
+            OSError: The data root cannot be read.
+        """
+        names = sorted(os.listdir(self._root.jobs))
+        there = set(names)
+        self._settled = {job: when for job, when in self._settled.items() if job in there}
+        old = [name for name in names if name in self._settled]
+        self._turn = self._turn if self._turn < len(old) else 0
+        again = old[self._turn : self._turn + _OLD_JOBS_PER_ROUND]
+        self._turn += len(again)
+        due = [name for name in names if name not in self._settled] + again
+        return tuple(name for name in due if self._closed(name))
+
+    def _closed(self, job: str) -> bool:
+        folder = self._root.job(job)
+        try:
+            changed = os.stat(folder.attempts).st_mtime_ns
+        except (FileNotFoundError, NotADirectoryError):
+            self._settled[job] = 0
+            return False
+        if self._settled.pop(job, None) == changed:
+            self._settled[job] = changed
+            return False
+        run = folder.newest_run()
+        supervisor = self._gone_supervisor(folder, run, changed)
+        if supervisor is None or self._monotonic() < self._not_before.get(job, 0.0):
+            return False
+        # Loaded only now: an agent stays small as long as all goes well.
+        from backend.node.notifications import send as send_notice
+        from backend.node.run import finalize
+        from backend.records.jobs.config import THIS_COMPUTER
+
+        launch = finalize.launch_of(folder, run)
+        if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
+            self._settled[job] = changed
+            return False
+        why = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)]
+        _, problem = finalize.close_run(folder, run, why, run_files.last_status(folder))
+        if problem:
+            self._not_before[job] = self._monotonic() + _AGAIN_AFTER_S
+            return False
+        self._not_before.pop(job, None)
+        self._settled[job] = changed
+        send_notice.begin(folder, run)
+        return True
+
+    def _gone_supervisor(self, folder: JobFolder, run: int, changed: int) -> ProcessIdentity | None:
+        """The supervisor of a run of this computer that is gone and left no end."""
+        attempt = folder.attempt(run)
+        if run == 0 or attempt.exit.exists():
+            self._settled[folder.job_id] = changed
+            return None
+        try:
+            supervisor = ProcessIdentity.from_dict(read_json(attempt.supervisor))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        # Stricter than a desktop, whose name changes with its network: a node's does not.
+        if supervisor.host != socket.gethostname():
+            self._settled[folder.job_id] = changed
+            return None
+        # Asked last: a supervisor writes the end before it goes.
+        if process_identity.is_alive(supervisor) or attempt.exit.exists():
+            return None
+        return supervisor

@@ -1,0 +1,125 @@
+"""Finding and ending every process of a run on this computer.
+
+mpirun ends its ranks well, but a child that called ``setsid`` outlives them for ever. Two things
+hold such a child: it carries the run's tag in its environment, and it falls to the guard above it
+(a child subreaper) when its own parent goes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from backend.node.system import process_identity
+from backend.records.base.layout import RUN_VARIABLE
+from backend.records.jobs.status import ProcessIdentity
+
+_POLL_S = 0.02
+_KILL_S = 5.0
+"""A killed process is gone in milliseconds, or stands in a share that hangs and stays."""
+
+
+def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
+    """Every living process here, but this one, that was started with the tag of a run."""
+    wanted = f"{RUN_VARIABLE}={tag}".encode()
+    found = []
+    for pid in pids():
+        if pid == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+        except OSError:  # gone, or another user's
+            continue
+        if wanted in environment.split(b"\0"):
+            one = process_identity.process(pid)
+            if one is not None:
+                found.append(one)
+    return tuple(found)
+
+
+def run_tag_of(pid: int) -> str:
+    """The tag that a process carries, or ""."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return ""
+    name = f"{RUN_VARIABLE}=".encode()
+    tags = (entry[len(name) :] for entry in entries if entry.startswith(name))
+    return next(tags, b"").decode("utf-8", "replace")
+
+
+def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
+    """Every living process below ``pid``, the nearest first."""
+    children: dict[int, list[int]] = {}
+    for one in pids():
+        try:
+            with open(f"/proc/{one}/stat", "rb") as file:
+                stat = file.read()
+        except OSError:
+            continue
+        children.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), []).append(one)
+    found: list[ProcessIdentity] = []
+    waiting = list(children.get(pid, ()))
+    while waiting:
+        one = waiting.pop(0)
+        waiting += children.get(one, ())
+        living = process_identity.process(one)
+        if living is not None:
+            found.append(living)
+    return tuple(found)
+
+
+def end(
+    find: Callable[[], Iterable[ProcessIdentity]],
+    grace_s: float = 2.0,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> tuple[int, ...]:
+    """TERM what ``find`` finds, KILL it after the grace, look again until nothing is found.
+
+    ``meanwhile`` is called between two looks (a subreaper collects its dead there). Returns the
+    pids that are left: none, or processes that cannot die.
+    """
+    begin = time.monotonic()
+    asked: set[ProcessIdentity] = set()
+    while True:
+        meanwhile()
+        left = tuple(find())
+        now = time.monotonic()
+        if not left or now > begin + grace_s + _KILL_S:
+            return tuple(one.pid for one in left)
+        for one in left:
+            if now >= begin + grace_s:
+                process_identity.send_signal(one, signal.SIGKILL)
+            elif one not in asked:
+                asked.add(one)
+                process_identity.send_signal(one, signal.SIGTERM)
+        time.sleep(_POLL_S)
+
+
+def end_tagged(
+    tag: str, grace_s: float = 2.0, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[int, ...]:
+    """End every process of a run here; returns the pids that are left."""
+    return end(lambda: tagged(tag), grace_s, meanwhile)
+
+
+def reap() -> dict[int, int]:
+    """Collect every dead child: pid -> wait status."""
+    dead: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return dead
+        if pid == 0:
+            return dead
+        dead[pid] = status
+
+
+def pids() -> list[int]:
+    """Of every process here."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]

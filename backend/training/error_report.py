@@ -1,0 +1,101 @@
+"""What ended a rank, as one sentence for people, with the way out.
+
+Only the first failure of a run is news. When one rank dies, the collectives of the others break:
+Horovod's errors are such echoes (`is_echo`), and are recorded as secondary.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from backend.base.errors import BackendError
+from backend.training import user_code
+
+if TYPE_CHECKING:
+    from backend.training.train_state import Batch
+
+
+def is_echo(error: BaseException) -> bool:
+    """Whether the failure is only that another rank has gone."""
+    return any(kind.__name__ == "HorovodInternalError" for kind in type(error).__mro__)
+
+
+def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> str:
+    """One or two sentences: the cause, and what to do."""
+    if is_echo(error):
+        return "Another rank has gone, and the step they were making together broke off."
+    if isinstance(error, BackendError):
+        text = error.sentence
+        if batch is not None and _is_about_the_batch(error):
+            text += f" The batch was {user_code.shape_of((batch.data, batch.target))}."
+        return f"{text} {error.remedy}".strip()
+    memory = _memory(error, batch_size)
+    if memory:
+        return memory
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        return f"The program was ended from within (sys.exit({code})) before the last step."
+    if isinstance(error, KeyboardInterrupt):
+        return "The rank was interrupted from outside (SIGINT)."
+    where = _PLACES.get(batch.where if batch is not None else "", "")
+    return f"{user_code.describe(error)}{where}."
+
+
+_PLACES = {
+    "loader": ", while the loader made a batch",
+    "forward": ", in the model's step",
+    "backward": ", in the backward pass",
+    "validation": ", in the validation",
+    "setup": ", while the job was set up",
+}
+
+
+def _is_about_the_batch(error: BackendError) -> bool:
+    """Whether knowing the batch's shapes and keys helps: the model's own code met it."""
+    cause = error.__cause__
+    return (
+        isinstance(error, user_code.UserCodeError)
+        and error.index is None
+        and error.sentence.startswith(("The model's forward raised", "The model's loss raised"))
+        and isinstance(cause, (RuntimeError, KeyError, IndexError, TypeError, ValueError))
+    )
+
+
+def _memory(error: BaseException, batch_size: int) -> str:
+    """Out of memory, of which kind, and the batch size to try; "" when it is something else."""
+    on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
+    if not user_code.is_out_of_memory(error):
+        return ""
+    which = "The GPU's memory" if on_gpu else "The memory of the node"
+    if batch_size <= 1:
+        return (
+            f"{which} is full with a batch of one sample: "
+            "the model needs more than this device has."
+        )
+    # A power of two below: activations grow with the batch, so half of it halves them.
+    smaller = 1 << ((batch_size - 1).bit_length() - 1)
+    return f"{which} is full. Try batch_size = {smaller} instead of {batch_size}."
+
+
+def trace_of(error: BaseException) -> str:
+    """The traceback to show on demand, beginning in the user's code where it went through it."""
+    if isinstance(error, user_code.UserCodeError) and error.traceback:
+        return error.traceback
+    if isinstance(error, BackendError) and error.__cause__ is None:
+        return ""
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def record_of(
+    error: BaseException, *, rank: int, node: str, batch: Batch | None, batch_size: int
+) -> dict[str, Any]:
+    """What goes into ``rank-<k>.error.json``: a `RankError`, and whether it is only an echo."""
+    guilty = getattr(error, "rank", rank)
+    return {
+        "sentence": sentence_of(error, batch, batch_size),
+        "rank": guilty,
+        "node": node,
+        "traceback": trace_of(error),
+        "secondary": is_echo(error) or guilty != rank,
+    }

@@ -1,0 +1,166 @@
+"""The steps of a rank: reported when all ranks' values of them are known, and judged by the loss.
+
+A loss that is no number, or that rose and does not come back, ends the job here: on every rank
+after the same step, because all of them see the same losses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+
+from backend.base.errors import BackendError
+from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.metric_names import name_of_user_metric
+from backend.training.alerts import DivergenceWatch
+from backend.training.reporter import Step
+from backend.training.step_sync import Verdict
+from backend.training.train_state import Course, Workers
+
+
+class NotANumber(BackendError):
+    """The loss of ``rank`` is not finite; every rank raises it after the same step."""
+
+    def __init__(self, sentence: str, remedy: str, rank: int) -> None:
+        super().__init__(sentence, remedy)
+        self.rank = rank
+
+
+class Diverged(BackendError):
+    """The loss rose and did not come back; every rank raises it after the same step."""
+
+    rank = 0
+
+
+@dataclass
+class Facts:
+    """What is remembered of a step until its verdict is in."""
+
+    step: int
+    epoch: int
+    epoch_step: int
+    learning_rate: float
+    seconds: float
+    clipped: bool
+
+
+class StepBook:
+    """Settles steps in the order in which they were made.
+
+    Attributes:
+        facts: Of the steps whose verdicts are not in yet, oldest first; who makes a step adds its.
+    """
+
+    def __init__(
+        self, config: JobConfig, course: Course, workers: Workers | None, global_batch: int
+    ) -> None:
+        self._config = config
+        self._course = course
+        self._workers = workers
+        self._global_batch = global_batch
+        self.facts: deque[Facts] = deque()
+        self._held_times: tuple[float, tuple[float, ...]] = (math.nan, ())
+        self._divergence = DivergenceWatch()
+        self._no_number: Alarm | None = None
+        self._left_out = 0
+
+    def settle(self, verdict: Verdict, hold: bool) -> None:
+        """A step's values are known: report them, and end the job when they are no numbers.
+
+        Args:
+            hold: It is an epoch's last step, and kept back until `release`.
+        """
+        facts = self.facts.popleft()
+        culprit = verdict.not_a_number
+        if self._workers is not None:
+            metrics = {"loss": verdict.loss, "learning_rate": facts.learning_rate}
+            if facts.clipped:
+                metrics["gradient_norm"] = verdict.norm
+            metrics["samples_per_second"] = self._global_batch / facts.seconds
+            for name, value in verdict.metrics.items():
+                metrics[name_of_user_metric(name)] = value
+            if hold:
+                self._course.held = metrics
+                self._held_times = facts.seconds, verdict.rank_step_ms
+            else:
+                self._workers.reporter.step(
+                    Step(
+                        facts.step,
+                        facts.epoch,
+                        facts.epoch_step,
+                        metrics,
+                        facts.seconds,
+                        verdict.rank_step_ms,
+                    )
+                )
+        if culprit is not None:
+            self._tell_no_number(facts, verdict.losses[culprit], culprit)
+        else:
+            self._watch_divergence(facts, verdict.loss)
+
+    def release(self, validation: dict[str, float]) -> None:
+        """Hand on the step that was kept back, with the values of the validation."""
+        course = self._course
+        held, course.held = course.held, None
+        if self._workers is None or held is None:
+            return
+        seconds, rank_step_ms = self._held_times
+        self._workers.reporter.step(
+            Step(
+                course.step,
+                course.epoch,
+                course.epoch_step,
+                {**held, **validation},
+                seconds,
+                rank_step_ms,
+            )
+        )
+
+    def _tell_no_number(self, facts: Facts, loss: float, culprit: int) -> None:
+        what = "not a number" if math.isnan(loss) else "infinite"
+        sentence = f"The loss of rank {culprit} is {what} at step {facts.step}"
+        if self._workers is not None:
+            first = self._no_number or Alarm(NOT_A_NUMBER, facts.step, sentence)
+            self._no_number = first
+            left_out = ""
+            if not self._config.stop_on_nan:
+                self._left_out += 1
+                many = "step was" if self._left_out == 1 else "steps were"
+                left_out = f"; {self._left_out} {many} left out"
+            self._workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
+        if self._config.stop_on_nan:
+            self.release({})
+            self._give_up(f"{sentence} (epoch {facts.epoch}).", culprit)
+
+    def _give_up(self, sentence: str, culprit: int) -> None:
+        saved = None
+        if self._workers is not None:
+            self._workers.checkpointer.wait()
+            saved = self._workers.checkpointer.saved
+        kept = f" The checkpoint {saved.name} is from before." if saved else ""
+        raise NotANumber(
+            f"{sentence}{kept}",
+            "Try a lower learning rate, a warm-up, or a limit for the gradient norm.",
+            culprit,
+        )
+
+    def _watch_divergence(self, facts: Facts, loss: float) -> None:
+        alarm = self._divergence.see(facts.step, loss)
+        if self._workers is not None:
+            self._workers.checkpointer.sound_step = self._divergence.sound_step
+            if alarm is not None:
+                self._workers.reporter.alarm(alarm)
+        if alarm is None or not self._config.stop_on_divergence:
+            return
+        self.release({})
+        kept = " No checkpoint is from before."
+        if self._workers is not None:
+            self._workers.checkpointer.wait()
+            sound = self._workers.checkpointer.newest_sound()
+            kept = f" The checkpoint {sound.name} is from before." if sound else kept
+        raise Diverged(
+            f"{alarm.sentence}{kept}",
+            "Resume from there with a lower learning rate, or a limit for the gradient norm.",
+        )

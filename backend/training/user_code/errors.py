@@ -1,0 +1,203 @@
+"""What a user's code did wrong, in words.
+
+Everything that it raises comes out as a `UserCodeError`: a sentence, a way out, and the traceback
+without our own frames. Running out of memory is not the user's bug and flies as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.training.user_code.known_packages import PYPI_NAMES
+from backend.training.user_code.sources import Source, known_sources
+
+
+class UserCodeError(BackendError):
+    """The user's code cannot be used as it is.
+
+    ``traceback`` begins in the user's file; "" when there is nothing more to see. ``index`` is the
+    item of the dataset at which it happened, where it is known. ``part``: see `ToolError`.
+    """
+
+    part = ""
+
+    def __init__(
+        self, sentence: str, remedy: str = "", traceback: str = "", index: int | None = None
+    ) -> None:
+        super().__init__(sentence, remedy)
+        self.traceback = traceback
+        self.index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UserCodeError, (self.sentence, self.remedy, self.traceback, self.index)
+
+
+@contextlib.contextmanager
+def calling(what: str, source: Source | None = None) -> Iterator[None]:
+    """``with calling("The model's loss"):`` whatever the user's code raises becomes a sentence."""
+    try:
+        yield
+    except (BackendError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
+        raise explain(error, what, source) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the computer or of a GPU was too small."""
+    import torch
+
+    return isinstance(
+        error, (MemoryError, torch.OutOfMemoryError)
+    ) or "DefaultCPUAllocator" in _text(error)
+
+
+def explain(error: BaseException, what: str, source: Source | None = None) -> UserCodeError:
+    """An exception of the user's code as a sentence. ``what`` begins it: "The model's loss"."""
+    trace = clean_traceback(error)
+    if isinstance(error, SystemExit):
+        return UserCodeError(
+            f"{what} ended the program (sys.exit({'' if error.code is None else error.code!r})).",
+            'Put what should run on its own under if __name__ == "__main__":.',
+            trace,
+        )
+    if isinstance(error, SyntaxError) and error.filename:
+        file = _place(error.filename, source)
+        return UserCodeError(
+            f"{file}, line {error.lineno or 1}: {error.msg}.",
+            f"Correct {file} and import it again.",
+            trace,
+        )
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        missing = _public(error.name)
+        return UserCodeError(
+            f"{_where(error, source) or what} needs the module “{missing}”, "
+            "which is not installed here.",
+            _way_to(missing.partition(".")[0], source),
+            trace,
+        )
+    place = _where(error, source)
+    told = f" ({place})" if place else ""
+    return UserCodeError(
+        f"{what} raised {describe(error)}{told}.", _remedy(error, what, place), trace
+    )
+
+
+def _way_to(module: str, source: Source | None) -> str:
+    """How the user gets a top-level module that is missing."""
+    if module in PYPI_NAMES:
+        return f"Install it with {sys.executable} -m pip install {PYPI_NAMES[module]}."
+    for known in [source] if source else known_sources.values():
+        for path in sorted(known.folder.rglob("*")):
+            if path.stem == module and (path.is_dir() or path.suffix == ".py"):
+                inside = path.parent.relative_to(known.folder)
+                return f"It is in {inside.as_posix()}: import it from {'.'.join(inside.parts)}."
+    return (
+        f"If “{module}” is a file or folder of your project, import the folder that holds it, with "
+        "bks_model.py or bks_dataset.py at the top of that folder. If it is a package, install "
+        f"it for {sys.executable}."
+    )
+
+
+_CALL = re.compile(r"(\w+)\(\) (?:missing \d+ required|takes [\w ]+ but \d+ )")
+_SIGNATURES = {
+    "forward": "The model is called with the one object that the loader gives as data; unpack it: "
+    "def forward(self, data): left, right = data.",
+    "loss": "It is called with the output and the target: def loss(self, output, target).",
+    "metrics": "It is called with the output and the target: def metrics(self, output, target).",
+    "collate": "It is called with a list of items: def collate(self, items).",
+    "__getitem__": "It is called with a number: def __getitem__(self, index).",
+    "UserModel()": "The model is made without arguments: give each argument a default value.",
+    "UserDataset()": "The loader is made with the dataset's folder alone: give each other argument "
+    "a default value.",
+}
+_TYPES = re.compile(
+    r"Found dtype \w+ but expected|expected scalar type|have the same dtype|dtype to be \w+"
+    r"|Input type \((?!.*cuda).* type|not implemented for '(?:Int|Short|Byte|Char|Bool|Double)'"
+)
+
+
+def _remedy(error: BaseException, what: str, place: str) -> str:
+    """What to do about a wrong signature, a wrong type or an import that leads out; else ""."""
+    text = _text(error)
+    if isinstance(error, TypeError) and not place and (call := _CALL.search(text)):
+        # No line of the user's code: the call itself failed, not one inside the function.
+        return _SIGNATURES.get(what.replace("UserVal", "User"), _SIGNATURES.get(call[1], ""))
+    if isinstance(error, ImportError) and "relative import" in text:
+        return (
+            "The import leads out of the files. Import the folder above, with bks_model.py or "
+            "bks_dataset.py at the top of that folder."
+        )
+    if isinstance(error, RuntimeError | NotImplementedError) and _TYPES.search(text):
+        return (
+            "Give data and targets in the type that the model computes with: mostly 32-bit floats "
+            "(.float()), and class numbers as 64-bit integers (.long())."
+        )
+    return ""
+
+
+def describe(error: BaseException, limit: int = 300) -> str:
+    """``ValueError: the message``, on one line and without a full stop."""
+    text = " ".join(_public(_text(error)).split()).rstrip(".")
+    name = type(error).__name__
+    return name if not text else f"{name}: {text if len(text) < limit else text[:limit] + '…'}"
+
+
+def _text(error: BaseException) -> str:
+    # A user's exception may have a __str__ that raises.
+    with contextlib.suppress(Exception):
+        return str(error)
+    return ""
+
+
+def _public(text: str) -> str:
+    """``text`` with module names as the user wrote them."""
+    for name in sorted(known_sources, key=len, reverse=True):
+        text = text.replace(f"{name}.", "")
+    return text
+
+
+def _place(filename: str, source: Source | None) -> str:
+    for known in [source] if source else known_sources.values():
+        with contextlib.suppress(ValueError):
+            return Path(filename).relative_to(known.folder).as_posix()
+    return Path(filename).name
+
+
+def _is_users(filename: str) -> bool:
+    return any(filename.startswith(f"{source.folder}{os.sep}") for source in known_sources.values())
+
+
+def _where(error: BaseException, source: Source | None) -> str:
+    """The last line of the user's own code that the error came through, or ""."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+    return f"{_place(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""
+
+
+def clean_traceback(error: BaseException, limit: int = 20_000) -> str:
+    """The traceback from the user's first line on, without the import machinery."""
+    told = traceback.TracebackException.from_exception(error, limit=-200)
+    frames = [f for f in told.stack if not f.filename.startswith("<frozen importlib")]
+    first = next((n for n, f in enumerate(frames) if _is_users(f.filename)), None)
+    if first is not None:
+        frames = frames[first:]
+    told.stack = traceback.StackSummary.from_list(
+        [f for f in frames if Path(f.filename).parent != Path(__file__).parent]
+    )
+    text = "".join(told.format(chain=False))
+    return text if len(text) <= limit else f"{text[: limit // 2]}\n…\n{text[-limit // 2 :]}"
+
+
+def a(name: str) -> str:
+    """The name with its article."""
+    return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"

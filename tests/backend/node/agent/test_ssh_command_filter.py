@@ -1,0 +1,143 @@
+"""What the cluster's key may start when it is limited: three things, each by its exact form."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from backend.node.agent import ssh_command_filter
+from backend.node.agent.ssh_command_filter import Refused, allowed
+
+HOME = Path("/home/lab/.ringmaster")
+OURS = (HOME / "environments", HOME / "bundles")
+CARRIED = HOME / "carried"
+ENV = f"{HOME}/environments/python3.11-9c11"
+# As Open MPI 5.0.11 and 4.1.4 sent them, one node to the next.
+PRTED = (
+    f"PRTE_PREFIX={ENV};export PRTE_PREFIX;PMIX_PREFIX={ENV};export PMIX_PREFIX;"
+    f"LD_LIBRARY_PATH={ENV}/lib:{ENV}/lib:$LD_LIBRARY_PATH;export LD_LIBRARY_PATH;"
+    f"DYLD_LIBRARY_PATH={ENV}/lib:$DYLD_LIBRARY_PATH;export DYLD_LIBRARY_PATH;"
+    f'{ENV}/bin/prted --prtemca ess "env" --prtemca ess_base_nspace "prterun-node1-3394@0" '
+    '--prtemca ess_base_vpid 1 --prtemca prte_hnp_uri "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"'
+    f' --prtemca plm_ssh_args "-F {HOME}/ssh/config" --prtemca plm "ssh" --tree-spawn'
+)
+ORTED = (
+    "      PATH=/usr/bin:$PATH ; export PATH ; "
+    "LD_LIBRARY_PATH=/usr/lib:${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
+    "DYLD_LIBRARY_PATH=/usr/lib:${DYLD_LIBRARY_PATH:-} ; export DYLD_LIBRARY_PATH ;   "
+    '/usr/bin/orted -mca ess "env" -mca ess_base_jobid "1722482688" -mca ess_base_vpid 1 '
+    '-mca ess_base_num_procs "2" -mca orte_node_regex "node[1:1],[2:10].77.0.3@0(2)" '
+    '-mca orte_hnp_uri "1722482688.0;tcp://10.77.0.2:52963;tcp6://[fd00::2]:35007" '
+    '--mca btl "^openib" --mca btl_tcp_if_include "10.77.0.0/24" '
+    '--mca oob_tcp_keepalive_time "20" -mca plm "rsh" --tree-spawn -mca routed "radix" '
+    f'-mca plm_rsh_args "-F {HOME}/ssh/config" -mca hwloc_base_binding_policy "none" '
+    '-mca rmaps_base_mapping_policy "slot" -mca pmix "^s1,s2,cray,isolated"'
+)
+SWEEP = f"env PYTHONPATH={HOME}/bundles/ab12 {ENV}/bin/python -m backend.node.run.remote_cleanup 20261121-abc/2"
+
+
+def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:
+    variables, argv = allowed(PRTED, OURS, CARRIED)
+    assert argv[0] == f"{ENV}/bin/prted"
+    assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"
+    assert variables["PRTE_PREFIX"] == ENV
+    assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
+    variables, argv = allowed(ORTED, OURS, CARRIED)
+    assert argv[:2] == ["/usr/bin/orted", "-mca"]
+    assert argv[argv.index("orte_node_regex") + 1] == "node[1:1],[2:10].77.0.3@0(2)"
+    assert variables["PATH"].startswith("/usr/bin:")
+
+
+def test_the_sweep_and_the_proof_of_the_way_start() -> None:
+    assert allowed(SWEEP, OURS, CARRIED)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
+    assert allowed("true", OURS, CARRIED) == ({}, ["true"])
+    assert allowed("echo $SHELL", OURS, CARRIED) == ({}, ["echo", "/bin/bash"])
+    folder = f"{CARRIED}/ab12/jobs/20261121-abc"
+    assert allowed(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "",
+        "bash",
+        "true; id",
+        "cat /etc/passwd",
+        "/usr/lib/openssh/sftp-server",
+        "scp -t /tmp",
+        "rsync --server . /tmp",
+        PRTED + "; id",
+        PRTED + " && id",
+        PRTED + " `id`",
+        PRTED + " '$(id)'",
+        PRTED.replace("/bin/prted", "/../../../../tmp/prted"),
+        PRTED.replace(f"{ENV}/bin/prted", "/srv/data/prted"),
+        PRTED.replace(f"PRTE_PREFIX={ENV}", "LD_PRELOAD=/tmp/x.so"),
+        PRTED.replace(f"LD_LIBRARY_PATH={ENV}/lib", "LD_LIBRARY_PATH=/tmp"),
+        PRTED.replace("$LD_LIBRARY_PATH", "$(id)"),
+        PRTED.replace('plm "ssh"', 'plm_rsh_agent "sh -c id | sh"'),
+        ORTED + " '$(id)'",
+        ORTED.replace('plm "rsh"', 'plm_rsh_agent "sh -c id | sh"'),
+        PRTED + ' "unfinished',
+        SWEEP.replace("far_sweep", "supervise"),
+        SWEEP.replace(f"{ENV}/bin/python", "/usr/bin/python3"),
+        SWEEP.replace(f"{HOME}/bundles/ab12", "/srv/data/evil"),
+        SWEEP + " more",
+        SWEEP + " /srv/data/jobs/20261121-abc",
+        SWEEP + f" {CARRIED}/../ssh",
+        SWEEP + f" {CARRIED}/ab12/jobs/x {CARRIED}/ab12/jobs/y",
+        SWEEP.replace(f"{HOME}/bundles/ab12", f"{CARRIED}/ab12/models"),
+        SWEEP.replace("20261121-abc/2", "-c"),
+        "X=1;export X;true",
+    ],
+)
+def test_f62_whatever_else_is_asked_for_is_refused(asked: str) -> None:
+    with pytest.raises(Refused):
+        allowed(asked, OURS, CARRIED)
+
+
+def test_f62_it_stands_alone_and_says_what_it_is_for(tmp_path: Path) -> None:
+    gate = tmp_path / "ssh" / "key_gate.py"
+    gate.parent.mkdir()
+    gate.write_bytes(Path(ssh_command_filter.__file__).read_bytes())
+
+    def ask(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-I", gate],
+            env={"SSH_ORIGINAL_COMMAND": command, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert ask("true").returncode == 0
+    refused = ask("id")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == f"{ssh_command_filter.REFUSAL}\n"
+
+
+def test_an_environment_that_nodes_share_need_not_lie_in_the_home(tmp_path: Path) -> None:
+    shared = tmp_path / "data" / "shared" / "environments"
+    venv.create(shared / "python3.11-9c11", with_pip=False)
+    elsewhere = tmp_path / "data" / "environments" / "python3.11-9c11" / "bin"
+    elsewhere.mkdir(parents=True)
+    for folder in (shared / "python3.11-9c11" / "bin", elsewhere):
+        (folder / "prted").write_text("#!/bin/sh\necho started\n")
+        (folder / "prted").chmod(0o755)
+
+    def ask(daemon: Path) -> str:
+        done = subprocess.run(
+            [shared / "python3.11-9c11" / "bin" / "python", "-I", ssh_command_filter.__file__],
+            env={"SSH_ORIGINAL_COMMAND": str(daemon), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+    assert ask(shared / "python3.11-9c11" / "bin" / "prted") == "started\n"
+    assert ask(elsewhere / "prted") == ""

@@ -1,0 +1,149 @@
+"""The pre-flight of this computer: every fault at once, each with the way out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend.node.checks import doctor
+from backend.node.checks.doctor import Places, file_system, findings
+from backend.node.system import mpi
+from backend.records.nodes.reading import Finding
+
+
+def by_name(found: tuple[Finding, ...]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in found}
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+CHECKS = (
+    *("python", "pytorch", "horovod", "mpirun", "data root", "gpu", "catalogue", "two ranks"),
+)
+
+
+@pytest.mark.slow
+def test_a_computer_that_can_train_says_so_and_two_ranks_prove_it(tmp_path: Path) -> None:
+    before = "torch" in sys.modules
+    found = findings(Places(tmp_path, Path("/tmp/catalogue.sqlite")), smoke=True)
+    assert [(finding.check, finding.ok) for finding in found] == [(name, True) for name in CHECKS]
+    assert ("torch" in sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("ranks", "is_well"), [("sum 2; echo sum 2", True), ("sum 1; echo sum 1", False)]
+)
+def test_every_check_is_made_and_two_ranks_must_find_each_other(
+    tmp_path: Path, ranks: str, is_well: bool
+) -> None:
+    python = script(tmp_path / "python", "echo 3.11.2")
+    said = f"case $1 in --version) echo 'mpirun (Open MPI) 5.0.8';; *) echo {ranks};; esac"
+    script(tmp_path / "mpirun", said)
+    found = findings(Places(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True)
+    wanted = [(name, is_well or name != "two ranks") for name in CHECKS]
+    assert [(finding.check, finding.ok) for finding in found] == wanted, found
+
+
+def test_m05_all_faults_are_told_at_once_each_with_its_remedy(tmp_path: Path) -> None:
+    broken = script(tmp_path / "python", "echo 'ModuleNotFoundError: no such thing' >&2; exit 1")
+    script(tmp_path / "mpirun", "echo 'HYDRA build details: Version: 4.0'")
+    found = by_name(findings(Places(tmp_path / "nowhere", python=broken)))
+    faults = {name for name, finding in found.items() if not finding.ok}
+    assert faults == {"python", "pytorch", "horovod", "mpirun", "data root"}
+    assert found["pytorch"].sentence == (
+        "PyTorch cannot be imported: ModuleNotFoundError: no such thing"
+    )
+    assert all(found[name].remedy for name in faults)
+
+
+def test_a_python_that_is_too_old_is_told_with_its_version(tmp_path: Path) -> None:
+    old = script(tmp_path / "python", "echo 3.8.10")
+    found = by_name(findings(Places(tmp_path, python=old)))["python"]
+    assert (found.ok, "3.8.10" in found.sentence) == (False, True)
+
+
+def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_IMPORT_LIMIT_S", 0.5)
+    slow = script(tmp_path / "python", "case $2 in *torch*) exec sleep 600;; esac; echo 3.11.2")
+    found = by_name(findings(Places(tmp_path, python=slow)))
+    assert found["pytorch"].sentence == "PyTorch cannot be imported: no answer within 0.5 s."
+    assert found["python"].ok
+
+
+def test_a_full_or_forbidden_data_root_is_told(tmp_path: Path) -> None:
+    found = by_name(findings(Places(Path("/proc"), python="/bin/false")))["data root"]
+    assert not found.ok
+    assert found.sentence.startswith("The data root /proc cannot be written: ")
+
+
+MOUNTS = """\
+/dev/vda1 / ext4 rw 0 0
+server:/export /home nfs4 rw 0 0
+/dev/vdb1 /home/me/own\\040disk xfs rw 0 0
+//nas/share /mnt/nas cifs rw 0 0
+host: /mnt/ssh fuse.sshfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/x", "ext4"),
+        ("/home/me/.local/catalogue.sqlite", "nfs4"),
+        ("/home/me/own disk/catalogue.sqlite", "xfs"),
+        ("/homework/x", "ext4"),
+        ("/mnt/nas/x", "cifs"),
+        ("/mnt/ssh/deep/er", "fuse.sshfs"),
+    ],
+)
+def test_f41_m22_the_mount_a_catalogue_lies_on_is_known(
+    tmp_path: Path, path: str, kind: str
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS)
+    assert file_system(Path(path), str(mounts))[0] == kind
+
+
+def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "file_system", lambda path: ("nfs4", "/home"))
+    found = by_name(findings(Places(tmp_path, Path("/home/me/c.sqlite"), "/bin/false")))[
+        "catalogue"
+    ]
+    assert not found.ok
+    assert "nfs4 at /home" in found.sentence
+
+
+def test_m04_the_mpirun_beside_python_comes_first_and_tells_its_version() -> None:
+    found = mpi.find_mpirun()
+    assert found is not None
+    assert Path(found.path).parent == Path(sys.executable).parent
+    assert found.major == 5
+
+
+def test_m04_debians_mpirun_is_understood(tmp_path: Path) -> None:
+    script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 4.1.4'; echo; echo Report bugs")
+    found = mpi.find_mpirun(str(tmp_path / "python"))
+    assert found is not None
+    assert (found.version, found.major) == ("4.1.4", 4)
+
+
+def test_the_checks_need_nothing_but_the_standard_library() -> None:
+    code = "import sys, backend.node.checks.doctor, backend.node.run.supervisor; print(sorted(sys.modules))"
+    names = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(doctor.__file__).parents[3])},
+    ).stdout
+    assert "site-packages" not in names

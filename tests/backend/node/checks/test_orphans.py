@@ -1,0 +1,162 @@
+"""S14: processes of runs that are over are found; anybody else's are never offered."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.node.checks import orphans
+from backend.node.system import process_cleanup, process_identity
+from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG, DataRoot
+from backend.records.nodes.reading import Orphan
+from tests.waiting import LIMIT_S, wait_for
+
+Plant = Callable[[str], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    root = DataRoot(tmp_path)
+    root.jobs.mkdir()
+    return root
+
+
+@pytest.fixture
+def job(root: DataRoot) -> str:
+    """A job whose run 1 is over and whose run 2 is under way."""
+    name = f"test-{secrets.token_hex(6)}"
+    for run in (1, 2):
+        root.job(name).attempt(run).path.mkdir(parents=True)
+    root.job(name).attempt(1).exit.write_text("{}")
+    return name
+
+
+@pytest.fixture
+def plant() -> Iterator[Plant]:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(tag: str) -> subprocess.Popen[bytes]:
+        one = subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.pause()", "planted"],
+            env={**os.environ, **({RUN_VARIABLE: tag} if tag else {})},
+        )
+        begun.append(one)
+        wait_for(
+            lambda: process_cleanup.run_tag_of(one.pid) == tag and b"planted" in _command(one.pid)
+        )
+        return one
+
+    yield begin
+    for one in begun:
+        one.kill()
+        one.wait()
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def pids(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[int]:
+    return [one.process.pid for one in found(root, *among)]
+
+
+def found(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[Orphan]:
+    """Return the orphans among these processes; this computer may run other tests, too."""
+    known = {one.pid for one in among}
+    return [one for one in orphans.find(root) if one.process.pid in known]
+
+
+def test_s14_a_planted_orphan_is_found_and_a_foreign_process_is_not(
+    root: DataRoot, job: str, plant: Plant
+) -> None:
+    over, alive, foreign = plant(f"{job}/1"), plant(f"{job}/2"), plant("")
+    assert pids(root, over, alive, foreign) == [over.pid]
+    (one,) = found(root, over)
+    assert (one.user, one.run_tag) == (getpass.getuser(), f"{job}/1")
+    assert one.command.endswith("planted")
+    assert one.why == "Run 1 of its job is over."
+    assert 0 <= one.age_s < 10 * LIMIT_S
+    assert one.memory_bytes > 1_000_000
+
+
+def test_a_run_whose_job_went_or_started_over_is_over_too(
+    root: DataRoot, job: str, plant: Plant
+) -> None:
+    removed = f"{job}-removed"
+    (root.trash / "jobs" / removed).mkdir(parents=True)
+    tags = (f"{removed}/1", f"{job}/7", "../../etc/1", "nonsense")
+    planted = [plant(tag) for tag in tags]
+    why = {one.run_tag: one.why for one in found(root, *planted)}
+    assert [why[tag] for tag in tags] == [
+        "Its job was removed.",
+        "Run 7 of its job was started over.",
+        "No job started it.",
+        "No job started it.",
+    ]
+
+
+def test_a_tool_at_work_is_no_orphan(root: DataRoot, plant: Plant) -> None:
+    assert pids(root, plant(f"{TOOL_TAG}0a1b")) == []
+
+
+def test_s14_a_run_of_another_data_root_is_left_alone(
+    root: DataRoot, job: str, plant: Plant
+) -> None:
+    assert pids(root, plant(f"{job}-of-another-root/1")) == []
+
+
+def test_the_processes_of_another_user_are_not_listed(
+    root: DataRoot, job: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = plant(f"{job}/1")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert pids(root, over) == []
+
+
+def test_f32_without_the_data_root_nobody_can_say_what_is_an_orphan(
+    root: DataRoot, plant: Plant, job: str
+) -> None:
+    plant(f"{job}/1")
+    root.jobs.rename(root.path / "away")
+    with pytest.raises(FileNotFoundError):
+        orphans.find(root)
+
+
+def test_only_what_is_wanted_and_still_an_orphan_is_ended(
+    root: DataRoot, job: str, plant: Plant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, alive = plant(f"{job}/1"), plant(f"{job}/1"), plant(f"{job}/2")
+    wanted = [_named(first, 0), _named(second, 1), _named(alive, 0)]
+    code = orphans.main(["--data-root", str(root.path), "--end", *wanted])
+    assert code == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["left"] == []
+    assert first.wait(LIMIT_S) != 0
+    assert (second.poll(), alive.poll()) == (None, None)
+    listed = [Orphan.from_dict(raw).process.pid for raw in answer["orphans"]]
+    assert second.pid in listed
+    assert not {first.pid, alive.pid} & set(listed)
+
+
+def _named(process: subprocess.Popen[bytes], off: int) -> str:
+    found = process_identity.process(process.pid)
+    assert found is not None
+    return f"{found.pid}:{found.start_ticks + off}"
+
+
+def test_what_cannot_be_read_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert orphans.main(["--data-root", str(tmp_path / "gone")]) == 1
+    sentence = (
+        f"The jobs in {tmp_path / 'gone' / 'jobs'} cannot be read: No such file or directory.\n"
+    )
+    assert capsys.readouterr().err == sentence

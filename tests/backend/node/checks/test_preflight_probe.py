@@ -1,0 +1,249 @@
+"""The look of one node, as the desktop starts it: a program of its own, one fact in each line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node.checks import preflight_probe
+from backend.node.system import process_cleanup
+from backend.node.system.start_supervisor import CODE_ROOT
+from tests.waiting import LIMIT_S
+
+TOKEN = "0123456789abcdef" * 2
+
+
+def command(mode: str, request: dict[str, Any]) -> list[str]:
+    return [sys.executable, "-I", "-", mode, json.dumps(request)]
+
+
+def tell(mode: str, request: dict[str, Any]) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        command(mode, request),
+        input=Path(preflight_probe.__file__).read_bytes(),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def request(root: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "node": "node1",
+        "data_root": str(root),
+        "folder": ".preflight-x",
+        "nonce": "nonce",
+        "home": str(root),
+        "python": sys.executable,
+        "mpirun": "",
+        "major": 5,
+        "bundle": "",
+        "code_root": str(CODE_ROOT),
+        "agent_folder": "",
+        "imports": str(root / "imports.json"),
+        "gpus": [],
+        "limit_s": LIMIT_S,
+        "command_limit_s": LIMIT_S,
+        "root_limit_s": LIMIT_S,
+        **changes,
+    }
+
+
+def facts(root: Path, **changes: Any) -> dict[str, Any]:
+    return {line["name"]: line["facts"] for line in tell("check", request(root, **changes))}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".preflight-x").mkdir()
+    (tmp_path / ".preflight-x" / "desktop").write_text("nonce")
+    (tmp_path / "jobs").mkdir()
+    return tmp_path
+
+
+def test_the_same_folder_is_seen_and_answered(root: Path) -> None:
+    found = facts(root)
+    assert found["data_root"]["seen"]
+    assert found["data_root"]["free"] > 0
+    assert (root / ".preflight-x" / "node1").read_text() == "nonce"
+    assert found["leftovers"]["code"] == 0
+    assert "end" in found
+
+
+def test_another_folder_is_not_taken_for_it(root: Path) -> None:
+    (root / ".preflight-x" / "desktop").write_text("another")
+    found = facts(root, root_limit_s=0.2)["data_root"]
+    assert found["there"]
+    assert not found["seen"]
+    assert not facts(root / "nowhere", root_limit_s=0.2)["data_root"]["there"]
+
+
+@pytest.fixture
+def hanging(root: Path) -> Iterator[Path]:
+    """A data root whose proof cannot be read before its other end is written to."""
+    pipe = root / ".preflight-x" / "desktop"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    yield pipe
+    # What hung in it has no parent that would end it.
+    for pid in process_cleanup.pids():
+        with contextlib.suppress(OSError):
+            if os.fsencode(root) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("hanging")
+def test_what_hangs_is_left_behind(root: Path) -> None:
+    found = facts(root, limit_s=0.5)
+    assert found["data_root"] is None
+    assert "end" in found
+
+
+def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
+    look = subprocess.Popen(
+        command("check", request(root)), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with look:
+        assert look.stdin is not None
+        assert look.stdout is not None
+        look.stdin.write(Path(preflight_probe.__file__).read_bytes())
+        look.stdin.close()
+        others = {json.loads(look.stdout.readline())["name"] for _ in range(4)}
+        assert others == {"shared_memory", "limits", "mpirun", "leftovers"}
+        hanging.write_text("nonce")
+        last, end = (json.loads(line) for line in look.stdout)
+        assert last["facts"]["seen"]
+        assert end["name"] == "end"
+
+
+def test_a_broken_environment_is_a_fact(root: Path) -> None:
+    found = facts(root, bundle=str(root / "bundle"), python="/nowhere/python", mpirun="/nowhere/m")
+    assert found["imports"]["failed"] == "python"
+    assert found["program"] == {"digest": ""}
+    assert found["mpirun"]["code"] == 127
+
+
+def test_two_nodes_meet_and_a_sample_arrives() -> None:
+    (there,) = tell("listen", {"address": "127.0.0.1", "token": TOKEN, "visitors": 1})
+    peers = {"node2": ["127.0.0.1", there["port"]], "node3": ["127.0.0.1", 1]}
+    size = 16 * preflight_probe.BLOCK_BYTES
+    met = tell(
+        "meet",
+        {
+            "token": TOKEN,
+            "peers": peers,
+            "ssh": {},
+            "ssh_config": "",
+            "limit_s": LIMIT_S,
+            "bytes": size,
+        },
+    )
+    found = {one["node"]: one["facts"] for one in met}
+    assert found["node2"]["bytes"] == size
+    assert not found["node3"]["connected"]
+    assert found["node3"]["why"] == "Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_limited", "facts"),
+    [
+        ('sh -c "$asked"', False, {"code": 0, "why": "", "shell": False}),
+        # As fish has it: a fault, and the code 0.
+        (
+            "echo 'fish: Unsupported use' >&2; echo '^~~^' >&2",
+            False,
+            {"code": 1, "why": "fish: Unsupported use", "shell": True},
+        ),
+        (
+            "echo 'Bad : modifier' >&2; exit 1",
+            False,
+            {"code": 1, "why": "Bad : modifier", "shell": True},
+        ),
+        ('test "$asked" = true', True, {"code": 0, "why": "", "shell": False}),
+        (
+            "echo 'Permission denied' >&2; exit 255",
+            False,
+            {"code": 255, "why": "Permission denied", "shell": False},
+        ),
+    ],
+    ids=["sh", "fish", "csh", "runs only", "refused"],
+)
+def test_the_far_shell_is_tried_with_what_mpirun_sends(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    is_limited: bool,
+    facts: dict[str, object],
+) -> None:
+    ssh = root / "ssh"
+    ssh.write_text(f"#!/bin/sh\nfor asked; do :; done\n{answer}\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", is_limited]}, "bytes": 1}
+    (met,) = tell("meet", {**asked, "ssh_config": "config", "limit_s": LIMIT_S})
+    assert met == {"kind": "ssh", "node": "node2", "facts": facts}
+
+
+def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
+    (there,) = tell("listen", {"address": "192.0.2.1", "token": TOKEN, "visitors": 1})
+    assert there["port"] == 0
+    assert there["why"] == "Cannot assign requested address"
+
+
+@pytest.fixture
+def environment(root: Path) -> Path:
+    """Of a node: its torch and Horovod write down each time that somebody imports them."""
+    packages = root / "environment/lib/python3/site-packages"
+    for name in ("torch", "horovod/torch"):
+        (packages / name).mkdir(parents=True)
+    tells = f"open({str(root / 'imported')!r}, 'a').write('.')\n"
+    (packages / "torch/__init__.py").write_text(
+        tells + "from torch import version\n__version__ = version.number\n"
+    )
+    (packages / "torch/version.py").write_text("number = '2.0'\ncuda = None\n")
+    (packages / "horovod/__init__.py").write_text("")
+    (packages / "horovod/torch/__init__.py").write_text("def mpi_built(): return True\n")
+    info = packages / "horovod-0.28.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n")
+    python = root / "environment/bin/python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={packages}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+def imports(root: Path, python: Path) -> dict[str, Any]:
+    found: dict[str, Any] = facts(root, python=str(python), bundle=str(root), code_root=str(root))[
+        "imports"
+    ]
+    return found
+
+
+def test_what_was_imported_once_is_imported_again_only_when_something_there_changed(
+    root: Path, environment: Path
+) -> None:
+    first = imports(root, environment)
+    assert first == {"code": 0, "torch": "2.0", "cuda": "", "horovod": "0.28.1"}
+    # The first import left bytecode behind, beside which everything is as it was.
+    imports(root, environment)
+    begun = len((root / "imported").read_text())
+    assert imports(root, environment) == first
+    assert len((root / "imported").read_text()) == begun
+    version = environment.parents[1] / "lib/python3/site-packages/torch/version.py"
+    version.write_text("number = '2.10'\ncuda = None\n")
+    assert imports(root, environment)["torch"] == "2.10"
+    version.unlink()
+    assert imports(root, environment)["failed"] == "torch"
+    assert imports(root, environment)["failed"] == "torch"

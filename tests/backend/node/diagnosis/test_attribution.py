@@ -1,0 +1,207 @@
+"""What is said of an exception that no rule knows: by the place it came from, never by a guess."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.log_text import LogPart
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
+
+HEAD = "Traceback (most recent call last):\n"
+USER = '  File "/jobs/7/model.py", line 12, in forward\n    {}\n'
+TORCH = (
+    '  File "/opt/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 125, in forward\n'
+    "    return F.linear(input, self.weight, self.bias)\n"
+)
+OTHER = (
+    '  File "/opt/lib/python3.11/site-packages/timm/models/_hub.py", line 9, in load\n'
+    "    return cfg.limits[name]\n"
+)
+
+
+def told(*texts: str) -> Explanation:
+    log = LogPart.of("rank-0.log", "".join(texts))
+    return explain(Failure(0), {0: (log,)})
+
+
+@pytest.mark.parametrize(
+    ("lines", "raised", "cause", "sentence"),
+    [
+        (
+            USER.format("return self.table[name]"),
+            "KeyError: 'tp_map'",
+            USER_CODE,
+            "The program's code raised KeyError: 'tp_map', at model.py, line 12.",
+        ),
+        (
+            USER.format("raise ValueError('no classes')"),
+            "ValueError: no classes",
+            USER_CODE,
+            "The program stopped itself by a check of its own: ValueError: no classes, at "
+            "model.py, line 12.",
+        ),
+        (
+            USER.format("self.layer(x)") + TORCH,
+            "TypeError: linear(): argument 'input' must be Tensor, not list",
+            USER_CODE,
+            "The program's code raised TypeError: linear(): argument 'input' must be Tensor, not "
+            "list, at model.py, line 12.",
+        ),
+        (
+            USER.format("timm.load(name)") + OTHER,
+            "KeyError: 'vit'",
+            RAISED,
+            "The program ended with KeyError: 'vit', at model.py, line 12.",
+        ),
+        (
+            USER.format("net(x, mask=m)"),
+            "TypeError: forward() got an unexpected keyword argument 'mask'",
+            "call_mismatch",
+            "A function was called with arguments that do not fit it: TypeError: forward() got an "
+            "unexpected keyword argument 'mask', at model.py, line 12.",
+        ),
+        (
+            USER.format("import timm") + OTHER,
+            "AttributeError: module 'einops' has no attribute 'unusual'",
+            "library_version",
+            "Two libraries on the node do not fit each other: AttributeError: module 'einops' has "
+            "no attribute 'unusual', at model.py, line 12.",
+        ),
+        (
+            USER.format("self.run(x)") + TORCH,
+            "RuntimeError: the backend lost its worker thread",
+            RAISED,
+            "The program ended with RuntimeError: the backend lost its worker thread, at "
+            "model.py, line 12.",
+        ),
+        ("", "ValueError: 7", RAISED, "The program ended with ValueError: 7."),
+        (
+            USER.format("assert batch % ranks == 0"),
+            "AssertionError",
+            USER_CODE,
+            "The program stopped itself by a check of its own: AssertionError (assert batch % "
+            "ranks == 0), at model.py, line 12.",
+        ),
+        (
+            USER.format("assert shapes[3] == 8"),
+            "IndexError: list index out of range",
+            USER_CODE,
+            "The program's code raised IndexError: list index out of range, at model.py, line 12.",
+        ),
+        (
+            USER.format("timm.load(x)") + OTHER + TORCH,
+            "RuntimeError: expected scalar type Half but found Float",
+            RAISED,
+            "The program ended with RuntimeError: expected scalar type Half but found Float, at "
+            "model.py, line 12.",
+        ),
+        (
+            '  File "<ipython-input-7-d>", line 3, in <module>\n    return self.table[name]\n',
+            "KeyError: 'tp_map'",
+            USER_CODE,
+            "The program's code raised KeyError: 'tp_map', at <ipython-input-7-d>, line 3.",
+        ),
+    ],
+)
+def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle_it(
+    lines: str, raised: str, cause: str, sentence: str
+) -> None:
+    found = told(HEAD, lines, raised)
+    assert found.cause == cause
+    assert found.sentence == sentence
+    assert found.evidence[-1].text == raised
+    assert bool(found.remedy) is (cause != UNKNOWN)
+
+
+def test_of_several_tracebacks_at_the_end_the_first_is_the_cause_and_a_launchers_word_is_none() -> (
+    None
+):
+    text = (
+        HEAD
+        + USER.format("return self.table[name]")
+        + "KeyError: 'tp_map'\n"
+        + HEAD
+        + '  File "/opt/lib/python3.11/site-packages/torch/distributed/run.py", line 7, in run\n'
+        + "subprocess.CalledProcessError: Command 'python train.py' returned exit status 1."
+    )
+    found = told(text)
+    assert (found.cause, found.evidence[-1].text) == (USER_CODE, "KeyError: 'tp_map'")
+    alone = told(text[text.rindex(HEAD) :])
+    assert alone.cause == UNKNOWN
+
+
+def test_families_that_contradict_each_other_make_no_cause_and_both_lines_are_shown() -> None:
+    lines = (
+        "ssh: nothing here",
+        "what(): Disk quota exceeded",
+        "bind() failed: Address already in use",
+    )
+    found = told("\n".join(lines))
+    assert (found.cause, found.sentence) == (UNKNOWN, "")
+    assert [line.line for line in found.evidence] == [2, 3]
+
+
+def test_a_cause_explains_what_it_brings_about_in_another_family() -> None:
+    found = told(
+        "Failed to initialize NVML: Driver/library version mismatch\n"
+        "NCCL WARN Connect to 10.0.0.2<45763> failed : Connection refused\n"
+    )
+    assert found.cause == "driver_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda "
+            "functions before calling NumCudaDevices() that might have already set an error? Error "
+            "802: system not yet initialized",
+            "gpu_fabric",
+        ),
+        (
+            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has "
+            "unsupported display driver / cuda driver combination",
+            "driver_mismatch",
+        ),
+        ("RuntimeError: CUDA error: peer mapping resources exhausted", "gpu_peers"),
+        ("IsADirectoryError: [Errno 21] Is a directory: '/data/train'", "file_is_folder"),
+        ("FileExistsError: [Errno 17] File exists: '/jobs/7/cache'", "file_exists"),
+        ("OSError: [Errno 37] No locks available", "file_locked"),
+        ("OSError: [Errno 113] No route to host", "network_down"),
+        ("[gpu1:7661] Signal: Illegal instruction (4)", "cpu_instruction"),
+    ],
+)
+def test_numbers_and_phrases_of_the_system_and_of_cuda_are_looked_up(text: str, cause: str) -> None:
+    assert told(text).cause == cause
+
+
+def test_a_crowd_of_lines_that_belong_to_the_failure_itself_does_not_hide_its_cause() -> None:
+    frames = "".join(f"frame #{n}: c10::Error::Error(c10::SourceLocation)\n" for n in range(80))
+    text = "NVRM: Xid (PCI:0000:03:00): 79, GPU has fallen off the bus.\n" + frames
+    assert told(text).cause == "gpu_lost"
+    went_on = "".join(f"epoch 3, step {n}, loss 0.4\n" for n in range(80))
+    assert told(text, went_on).cause == UNKNOWN
+
+
+def test_what_a_worker_of_the_loader_raised_is_told_in_its_own_words_not_in_its_wrappers() -> None:
+    loader = '  File "/opt/lib/python3.11/site-packages/torch/_utils.py", line 705, in reraise\n'
+    found = told(
+        HEAD,
+        USER.format("for batch in loader:"),
+        loader,
+        "FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 0.\n",
+        "Original " + HEAD,
+        USER.format("return open(path)").replace("12", "40"),
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.png'\n",
+    )
+    assert found.sentence == (
+        "The program wanted /data/a.png, which is not there, at model.py, line 40."
+    )
+
+
+def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_cause() -> None:
+    # Both are of one cause, and only the first says which address it was.
+    line = "[c10d] client socket has timed out after 60s while trying to connect to (gpu7, 29500)\n"
+    found = told(line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n")
+    assert found.sentence == "The ranks did not find each other: gpu7 did not answer."

@@ -1,0 +1,281 @@
+"""What ended a run, told from real logs of public threads (``tests/data/failures``).
+
+The logs in the folder itself were gathered before any rule was written, and split by their names:
+of one half the rules were made, the other half only scores. Those in ``later`` were gathered
+afterwards in seven lots, each scored once before it was learned from. Of the first three, 16 of 25,
+26 of 31 and 14 of 21 were explained at first sight, one was explained wrongly, and the others came
+out as unknown. Of the next four, whose causes were written down from the threads before, 22 of 30
+were right and 3 wrong, 24 of 32 and 3, 16 of 30 and 7, 17 of 25 and 3; a cause that is true and
+vaguer than the thread's counts as wrong. What no log can tell is in ``noise`` since.
+The logs in ``lot-e``, ``lot-f`` and ``lot-g`` were scored once each, their causes written down
+before. Right, unknown, vague (true, and less than the thread knew) and wrong were, of 53: 38, 8, 5,
+2; of 47: 31, 10, 2, 4; of 41: 28, 7, 0, 6. That is 72, 66 and 68 in 100 right, and 4, 9 and 15
+wrong, far from what is wanted: 85 and 3. Where the name of the cause fitted and the sentence did
+not, it counts as wrong (three of the last). The explainer from before these lots, judged by names
+alone,
+was right in 36, 29 and 29 of them; the newer one in 38, 31 and 31. Of ``lot-e`` some ten causes are
+what the log shows, since nobody found more; in ``lot-f`` and ``lot-g`` ``settled`` says whether the
+thread did. Whoever searched for them knew the families of rules, which makes them easier than life.
+The logs in ``lot-h`` and ``lot-i`` are of another kind: every usable thread that bare queries gave
+("RuntimeError training", "mpirun error"), in place of threads that were searched for because a
+family of rules is about them, and mostly single lines without a traceback. Of 52, scored once: 30
+right, 7 unknown, 11 vague, 4 wrong; of 42, after the first had been learned from: 23, 7, 8, 4. That
+is 58 and 55 in 100 right, 8 and 10 wrong: it is what a stranger's log meets. One person chose and
+judged them, and had read most of the second lot, unscored, when the first was learned from; threads
+whose cause could not be judged were left out; 19 and 13 are settled. The rules from before
+both were right in 30 and 21, and unknown in 10 and 15: the help texts of the launchers, which have
+been known topic by topic since, are rare in such threads.
+The logs in ``lot-j`` were only learned from. Those in ``lot-k``, ``lot-l`` and ``lot-m`` came from
+queries about situations (several nodes, Slurm, resuming, SSH, data sets, sizes of batches), at most
+two of them with the same message, none known from before; their causes were written down first,
+and each lot was scored once. Right, unknown, vague and wrong were, of 49: 26, 6, 16, 1; of 46,
+after the first had been learned from: 29, 3, 11, 3; of 44, after both: 26, 6, 10, 2. That is 53, 63
+and 59 in 100 right, and 2, 7 and 5 wrong (6 of 139). By the name of the cause alone 27, of which
+two are vague, 26 and 19 fitted; the others that count as right quote the line that tells it. The
+rules from before ``lot-j`` fitted, by names, in 26, 26 and 17: what one lot teaches hardly helps
+with the next, and more rules of this kind are not the way to 85. The same person wrote the rules,
+chose the threads and judged, some from parts of a log only; threads without a cause that could be
+judged were left out. Most of the vague ones are crashes and exceptions whose log holds no more (a
+version, an order of imports, a firewall).
+Since then they are learned from: ``told`` stands where less than the cause is said, or another.
+The half that only scores was looked at once, in one log, while rules were changed.
+``noise`` holds logs in which nothing is a cause: warnings, what Python ignores, what was caught;
+and plain mistakes in a user's own code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.node.diagnosis.explainer import LAST_LINES, RULES, Failure, explain
+from backend.node.diagnosis.log_text import HEAD_BYTES, TAIL_BYTES, LogPart, read_parts
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
+
+DATA = Path(__file__).parents[3] / "data" / "failures"
+
+
+def only_scores(path: Path) -> bool:
+    return int(hashlib.sha256(path.name.encode()).hexdigest()[0], 16) % 2 == 1
+
+
+GATHERED_FIRST = sorted(DATA.glob("*.toml"))
+SCORING = [path for path in GATHERED_FIRST if only_scores(path)]
+WRITING = [path for path in GATHERED_FIRST if not only_scores(path)]
+LATER = sorted((*DATA.glob("later/*.toml"), *DATA.glob("lot-*/*.toml")))
+NOISE = sorted(DATA.glob("noise/*.toml"))
+
+
+def case(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def told(raw: dict[str, Any]) -> Explanation:
+    logs = {name: (LogPart.of(name, text),) for name, text in raw["logs"].items()}
+    mpirun = logs.pop("mpirun.log", ())
+    ranks = {int(name[len("rank-") : -len(".log")]): parts for name, parts in logs.items()}
+    return explain(Failure(min(ranks) if ranks else None), ranks, mpirun)
+
+
+def logs(*texts: str) -> dict[int, tuple[LogPart, ...]]:
+    return {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
+
+
+TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12, in forward\n'
+
+
+def test_there_are_enough_real_logs_with_their_sources_and_each_half_is_whole() -> None:
+    assert len(GATHERED_FIRST) >= 80
+    assert len(SCORING) >= 40
+    assert len(NOISE) >= 20
+    for path in (*GATHERED_FIRST, *LATER, *NOISE):
+        assert case(path)["source"].startswith("https://github.com/"), path.name
+        assert case(path)["established"], path.name
+
+
+@pytest.mark.parametrize("path", [*WRITING, *LATER], ids=lambda path: path.stem)
+def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
+    raw = case(path)
+    found = told(raw)
+    # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
+    assert found.cause == raw.get("told", raw["cause"])
+    if found.cause == UNKNOWN:
+        assert (found.sentence, found.remedy) == ("", "")
+    else:
+        assert found.sentence.endswith((".", ". "))
+        assert found.remedy
+    lines = {name: text.split("\n") for name, text in raw["logs"].items()}
+    assert found.evidence
+    for line in found.evidence:
+        # The number leads to this line, whatever stands before its text there.
+        assert line.text.strip("…") in lines[line.file][line.line - 1].replace("\t", "\t")
+
+
+def test_at_least_85_in_100_of_the_logs_that_only_score_are_explained_rightly() -> None:
+    right = [path.stem for path in SCORING if told(case(path)).cause == case(path)["cause"]]
+    assert len(right) / len(SCORING) >= 0.85, sorted({p.stem for p in SCORING} - set(right))
+
+
+@pytest.mark.parametrize("path", NOISE, ids=lambda path: path.stem)
+def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_line(
+    path: Path,
+) -> None:
+    raw = case(path)
+    found = told(raw)
+    assert found.cause == raw["cause"]
+    assert raw["where"] in found.sentence
+    assert found.evidence, "what was looked at is shown all the same"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.cause)
+def test_a_rule_says_whole_sentences_and_where_its_message_is_known_from(rule: Any) -> None:
+    assert rule.source.startswith("https://")
+    for words in (rule.sentence, rule.otherwise or rule.sentence, rule.remedy):
+        assert words.endswith((".", "}")), words
+        assert not set(words) & set("!"), words
+
+
+def test_the_cause_wins_over_what_it_led_to() -> None:
+    shut = "RuntimeError: Horovod has been shut down. This was caused by an exception.\n"
+    found = explain(
+        Failure(0),
+        logs(shut, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"),
+    )
+    assert (found.cause, found.evidence[0].file) == ("gpu_memory", "rank-1.log")
+
+
+def test_a_full_disk_is_told_though_its_exception_was_followed_by_another_one() -> None:
+    text = (
+        f"{TRACE}OSError: [Errno 28] No space left on device\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        f"{TRACE}RuntimeError: [enforce fail at inline_container.cc:471] . unexpected pos 64 vs 0\n"
+    )
+    assert explain(Failure(0), logs(text)).cause == "disk_full"
+
+
+def test_an_exception_after_which_the_program_wrote_on_is_no_cause() -> None:
+    caught = f"{TRACE}OSError: [Errno 28] No space left on device\n"
+    after = "".join(f"epoch 1, step {step}, loss 0.5\n" for step in range(100))
+    assert explain(Failure(0), logs(caught + after)).cause == UNKNOWN
+
+
+def test_a_user_who_speaks_of_memory_in_an_exception_of_his_own_is_quoted() -> None:
+    text = f'{TRACE}ValueError: the config says "retry on out of memory"\n'
+    found = explain(Failure(0), logs(text))
+    assert found.cause == USER_CODE
+    assert "ValueError" in found.sentence
+    assert "model.py, line 12" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "raised",
+    ["KeyboardInterrupt", "ConnectionRefusedError: [Errno 111] Connection refused", "EOFError"],
+)
+def test_what_reached_a_program_from_outside_is_not_called_a_fault_of_its_code(raised: str) -> None:
+    found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
+    assert found.cause in ("interrupted", "connection_gone")
+
+
+@pytest.mark.parametrize(
+    ("raised", "wanted"),
+    [
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", "Print the shap"),
+        ("RuntimeError: expected scalar type Half but found Float", "Bring the tensor to the type"),
+        ("TypeError: unsupported operand type(s) for +: 'int' and 'str'", "Mend the code, import"),
+    ],
+)
+def test_a_mistake_that_pytorch_names_is_quoted_with_what_one_does_about_it(
+    raised: str, wanted: str
+) -> None:
+    found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
+    assert found.sentence == f"The program's code raised {raised}, at model.py, line 12."
+    assert (found.cause, found.is_quoted) == (USER_CODE, True)
+    assert found.remedy.startswith(wanted)
+    assert "import it as a new version" in found.remedy
+
+
+def test_a_file_that_is_not_there_is_named_with_the_line_that_wanted_it() -> None:
+    raised = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.txt'"
+    found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
+    assert found.cause == "file_missing"
+    assert found.sentence == (
+        "The program wanted /data/a.txt, which is not there, at model.py, line 12."
+    )
+
+
+def test_a_name_is_told_whichever_of_a_rules_messages_holds_it() -> None:
+    for text in (
+        "ImportError: libfoo.so.2: cannot open shared object file: No such file or directory",
+        "ImportError: Error loading shared library libfoo.so.2: No such file or directory",
+    ):
+        found = explain(Failure(0), logs(TRACE + text))
+        assert found.sentence == "The compiled library libfoo.so.2 was not found on the node."
+
+
+def test_what_a_batch_system_cancelled_for_want_of_memory_was_ended_by_the_memory() -> None:
+    text = (
+        "slurmstepd: error: *** STEP 7.0 ON gpu1 CANCELLED AT 2021-10-27T19:35:36 ***\n"
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 7.0 cgroup.\n"
+    )
+    assert explain(Failure(0), logs(text)).cause == "node_memory"
+    assert explain(Failure(0), logs(text.split("\n")[0])).cause == "cancelled"
+
+
+def test_a_line_that_a_program_survived_by_many_others_proves_nothing() -> None:
+    early = "Connect timeout [127.0.0.1]:3977\nCould not load library libcudnn_cnn_infer.so.8\n"
+    after = "".join(f"epoch 1, step {step}, loss 0.5\n" for step in range(100))
+    assert explain(Failure(0), logs(early + after)).cause == UNKNOWN
+    assert explain(Failure(0), logs(early)).cause == "gpu_library_versions"
+
+
+def test_unknown_shows_the_last_lines_with_their_numbers() -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 101))
+    found = explain(Failure(0), logs(text))
+    assert (found.cause, found.sentence, found.remedy) == (UNKNOWN, "", "")
+    assert [line.line for line in found.evidence] == list(range(101 - LAST_LINES, 101))
+    assert found.evidence[-1].text == "line 100"
+
+
+def test_the_lines_of_a_recorded_traceback_are_found_in_the_log() -> None:
+    trace = f"{TRACE}RuntimeError: CUDA error: no kernel image is available for execution\n"
+    trace = trace.replace("execution\n", "execution on the device\n")
+    found = explain(Failure(0, trace, has_record=True), logs("one\ntwo\n" + trace))
+    assert found.cause == "gpu_unsupported"
+    assert [(line.file, line.line) for line in found.evidence] == [
+        ("rank-0.log", 4),
+        ("rank-0.log", 5),
+    ]
+
+
+def test_of_a_huge_log_only_the_beginning_and_the_end_are_read_and_numbers_are_right(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rank-0.log"
+    with path.open("w") as file:
+        file.write("the run before\n")
+        begin = file.tell()
+        file.writelines(f"step {step:09d} loss 0.5\n" for step in range(100_000))
+        file.write("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
+    parts = read_parts(path, begin)
+    assert sum(len("\n".join(part.lines)) for part in parts) <= HEAD_BYTES + TAIL_BYTES
+    found = explain(Failure(0), {0: parts})
+    assert (found.cause, found.evidence[0].line) == ("gpu_ecc", 100_002)
+
+
+def test_a_log_that_is_not_there_explains_nothing(tmp_path: Path) -> None:
+    assert read_parts(tmp_path / "rank-0.log") == ()
+    assert explain(Failure(0), {0: ()}) == Explanation(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a" * 4000, "a." * 2000, "1" * 4000, '  File "/x/y.py", line 3, in f', "-" * 4000],
+    ids=["letters", "dots", "digits", "frames", "dashes"],
+)
+def test_no_odd_line_of_a_log_makes_a_pattern_go_through_it_again_and_again(line: str) -> None:
+    """A pattern that does takes hours."""
+    assert explain(Failure(0), logs(f"{line}\n" * 8)).cause == UNKNOWN

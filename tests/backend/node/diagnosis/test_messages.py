@@ -1,0 +1,374 @@
+"""What libraries and launchers say in fixed words, and the cause that is told from it.
+
+The texts are those of the programs themselves: help files of Open MPI 4 and 5, PRRTE and PMIx,
+Python sources of PyTorch and Horovod, the shell.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.log_text import LogPart
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
+
+TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12, in forward\n'
+
+
+def of_rank(*texts: str) -> Explanation:
+    return explain(Failure(0), {0: (LogPart.of("rank-0.log", "".join(texts)),)})
+
+
+def of_mpirun(text: str) -> Explanation:
+    return explain(Failure(None), {}, (LogPart.of("mpirun.log", text),))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "There are not enough nodes in your allocation to satisfy your request to launch\n"
+            "8 processes on a per-node basis - only 2 nodes were available.",
+            "mpi_slots",
+        ),
+        (
+            "Either there are not enough slots available in the system to launch\nthe 8 processes",
+            "mpi_slots",
+        ),
+        (
+            "An insufficient number of CPUs was found while attempting to map the job",
+            "mpi_binding",
+        ),
+        (
+            "A request was made to bind a process, but at least one node does NOT\n"
+            "support binding processes to cpus.",
+            "mpi_bind_refused",
+        ),
+        ("The specified binding policy is not recognized:\n\n  Policy: cores", "mpi_option"),
+        ("An invalid value was supplied for an enum variable.\n  Variable : x", "mpi_option"),
+        ("No nodes are available for this job, either due to a failure to", "mpi_hosts"),
+        ("PRTE detected a parse error in the hostfile:\n    /tmp/hosts", "mpi_hosts"),
+        (
+            "While attempting to build a map of this job, a node\n"
+            "was detected to be missing a daemon:\n\n  Node:  gpu2\n",
+            "mpi_node_name",
+        ),
+        (
+            "Open MPI's mpirun command was unable to find an underlying prterun\ncommand to",
+            "mpi_missing",
+        ),
+        (
+            "A daemon died unexpectedly with status 127 while attempting\nto launch so we are",
+            "mpi_daemon",
+        ),
+        (
+            "PRTE is unable to establish a communication connection to the\nspecified daemon",
+            "mpi_daemon",
+        ),
+        ("A critical communication path was lost to:\n\n  My name: a\n  Node:  gpu3", "node_lost"),
+        ("Both TCP interface include and exclude lists were specified:", "mpi_interface"),
+        (
+            "Unfortunately, the connection was refused due to a failure to\nauthenticate.",
+            "mpi_security",
+        ),
+        ("The user (1007) is unknown to the system (i.e. there is no", "user_unknown"),
+        ("No executable was specified on the prterun command line.", "mpi_executable"),
+        (
+            "prterun was unable to launch the specified application as it could not find\n"
+            "the specified working directory:\n\n  Working directory: /jobs/7\n",
+            "mpi_workdir",
+        ),
+        ("A process exceeded memory limits:\n\n    Process name: [1,0]", "node_memory"),
+        ("system's restriction for Unix's socket's path-length.", "mpi_folder_path"),
+        ("The PMIx server was unable to setup a rendezvous point.", "mpi_session"),
+        ("No components were able to be opened in the coll framework.", "mpi_component"),
+        ("PMIx_Init failed for the following reason:\n\n  UNREACHABLE", "mpi_init"),
+        (
+            "Open MPI has detected that this process has attempted to initialize\n"
+            "MPI (via MPI_INIT or MPI_INIT_THREAD) more than once.",
+            "mpi_use",
+        ),
+        ("[n1:62000] pml_ucx.c:291  Error: Failed to create UCP worker", "mpi_fabric"),
+        ("No ED25519 host key is known for gpu2 and you have requested strict", "ssh_key_unknown"),
+        ("/root/.ssh/config: line 3: Bad configuration option: foo", "ssh_key_file"),
+        (
+            "Access denied by pam_slurm_adopt: you have no active jobs on this node",
+            "ssh_denied",
+        ),
+    ],
+)
+def test_help_texts_of_a_launch_name_its_cause(text: str, cause: str) -> None:
+    found = of_mpirun(text + "\n")
+    assert (found.cause, found.evidence[0].file) == (cause, "mpirun.log")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WARNING: There was an error initializing an OpenFabrics device.\n\n  Local host: gpu1",
+        "By default, for Open MPI 4.0 and later, infiniband ports on a device\nare not used",
+        "PRTE tried to bind a new process to a specific set of processors,\n"
+        "but ended up binding it to *all* processors.",
+        "[062fc37504b7:00351] Read -1, expected 268960, errno = 1",
+        "[1716918990.492007] [gpu1:25:0] ib_device.c:1052 UCX  DEBUG no compatible IB ports found",
+        "The requested number of processes exceeds the allocated\nnumber of slots:\n\n  #slots: 2",
+    ],
+)
+def test_notes_after_which_a_run_goes_on_are_no_causes(text: str) -> None:
+    assert of_mpirun(text + "\n").cause == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        (
+            "RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, "
+            "while rank 0 has inconsistent 0 params.",
+            "ranks_differ",
+        ),
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "nccl_missing"),
+        (
+            "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+            "gpu_none",
+        ),
+        (
+            "RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be "
+            "pinned",
+            "gpu_fork",
+        ),
+        ("ModuleNotFoundError: No module named 'pointnet2._ext'", "library_mismatch"),
+        ("RuntimeError: nms_impl is not compiled with GPU support", "library_mismatch"),
+        (
+            "OSError: /lib64/libm.so.6: version `GLIBC_2.29' not found (required by /opt/x.so)",
+            "library_mismatch",
+        ),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "gpu_unsupported"),
+        ("AssertionError: No images found in /data/train", "dataset_empty"),
+        ("OSError: [Errno 8] Exec format error: '/opt/tool'", "program_kind"),
+        ("TypeError: unsupported operand type(s) for |: 'type' and 'NoneType'", "python_version"),
+        ("KeyError: 'getpwuid(): uid not found: 1007'", "user_unknown"),
+        ("KeyError: 'encoder.layers.0.weight'", "weights_mismatch"),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\n"
+            "TypeError: 'NoneType' object is not iterable",
+            "compile",
+        ),
+        ("ValueError: Parameter names in named_parameters must be unique.", "horovod_setup"),
+        ("OSError: [Errno 5] Input/output error", "disk_fault"),
+    ],
+)
+def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, cause: str) -> None:
+    assert of_rank(TRACE, raised, "\n").cause == cause
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "sentence"),
+    [
+        (
+            "bash: line 7: python: command not found",
+            "program_missing",
+            "The command python is not on the node.",
+        ),
+        (
+            "/usr/bin/python3: No module named torch.distributed.run",
+            "module_missing",
+            "The Python module torch.distributed.run is not there: it is neither installed on the "
+            "node nor brought along with the program.",
+        ),
+        (
+            "python3: can't open file 'train.py': [Errno 2] No such file or directory",
+            "file_missing",
+            "The program wanted train.py, which is not there.",
+        ),
+        (
+            "/bin/bash: ./train.sh: Permission denied",
+            "file_denied",
+            "The user who runs jobs may not use ./train.sh, or it is not marked as a program.",
+        ),
+        (
+            "srun: error: Unable to create step for job 17: Requested node configuration is not "
+            "available",
+            "batch_refused",
+            "The batch system did not start the run: Requested node configuration is not "
+            "available.",
+        ),
+        (
+            "slurmstepd: error: *** JOB 7 ON gpu1 CANCELLED AT 2024-01-02 DUE TO NODE gpu1 FAILURE",
+            "node_lost",
+            "The node gpu1 failed while the run was on it, as the batch system says.",
+        ),
+    ],
+)
+def test_what_the_shell_and_batch_systems_say_is_told_with_its_names(
+    line: str, cause: str, sentence: str
+) -> None:
+    found = of_rank("starting\n", line, "\n")
+    assert (found.cause, found.sentence) == (cause, sentence)
+
+
+BOX = """\
+╭──────────────── Traceback (most recent call last) ────────────────╮
+│ /jobs/7/train.py:245 in main                                      │
+│                                                                   │
+│   244 │   for batch in loader:                                    │
+│ ❱ 245 │   │   loss = step(batch)                                  │
+│   246 │   │   loss.backward()                                     │
+│                                                                   │
+│ /opt/python3.11/site-packages/timm/very/long/path/to/the/         │
+│ module.py:9 in load                                               │
+│                                                                   │
+│ ❱   9 │   return cfg.limits[name]                                 │
+╰───────────────────────────────────────────────────────────────────╯
+"""
+
+
+def test_a_traceback_that_was_drawn_into_a_box_is_read_as_any_other() -> None:
+    found = of_rank(BOX, "KeyError: 'vit'\n")
+    assert found.cause == RAISED
+    assert found.sentence == "The program ended with KeyError: 'vit', at train.py, line 245."
+    assert [line.line for line in found.evidence] == [2, 13]
+    own = of_rank(BOX[: BOX.index("│ /opt")], BOX[BOX.rindex("╰") :], "KeyError: 'vit'\n")
+    assert own.cause == USER_CODE
+
+
+@pytest.mark.parametrize(
+    "prefix", ["[default3]:", "3: ", "(Worker pid=1201, ip=10.0.0.7) ", "[rank3]: "]
+)
+def test_what_launchers_write_before_each_line_is_no_part_of_a_traceback(prefix: str) -> None:
+    lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
+    found = of_rank("".join(f"{prefix}{line}\n" for line in lines))
+    assert found.cause == USER_CODE
+    assert found.sentence == "The program's code raised KeyError: 'tp', at model.py, line 12."
+
+
+def test_a_library_that_stumbles_over_shapes_within_itself_does_not_blame_the_program() -> None:
+    library = '  File "/opt/lib/python3.11/site-packages/DCLS/modules.py", line 457, in forward\n'
+    raised = "RuntimeError: Expected all tensors to be on the same device, but found two\n"
+    found = of_rank(TRACE, library, raised)
+    assert found.cause == RAISED
+    assert found.sentence.startswith("The program ended with RuntimeError: Expected all tensors")
+    assert found.remedy.startswith("Two tensors lie on different devices")
+    assert of_rank(TRACE, raised).cause == USER_CODE
+
+
+def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> None:
+    assert (
+        of_rank("step 1\n", "ValueError: 7\n").sentence == "The program ended with ValueError: 7."
+    )
+    assert of_rank("step 1\n", "ValueError: 7\n", "step 2\n").cause == UNKNOWN
+
+
+def test_an_exception_that_ends_in_a_question_is_told_with_one_end_of_its_sentence() -> None:
+    raised = "AttributeError: 'Trainer' object has no attribute 'steps'. Did you mean: 'step'?\n"
+    assert of_rank(raised).sentence.endswith("Did you mean: 'step'.")
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        ("AssertionError: Non-existent key: TRAIN.FUSING", "options"),
+        ("omegaconf.errors.ConfigAttributeError: Missing key train", "options"),
+        ("ModuleNotFoundError: No module named 'models.loss_ssim'", "module_missing"),
+        ("ModuleNotFoundError: No module named 'a.b.'; 'a.b' is not a package", RAISED),
+        ("ImportError: cannot import name 'x' from 'steps' (/jobs/7/steps.py)", USER_CODE),
+        ("ValueError: Found array with 0 sample(s) (shape=(0, 4))", "dataset_empty"),
+    ],
+)
+def test_what_is_the_programs_own_is_told_from_what_the_node_lacks(raised: str, cause: str) -> None:
+    library = '  File "/opt/lib/python3.11/site-packages/yacs/config.py", line 5, in merge\n'
+    own = cause == USER_CODE
+    assert of_rank(TRACE, "" if own else library, raised, "\n").cause == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/x to 9 bytes", "shm_full"),
+        (
+            "misc/shmutils.cc:72 NCCL WARN Call to shm_open failed : Permission denied\n"
+            "misc/shmutils.cc:113 NCCL WARN Error while creating shared memory segment /dev/shm/x",
+            "shm_denied",
+        ),
+    ],
+)
+def test_a_shared_memory_that_is_full_is_told_from_one_that_may_not_be_used(
+    text: str, cause: str
+) -> None:
+    failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
+    assert of_rank(text + "\n", failed).cause == cause
+
+
+def test_a_warning_of_nccl_that_nobody_knows_counts_only_where_a_failure_follows() -> None:
+    warning = "gpu1:7:7 [0] misc/argcheck.cc:9 NCCL WARN Broadcast : sizes differ, 3 and 4\n"
+    failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
+    assert of_rank(warning, "epoch 1\n").cause == UNKNOWN
+    assert "sizes differ, 3 and 4" in of_rank(warning, failed).sentence
+
+
+@pytest.mark.parametrize("end", [" ", "\n", "\n  "])
+def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> None:
+    words = "The hostfile or host list contains multiple definitions of the slot count"
+    assert of_mpirun(words.replace(" ", end) + "\n").cause == "mpi_hosts"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause", "names"),
+    [
+        ("train.py: error: unrecognized arguments: --local-rank=0", "options", "--local-rank"),
+        ("ERROR: Could not consume arg: --local_rank=0", "options", "--local-rank"),
+        (
+            f"{TRACE}AssertionError: batch-size 64 not multiple of GPU count 3",
+            "options",
+            "batch-size 64 not multiple of GPU count 3",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call "
+            "first):\n"
+            '  File "/opt/lib/python3.11/site-packages/cv2/data.py", line 9 in load\n',
+            "crash",
+            "line 9",
+        ),
+        (
+            f"{TRACE}RuntimeError: x INTERNAL ASSERT FAILED at "
+            '"../c10/cuda/CUDACachingAllocator.cpp":1, please report a bug to PyTorch.',
+            "library_fault",
+            "CUDACachingAllocator.cpp",
+        ),
+        (
+            "terminate called after throwing an instance of 'gloo::IoException'\n"
+            "  what():  [/w/gloo/transport/tcp/pair.cc:724] connect [10.0.0.9]:3210: Connection "
+            "refused\nAborted (core dumped)",
+            "rendezvous",
+            "10.0.0.9 did not answer",
+        ),
+        (
+            "gpu1:7:7 [0] misc/ibvwrap.cc:9 NCCL WARN Call to ibv_modify_qp failed with error 22",
+            "nccl_infiniband",
+            "connection between two GPUs",
+        ),
+        (
+            "gpu1:7:7 [0] misc/ibvwrap.cc:9 NCCL WARN Call to ibv_create_qp failed with error 22",
+            "nccl_infiniband",
+            "card of a node",
+        ),
+        (
+            "ERROR: a/ckpt: /data/a/ckpt.tmp7; Input/output error",
+            "disk_fault",
+            "/data/a/ckpt.tmp7",
+        ),
+        (
+            "[1746.1] [n1:1:0] address.c:944 UCX  ERROR failed to unpack address, bandwidth 0.00\n"
+            "Fatal error in internal_Init_thread: Other MPI error, error stack:",
+            "mpi_fabric",
+            "fast network",
+        ),
+    ],
+)
+def test_what_the_log_names_is_named(lines: str, cause: str, names: str) -> None:
+    found = of_rank(lines, "\n")
+    assert (found.cause, names in found.sentence) == (cause, True), found.sentence
+
+
+def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it() -> None:
+    lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
+    assert of_rank("".join(f"gpu7: {line}\n" for line in lines)).cause == USER_CODE

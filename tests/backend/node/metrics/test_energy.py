@@ -1,0 +1,130 @@
+"""What the GPUs of a run used: the difference of two counters, or nothing where it may be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.node.metrics.energy import EnergyMeter
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
+from tests.widgets.cluster import samples
+
+RANKS = tuple(
+    RankPlan(rank, rank % 2, f"gpu{rank // 2}", "h", f"GPU-{rank % 2}") for rank in range(4)
+)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    return DataRoot(tmp_path)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def write(root: DataRoot) -> Callable[..., None]:
+    def write(name: str, beat: int, *energies: float | None) -> None:
+        reading = samples.reading(name, "ours", len(energies), heartbeat=beat)
+        gpus = zip(reading.gpus, energies, strict=True)
+        reading = replace(reading, gpus=tuple(replace(g, energy_j=j) for g, j in gpus))
+        root.node(name).path.mkdir(parents=True, exist_ok=True)
+        replace_json(root.node(name).status, reading.to_dict())
+
+    return write
+
+
+def used(
+    root: DataRoot,
+    clock: Clock,
+    write: Callable[..., None],
+    *,
+    lasted_s: float = 600.0,
+    beats: int = 300,
+    after: tuple[float | None, ...] = (1_500.0, 90_000.0),
+) -> float | None:
+    """What two nodes of two GPUs used; of the second one the end is given."""
+    meter = EnergyMeter(root, RANKS, clock)
+    for name in ("gpu0", "gpu1"):
+        write(name, 70, 1_000.0, 50_000.0)
+    meter.begin()
+    clock.now += lasted_s
+    write("gpu0", 70 + 300, 3_000.0, 51_000.0)
+    write("gpu1", 70 + beats, *after)
+    return meter.used_j()
+
+
+def test_it_is_what_the_gpus_of_all_ranks_counted_meanwhile(
+    root: DataRoot, clock: Clock, write: Callable[..., None]
+) -> None:
+    assert used(root, clock, write) == 2_000 + 1_000 + 500 + 40_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"beats": 100}, id="an agent that was away would have counted too little"),
+        pytest.param({"lasted_s": 30.0, "beats": 15}, id="a run of some beats"),
+        pytest.param({"after": (500.0, 90_000.0)}, id="a driver that was loaded again"),
+        pytest.param({"after": (1_500.0, None)}, id="a GPU that counts nothing"),
+        pytest.param({"after": (1_500.0,)}, id="a GPU that is gone"),
+    ],
+)
+def test_what_could_be_wrong_is_not_said(
+    root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
+) -> None:
+    assert used(root, clock, write, **wrong) is None  # type: ignore[arg-type]
+
+
+def test_of_a_node_without_readings_and_of_processors_nothing_is_known(
+    root: DataRoot, clock: Clock, write: Callable[..., None]
+) -> None:
+    write("gpu0", 70, 1_000.0, 2_000.0)
+    for ranks in (RANKS, (RankPlan(0, 0, "gpu0", "h"),), ()):
+        meter = EnergyMeter(root, ranks, clock)
+        meter.begin()
+        clock.now += 600
+        write("gpu0", 370, 3_000.0, 4_000.0)
+        assert meter.used_j() is None
+
+
+@pytest.mark.parametrize("wrong", [{"heartbeat": []}, {"gpus": 7}, {"gpus": [{"energy_j": []}]}])
+def test_what_a_stranger_wrote_ends_no_supervisor(
+    root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
+) -> None:
+    meter = EnergyMeter(root, RANKS[:2], clock)
+    write("gpu0", 70, 1_000.0, 2_000.0)
+    status = read_json(root.node("gpu0").status)
+    replace_json(root.node("gpu0").status, {**status, **wrong})
+    meter.begin()
+    write("gpu0", 370, 1_000.0, 2_000.0)
+    clock.now += 600
+    assert meter.used_j() is None
+
+
+def test_this_computer_has_no_agent_and_its_driver_is_asked(
+    root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gpu,) = samples.gpus("ours", 1)
+    energies = iter((1_000.0, 1_250.0))
+    meter = EnergyMeter(root, (RankPlan(0, 0, THIS_COMPUTER, "h", gpu.uuid),), clock)
+    monkeypatch.setattr(
+        meter._driver, "read", lambda: ((replace(gpu, energy_j=next(energies)),), "")
+    )
+    meter.begin()
+    assert meter.used_j() == 250.0

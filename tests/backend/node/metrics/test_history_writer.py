@@ -1,0 +1,350 @@
+"""What the agent keeps of the last hours, and what a desktop makes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backend.datastore.node_past import PastReader
+from backend.node.metrics.history_writer import LIMIT_BYTES, Lines, Past
+from backend.node.system.agent_lock import AgentLock
+from backend.records.base.layout import DataRoot, NodeFolder
+from backend.records.nodes.history import (
+    WEEK_EVERY_S,
+    PastLines,
+    PastReading,
+    names_line,
+    past_line,
+)
+from backend.records.nodes.reading import Cpu, Gpu, NodeReading
+from tests.fakes.nvml.driver import FakeDriver, build
+from tests.waiting import wait_for
+from widgets.cluster.node_history import past_of
+
+ROOT = Path(__file__).parents[4]
+DAY_S = 86_400.0
+GPU = Gpu(0, "GPU-a", "H100", 40, 80, 93, 66, 371.6, sm_clock_mhz=1410)
+READING = NodeReading(
+    "gpu1",
+    "gpu1.lab",
+    1,
+    Cpu("c", 8, 46.0, 0.1),
+    100,
+    50,
+    0,
+    0,
+    "/d",
+    None,
+    None,
+    network_in_bytes_per_s=1e9,
+    network_out_bytes_per_s=0.4,
+    gpus=(GPU, replace(GPU, index=1, uuid="GPU-b", power_w=None)),
+)
+HOT = replace(GPU, clock_event_reasons=("hardware thermal slowdown",))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    root = DataRoot(tmp_path)
+    root.node("gpu1").path.mkdir(parents=True)
+    return root
+
+
+@pytest.fixture
+def folder(root: DataRoot) -> NodeFolder:
+    return root.node("gpu1")
+
+
+class Clock:
+    """A line each 20 seconds, without the wait."""
+
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 20
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def keep(past: Past, *readings: NodeReading) -> None:
+    for reading in readings:
+        past.append(past.lines(reading), reading)
+
+
+def beats(count: int, first: int = 1) -> list[NodeReading]:
+    return [replace(READING, heartbeat=first + n) for n in range(count)]
+
+
+def read(root: DataRoot, clock: Clock) -> tuple[PastReading, ...]:
+    return PastReader(root).look("gpu1", clock.now, 0.0, DAY_S)
+
+
+def test_a_line_says_again_what_the_reading_said(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    keep(Past(folder, every_s=0, clock=clock), READING)
+    (line,) = read(root, clock)
+    assert (line.processor_percent, line.network_bytes_per_s) == (46.0, 1e9)
+    first, second = line.gpus
+    assert (first.uuid, first.temperature_c, first.sm_clock_mhz) == ("GPU-a", 66, 1410)
+    assert (first.use_percent, first.memory_percent, first.power_w) == (93, 50.0, 372)
+    assert (second.uuid, second.power_w, second.unwell) == ("GPU-b", None, "")
+
+
+def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    past = Past(folder, every_s=3600, clock=clock)
+    keep(past, READING)
+    keep(past, replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])), *beats(9, 3))
+    past._hours._next_s = 0.0
+    keep(past, *beats(1, 20))
+    before, after = read(root, clock)
+    assert [gpu.unwell for gpu in before.gpus] == ["", ""]
+    assert [gpu.unwell for gpu in after.gpus] == ["slowed by heat", ""]
+
+
+def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
+    root: DataRoot, folder: NodeFolder, tmp_path: Path
+) -> None:
+    driver = FakeDriver(build(tmp_path / "library"), tmp_path / "state")
+    driver.describe("gpus 2", "temperature 1 91", "reasons 1 64", "ecc 1 0 0 0 0")
+    command = [
+        sys.executable,
+        "-m",
+        "backend.node.agent.agent",
+        "--name",
+        "gpu1",
+        "--interval",
+        "0.1",
+    ]
+    command += ["--folder", str(folder.path), "--data-root", str(root.path)]
+    agent = subprocess.Popen(command, env={**driver.environment, "PYTHONPATH": str(ROOT)})
+    try:
+        reader = PastReader(root)
+        wait_for(lambda: reader.look("gpu1", time.time(), 0.0, DAY_S), "a line")
+    finally:
+        agent.terminate()
+        agent.wait()
+        AgentLock(folder.path).path.unlink(missing_ok=True)
+    (line,) = reader.look("gpu1", time.time(), 0.0, DAY_S)
+    assert [gpu.unwell for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
+    assert line.gpus[1].temperature_c == 91
+
+
+def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    past = Past(folder, every_s=0, limit_bytes=2_000, clock=clock)
+    for n in range(300):
+        keep(past, replace(READING, heartbeat=n, cpu=replace(READING.cpu, use_percent=n / 10)))
+        assert folder.past.stat().st_size <= 2_000
+    assert folder.earlier.stat().st_size <= 2_000
+    found = [one.processor_percent for one in read(root, clock)]
+    assert found[-1] == 29.9
+    assert len(found) > 20
+
+
+def test_who_goes_through_all_nodes_holds_the_last_ones_and_reads_each_right(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    keep(Past(folder, every_s=0, clock=clock), *beats(3))
+    reader = PastReader(root)
+    first = reader.look("gpu1", clock.now, 0.0, DAY_S)
+    for number in range(40):
+        reader.look(f"other{number}", clock.now, 0.0, DAY_S)
+    assert len(reader._files) < 10
+    assert reader.look("gpu1", clock.now, 0.0, DAY_S) == first
+    assert len(first) == 3
+
+
+def test_a_day_of_eight_gpus_is_a_megabyte() -> None:
+    counts = replace(GPU, ecc_corrected=12, ecc_uncorrected=0)
+    eight = tuple(replace(counts, index=n, uuid=f"GPU-{n}") for n in range(8))
+    line = past_line(replace(READING, gpus=eight), 1_700_000_000.0, {})
+    assert len(line) * DAY_S / 20 < LIMIT_BYTES
+    assert len(line) * 7 * DAY_S / WEEK_EVERY_S < LIMIT_BYTES
+
+
+def test_memory_errors_are_kept_where_a_gpu_counts_them(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    counts = replace(GPU, ecc_corrected=12, ecc_uncorrected=1)
+    reading = replace(READING, gpus=(counts, READING.gpus[1]))
+    keep(Past(folder, every_s=0, clock=clock), reading)
+    (line,) = read(root, clock)
+    assert [(one.ecc_corrected, one.ecc_uncorrected) for one in line.gpus] == [
+        (12, 1),
+        (None, None),
+    ]
+
+
+def write_days(folder: NodeFolder, clock: Clock, fine_days: float, wide_days: float) -> None:
+    """Lines as an agent wrote them so many days long, the newest now."""
+    for path, days, every_s in (
+        (folder.past, fine_days, 20.0),
+        (folder.week, wide_days, WEEK_EVERY_S),
+    ):
+        times = [clock.now - every_s * n for n in range(round(days * DAY_S / every_s))]
+        alone = replace(READING, gpus=(GPU,))
+        lines = [past_line(alone, at_s, {}) for at_s in reversed(times)]
+        path.write_bytes(names_line(("GPU-a",)) + b"".join(lines))
+
+
+def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    write_days(folder, clock, fine_days=1.2, wide_days=8)
+    found = PastReader(root).look("gpu1", clock.now, 0.0, 7 * DAY_S)
+    ages = [clock.now - one.at_s for one in found]
+    assert ages == sorted(set(ages), reverse=True)
+    assert (ages[0], ages[-1]) == (7 * DAY_S, 0.0)
+    assert {one.every_s for one in found if clock.now - one.at_s > DAY_S} == {WEEK_EVERY_S}
+    assert {one.every_s for one in found if clock.now - one.at_s < DAY_S} == {20.0}
+    # And the curve of it has no gap.
+    assert not np.isnan(past_of(found).values["GPU-a", "temperature"]).any()
+
+
+def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
+    folder: NodeFolder, clock: Clock
+) -> None:
+    past = Past(folder, every_s=0, clock=clock)
+    past.lines(READING)
+    past.lines(replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])))
+    assert past.lines(replace(READING, heartbeat=3)).week is None
+    past._week._next_s = 0.0
+    due = past.lines(replace(READING, heartbeat=4))
+    assert due.week is not None
+    assert b"slowed by heat" in due.week
+    past.append(Lines(week=due.week), READING)
+    assert not folder.past.exists()
+    assert folder.week.read_bytes().endswith(due.week)
+
+
+def test_a_second_look_reads_only_what_is_new(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    past, reader = Past(folder, every_s=0, clock=clock), PastReader(root)
+    keep(past, *beats(5))
+    assert len(reader.look("gpu1", clock.now, 0.0, DAY_S)) == 5
+    # What was read is not read again: it could be anything by now.
+    size = folder.past.stat().st_size
+    head = folder.past.read_bytes()[:256]
+    folder.past.write_bytes(head + b" " * (size - len(head)))
+    keep(past, *beats(2, 6))
+    assert len(reader.look("gpu1", clock.now, 0.0, DAY_S)) == 7
+
+
+def test_a_file_that_became_full_between_two_looks_is_found_again(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    past, reader = Past(folder, every_s=0, limit_bytes=1_200, clock=clock), PastReader(root)
+    seen = 0
+    for n in range(40):
+        keep(past, *beats(1, n))
+        found = reader.look("gpu1", clock.now, 0.0, DAY_S)
+        assert [one.at_s for one in found] == sorted({one.at_s for one in found})
+        seen = max(seen, len(found))
+    assert seen > 5
+
+
+def test_a_line_that_an_agent_did_not_finish_takes_no_other_along(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    keep(Past(folder, every_s=0, clock=clock), READING)
+    with folder.past.open("ab") as file:
+        file.write(b'{"t":17000')
+    later = replace(READING, heartbeat=2, cpu=replace(READING.cpu, use_percent=99.0))
+    keep(Past(folder, every_s=0, clock=clock), later)
+    assert [one.processor_percent for one in read(root, clock)] == [46.0, 99.0]
+
+
+@pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
+def test_the_times_are_the_readers_however_wrong_the_clock_of_the_node_is(
+    root: DataRoot, folder: NodeFolder, ahead_s: float
+) -> None:
+    now = 1_700_000_000.0
+    lines = [past_line(READING, now + ahead_s - age, {}) for age in (60, 40, 20)]
+    folder.past.write_bytes(names_line(("GPU-a", "GPU-b")) + b"".join(lines))
+    found = PastReader(root).look("gpu1", now, ahead_s, DAY_S)
+    assert [round(now - one.at_s) for one in found] == [60, 40, 20]
+
+
+def test_a_clock_that_was_set_back_hides_no_newer_line(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    now = 1_700_000_000.0
+    times = (now - 80, now + 3600, now + 3620, now - 40, now - 20)
+    folder.past.write_bytes(
+        names_line(()) + b"".join(past_line(replace(READING, gpus=()), t, {}) for t in times)
+    )
+    found = PastReader(root).look("gpu1", now, 0.0, DAY_S)
+    assert [now - one.at_s for one in found] == [80, 40, 20]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe",
+        b"[]",
+        b"7",
+        b'{"t":"noon","g":[]}',
+        b'{"t":1e400,"g":[]}',
+        b'{"t":NaN,"g":[]}',
+        b'{"t":1,"g":7}',
+        b'{"t":1,"g":[7]}',
+        b'{"t":1,"g":[],"w":[]}' + b"[" * 50_000,
+        b'{"gpus":7}',
+    ],
+)
+def test_what_a_stranger_wrote_is_passed_over(line: bytes) -> None:
+    good = past_line(READING, 1_700_000_000.0, {})
+    lines = PastLines()
+    found = lines.take(names_line(("GPU-a", "GPU-b")) + line + b"\n" + good)
+    assert [one.at_s for one in found] == [1_700_000_000.0]
+
+
+def test_words_of_a_stranger_command_no_terminal() -> None:
+    lines = PastLines()
+    (found,) = lines.take(
+        b'{"gpus":["\\u001b[31mGPU"]}\n{"t":1,"g":[[1,true,"x",null]],"w":{"0":"\\u202eevil"}}\n'
+    )
+    (gpu,) = found.gpus
+    assert (gpu.uuid, gpu.unwell) == ("?[31mGPU", "?evil")
+    assert (gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent) == (1, None, None)
+
+
+def test_a_stranger_who_names_other_gpus_in_each_line_gets_bounded_columns(
+    root: DataRoot, folder: NodeFolder
+) -> None:
+    lines = 30_000
+    folder.past.write_text(
+        "".join(
+            f'{{"gpus":["{n}"]}}\n{{"t":{n},"g":[[1,2,3,4,5]],"w":{{"0":"{n}"}}}}\n'
+            for n in range(lines)
+        )
+    )
+    found = PastReader(root).look("gpu1", lines, 0.0, DAY_S)
+    assert len(found) == 10_000
+    assert [gpu.uuid for one in found for gpu in one.gpus] == [
+        str(n) for n in range(lines - 64, lines)
+    ]
+    assert len(past_of(found).values) < 700
+
+
+def test_a_pipe_in_its_place_is_waited_for_by_nobody(
+    root: DataRoot, folder: NodeFolder, clock: Clock
+) -> None:
+    os.mkfifo(folder.past)
+    assert read(root, clock) == ()

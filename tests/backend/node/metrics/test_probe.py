@@ -1,0 +1,330 @@
+"""Readings of this computer, and of GPUs behind a library with NVML's own ABI."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from backend.node.metrics import probe
+from backend.records.nodes.reading import NodeReading
+from tests.fakes.nvml.driver import FakeDriver, build
+from tests.waiting import LIMIT_S, wait_for
+
+ROOT = Path(__file__).parents[4]
+READ = """
+import json, sys
+from pathlib import Path
+from backend.node import gpus
+from backend.node.metrics.probe import Probe
+vars(gpus).update(json.loads(sys.argv[1]))
+probe = Probe("gpu1", Path("/"))
+for _ in sys.stdin:
+    print(json.dumps(probe.read().to_dict()), flush=True)
+"""
+
+
+class Reader(Protocol):
+    def __call__(self, *description: str) -> NodeReading: ...
+
+
+class Watch:
+    """A process that reads the GPUs of a described driver each time it is asked."""
+
+    def __init__(self, driver: FakeDriver, **limits: float) -> None:
+        self._driver = driver
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-W",
+                "error",
+                "-c",
+                READ,
+                json.dumps({"_LIMIT_S": LIMIT_S, **limits}),
+            ],
+            env={**driver.environment, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def read(self, *description: str) -> NodeReading:
+        self._driver.describe(*description)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return NodeReading.from_dict(json.loads(self._process.stdout.readline()))
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def watch(library: Path, tmp_path: Path) -> Iterator[Callable[..., Watch]]:
+    begun: list[Watch] = []
+
+    def begin(folder: Path = library, **limits: float) -> Watch:
+        begun.append(Watch(FakeDriver(folder, tmp_path / "state"), **limits))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.end()
+
+
+@pytest.fixture
+def read_gpus(watch: Callable[..., Watch]) -> Reader:
+    """One reading of a driver that is as described."""
+    return lambda *description: watch().read(*description)
+
+
+@pytest.fixture
+def worker() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.pause()", "train.py", "--night"],
+        env={**os.environ, "RINGMASTER_RUN": "job-7/3"},
+    )
+    wait_for(lambda: b"train.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_two_gpus_are_read_with_what_each_of_them_tells(
+    read_gpus: Reader,
+) -> None:
+    reading = read_gpus()
+    first, second = reading.gpus
+    assert (reading.driver, reading.gpu_message) == ("550.54.15", "")
+    assert first.uuid == "GPU-00000000-aaaa-bbbb-cccc-dddddddddddd"
+    assert (first.name, second.name) == ("NVIDIA GeForce RTX 4090", "NVIDIA H100 80GB HBM3")
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (18 * 2**30, 24 * 2**30)
+    assert (first.use_percent, first.temperature_c, first.fan_percent) == (93, 64, 55)
+    assert (first.sm_clock_mhz, first.max_sm_clock_mhz) == (2520, 3105)
+    assert (second.power_w, second.power_limit_w) == (312.5, 700.0)
+
+
+def test_what_a_gpu_does_not_tell_is_none_and_costs_nothing_else(
+    read_gpus: Reader,
+) -> None:
+    first, second = read_gpus().gpus
+    assert (first.ecc_corrected, first.ecc_uncorrected, first.power_w) == (None, None, None)
+    assert (second.ecc_corrected, second.ecc_uncorrected) == (12, 1)
+    assert second.fan_percent is None
+
+
+@pytest.mark.parametrize("missing", ["NO_THROTTLE_REASONS", "NO_EVENT_REASONS"])
+def test_a_slowdown_for_heat_is_seen_where_the_driver_has_only_one_of_its_two_names(
+    watch: Callable[..., Watch], tmp_path: Path, missing: str
+) -> None:
+    first, second = watch(build(tmp_path / "library", missing)).read().gpus
+    assert first.clock_event_reasons == ()
+    assert second.clock_event_reasons == ("hardware slowdown", "hardware thermal slowdown")
+
+
+def test_what_the_driver_reserves_is_in_use_only_where_it_tells_no_other_figure(
+    watch: Callable[..., Watch], tmp_path: Path
+) -> None:
+    first, _ = watch(build(tmp_path / "library", "NO_MEMORY_V2")).read().gpus
+    assert first.memory_used_bytes == 18 * 2**30 + 500 * 2**20
+
+
+def test_m03_m15_a_process_on_a_gpu_is_shown_with_owner_command_age_and_run(
+    read_gpus: Reader, worker: subprocess.Popen[bytes]
+) -> None:
+    first, second = read_gpus(f"process 0 {worker.pid} 18432").gpus
+    (process,) = first.processes
+    assert second.processes == ()
+    assert (process.pid, process.user) == (worker.pid, getpass.getuser())
+    assert process.memory_bytes == 18 * 2**30
+    assert process.command.endswith("train.py --night")
+    assert process.age_s is not None
+    assert 0 <= process.age_s < 60
+    assert process.run_tag == "job-7/3"
+
+
+def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
+    read_gpus: Reader, worker: subprocess.Popen[bytes]
+) -> None:
+    first, second = read_gpus(
+        "graphics 0 4194000 300",
+        "graphics 0 4194001 12",
+        f"graphics 1 {worker.pid} 300",
+        f"process 1 {worker.pid} 900",
+    ).gpus
+    assert (len(first.display), first.holders) == (2, ())
+    assert sum(one.memory_bytes or 0 for one in first.display) == 312 * 2**20
+    (both,) = second.processes
+    assert (second.holders, second.display) == ((both,), ())
+    assert both.memory_bytes == 900 * 2**20
+
+
+def test_a_process_that_is_not_to_be_seen_here_has_no_owner(
+    read_gpus: Reader,
+) -> None:
+    (process,) = read_gpus("process 0 4194000 1024").gpus[0].processes
+    assert (process.user, process.command, process.age_s) == ("", "", None)
+
+
+def test_m15_without_a_driver_it_is_cpu_only(watch: Callable[..., Watch], tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("no library")
+    reading = watch(tmp_path).read()
+    assert (reading.gpus, reading.gpu_message) == ((), "CPU only: no NVIDIA driver was found")
+
+
+def test_a_driver_that_was_updated_under_way_is_told_in_its_words(
+    read_gpus: Reader,
+) -> None:
+    reading = read_gpus("error 18")
+    assert reading.gpus == ()
+    assert "Mismatch" in reading.gpu_message or "mismatch" in reading.gpu_message
+
+
+def test_a_driver_that_is_updated_while_it_is_read_says_so_and_comes_back(
+    watch: Callable[..., Watch],
+) -> None:
+    here = watch()
+    assert len(here.read().gpus) == 2
+    assert "ismatch" in here.read("error 18").gpu_message
+    assert here.read("error 18").gpus == ()
+    assert len(here.read().gpus) == 2
+
+
+def test_everything_of_the_metric_set_is_read_from_a_gpu_that_tells_it(read_gpus: Reader) -> None:
+    gpu = read_gpus("remap 1 3 1 1 0", "pcie 1 4 8").gpus[1]
+    assert (gpu.memory_clock_mhz, gpu.max_memory_clock_mhz) == (2619, 2619)
+    assert (gpu.energy_j, gpu.performance_state) == (5_000_000.5, 0)
+    assert (gpu.pcie_generation, gpu.max_pcie_generation) == (4, 5)
+    assert (gpu.pcie_width, gpu.max_pcie_width) == (8, 16)
+    assert (gpu.ecc_corrected_ever, gpu.ecc_uncorrected_ever) == (999, 7)
+    assert (gpu.rows_remapped, gpu.repair_pending, gpu.repair_failed) == (4, True, False)
+    assert (gpu.mig_enabled, gpu.mig_instances, gpu.lost) == (False, (), False)
+
+
+def test_a_gpu_that_retires_pages_instead_of_rows_tells_of_those(read_gpus: Reader) -> None:
+    gpu = read_gpus("pages 0 1").gpus[0]
+    assert (gpu.rows_remapped, gpu.repair_pending, gpu.repair_failed) == (None, True, None)
+    assert (gpu.performance_state, gpu.mig_enabled) == (None, None)
+
+
+def test_the_instances_of_a_divided_gpu_are_listed(read_gpus: Reader) -> None:
+    gpu = read_gpus("gpus 2", "mig 1 2").gpus[1]
+    assert (gpu.mig_enabled, gpu.use_percent) == (True, None)
+    first, second = gpu.mig_instances
+    assert (first.index, second.index) == (0, 1)
+    assert first.uuid == "MIG-00000001-aaaa-bbbb-cccc-000000000000"
+    assert (first.name, first.memory_total_bytes) == (
+        "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+        10 * 2**30,
+    )
+
+
+def test_a_gpu_that_falls_off_the_bus_stays_listed_as_lost(watch: Callable[..., Watch]) -> None:
+    here = watch()
+    before = here.read("gpus 8").gpus
+    after = here.read("gpus 8", "lost 5").gpus
+    assert [gpu.index for gpu in after] == list(range(8))
+    assert [gpu.index for gpu in after if gpu.lost] == [5]
+    assert (after[5].uuid, after[5].name) == (before[5].uuid, before[5].name)
+    assert (after[5].temperature_c, after[5].processes) == (None, ())
+    assert [gpu for gpu in after if not gpu.lost] == [gpu for gpu in before if gpu.index != 5]
+
+
+def test_a_gpu_that_was_lost_before_anybody_looked_is_listed_without_its_name(
+    read_gpus: Reader,
+) -> None:
+    first, second = read_gpus("lost 1").gpus
+    assert (first.lost, second.lost) == (False, True)
+    assert (second.index, second.uuid) == (1, "")
+
+
+def test_a_gpu_that_a_driver_counts_no_more_is_lost_too(watch: Callable[..., Watch]) -> None:
+    here = watch()
+    here.read("gpus 4")
+    after = here.read("gpus 3").gpus
+    assert [(gpu.index, gpu.lost) for gpu in after] == [
+        (0, False),
+        (1, False),
+        (2, False),
+        (3, True),
+    ]
+    assert after[3].uuid == "GPU-00000003-aaaa-bbbb-cccc-dddddddddddd"
+
+
+def test_a_gpu_that_comes_back_is_read_again_in_the_next_slow_round(
+    watch: Callable[..., Watch],
+) -> None:
+    here = watch(_SLOW_EVERY=2)
+    here.read()
+    assert here.read("lost 1").gpus[1].lost
+    assert here.read().gpus[1].temperature_c == 91
+
+
+def test_what_hardly_changes_is_read_again_now_and_then(watch: Callable[..., Watch]) -> None:
+    here = watch(_SLOW_EVERY=2)
+    here.read()
+    changed = ("ecc 1 13 2 1000 8", "temperature 1 40")
+    second, third = here.read(*changed).gpus[1], here.read(*changed).gpus[1]
+    assert (second.ecc_uncorrected, second.temperature_c) == (2, 40)
+    assert (second.ecc_uncorrected_ever, third.ecc_uncorrected_ever) == (7, 8)
+
+
+def test_a_driver_that_hangs_is_given_up_and_hides_nothing_else(
+    watch: Callable[..., Watch],
+) -> None:
+    here = watch(_LIMIT_S=0.2)
+    reading = here.read("hang 1")
+    assert reading.gpus == ()
+    assert reading.gpu_message == "GPUs cannot be read: the NVIDIA driver does not answer"
+    assert reading.memory_total_bytes > 0
+    assert here.read("hang 1").heartbeat == 2
+
+
+def test_a_pid_that_another_process_has_now_has_the_other_owner(
+    watch: Callable[..., Watch], worker: subprocess.Popen[bytes]
+) -> None:
+    here = watch()
+    assert here.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user
+    worker.kill()
+    worker.wait()
+    assert here.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user == ""
+
+
+def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_DISK_LIMIT_S", LIMIT_S)
+    reading = probe.read_once("here", tmp_path, over_s=0.05)
+    assert NodeReading.from_dict(json.loads(json.dumps(reading.to_dict()))) == reading
+    assert reading.cpu.cores == os.cpu_count()
+    assert reading.cpu.use_percent is not None
+    assert 0 <= reading.cpu.use_percent <= 100
+    assert 0 < reading.memory_used_bytes < reading.memory_total_bytes
+    assert reading.disk_free_bytes is not None
+    assert len(reading.cpu.core_use_percent) == os.cpu_count()
+    assert all(0 <= use <= 100 for use in reading.cpu.core_use_percent)
+    assert min(reading.cpu.load_5min, reading.cpu.load_15min) >= 0
+    assert reading.network_in_bytes_per_s is not None
+    assert reading.network_out_bytes_per_s is not None
+    assert reading.network_bytes_per_s is not None
+    assert reading.uptime_s > 0
+    assert reading.heartbeat == 2
+
+
+def test_a_data_root_that_is_gone_has_no_disk(tmp_path: Path) -> None:
+    reading = probe.Probe("here", tmp_path / "gone").read()
+    assert (reading.disk_total_bytes, reading.disk_free_bytes) == (None, None)

@@ -1,0 +1,467 @@
+"""What a node does with the queue: real files, and a supervisor that only says its name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.node.metrics.heartbeats import Beats
+from backend.node.queue import entries as queue_entries
+from backend.node.queue import starter as queue_starter
+from backend.node.queue.running_jobs import LiveRuns
+from backend.node.queue.scheduler import QueueWatch
+from backend.node.system import process_identity
+from backend.node.system.machine_id import machine
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import Placement
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.reading import Cpu, NodeReading
+from backend.records.queue.entry import QueueEntry, Seat
+from tests.fakes.runs import Run
+
+READING = NodeReading("n", "n", 1, Cpu("cpu", 4, None, 0.0), 1, 1, 0, 0, "/", 10**12, 10**12)
+DEAD = replace(process_identity.own(), start_ticks=1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    root = DataRoot(tmp_path)
+    for folder in (root.jobs, root.queue, root.node("gpu1").path):
+        folder.mkdir(parents=True)
+    replace_json(root.node("gpu1").entry, NodeEntry("gpu1", NodeAddress("gpu1")).to_dict())
+    return root
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Job and run of each supervisor that was started."""
+    found: list[tuple[str, int]] = []
+
+    def start(folder: JobFolder, run: int, python: str, code_root: str) -> None:
+        found.append((folder.job_id, run))
+        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
+
+    monkeypatch.setattr(queue_starter, "start_supervisor", start)
+    return found
+
+
+@pytest.fixture
+def watch(root: DataRoot, clock: Clock) -> QueueWatch:
+    return QueueWatch(root, "gpu1", lambda: READING, clock)
+
+
+def look(watch: QueueWatch, clock: Clock) -> tuple[str, ...]:
+    clock.now += 5.0
+    return watch.look()
+
+
+def queued(
+    root: DataRoot,
+    job_id: str,
+    run: int = 1,
+    node: str = "gpu1",
+    processes: int = 4,
+    launch: Callable[[Launch], Launch] = lambda launch: launch,
+    **more: object,
+) -> JobFolder:
+    made = Run(root.path, job_id=job_id, run=run, ranks=processes)
+    folder = made.folder
+    made.attempt.path.rmdir()
+    folder.status.unlink()
+    folder.launch.unlink()
+    ranks = tuple(replace(plan, node=node) for plan in made.launch.ranks)
+    replace_json(folder.queued_launch, launch(replace(made.launch, ranks=ranks)).to_dict())
+    entry = QueueEntry(job_id, job_id, run, (Placement(node, processes),), machine(), queued="2026")
+    replace_json(folder.queued, replace(entry, **more).to_dict())
+    (root.queue / job_id).touch()
+    return folder
+
+
+def ended(folder: JobFolder, run: int) -> None:
+    folder.attempt(run).path.mkdir(exist_ok=True)
+    replace_json(folder.attempt(run).exit, RunExit(run, JobState.INTERRUPTED, "").to_dict())
+
+
+def refusal(folder: JobFolder) -> str:
+    return str(read_json(folder.queued)["refusal"])
+
+
+def test_a_job_whose_turn_it_is_is_claimed_and_started(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a")
+    second = queued(root, "b", place=2.0)
+    assert look(watch, clock) == ("a",)
+    assert started == [("a", 1)]
+    assert read_json(folder.status)["state"] == "STARTING"
+    assert Launch.from_dict(read_json(folder.launch)).run == 1
+    assert read_json(folder.attempt(1).claimed)["pid"] == os.getpid()
+    assert not folder.queued.exists()
+    assert [path.name for path in root.queue.iterdir()] == ["b"]
+    # All its processors are taken until the first one is over.
+    assert look(watch, clock) == ()
+    ended(folder, 1)
+    assert look(watch, clock) == ("b",)
+    assert second.attempt(1).path.is_dir()
+
+
+def test_of_two_who_start_one_job_one_does(
+    root: DataRoot, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a")
+    launch = folder.queued_launch.read_bytes()
+    assert queue_starter.start(root, folder, 1)
+    folder.queued_launch.write_bytes(launch)
+    assert not queue_starter.start(root, folder, 1)
+    assert started == [("a", 1)]
+
+
+def test_what_others_lead_and_what_is_paused_is_left_alone(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    theirs = queued(root, "theirs", node="gpu2")
+    queued(root, "desk", node="this-computer")
+    queued(root, "mine")
+    replace_json(root.paused, {"user": "ben"})
+    assert look(watch, clock) == ()
+    root.paused.unlink()
+    assert look(watch, clock) == ("mine",)
+    assert theirs.queued.exists()
+
+
+def test_on_a_shared_computer_each_ones_jobs_run_as_their_own(
+    root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
+) -> None:
+    queued(root, "a", node="this-computer")
+    keeper = QueueWatch(root, "this-computer", lambda: READING, clock)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert look(keeper, clock) == ()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert look(keeper, clock) == ("a",)
+
+
+def test_a_node_without_a_reading_of_itself_starts_nothing_yet(
+    root: DataRoot, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    queued(root, "a")
+    assert look(QueueWatch(root, "gpu1", lambda: None, clock), clock) == ()
+    assert started == []
+
+
+def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    both = (Placement("gpu1", 1), Placement("gpu2", 1))
+    queued(root, "a", placement=both)
+    other = root.node("gpu2")
+    other.path.mkdir()
+    replace_json(other.entry, NodeEntry("gpu2", NodeAddress("gpu2")).to_dict())
+    for heartbeat in (7, 7):
+        replace_json(other.status, replace(READING, heartbeat=heartbeat).to_dict())
+        assert look(watch, clock) == ()
+    for spoiled in ({"interval_s": "soon", "heartbeat": 8}, {"gpus": [{"processes": 3}]}):
+        replace_json(other.status, {**READING.to_dict(), **spoiled})
+        assert look(watch, clock) == ()
+    replace_json(other.status, replace(READING, heartbeat=9).to_dict())
+    assert look(watch, clock) == ("a",)
+
+
+def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock) -> None:
+    beats = Beats(root, clock)
+    assert beats.look("gpu1") == (None, False)
+    for heartbeat, alive in ((1, False), (2, True), (3, True)):
+        replace_json(root.node("gpu1").status, replace(READING, heartbeat=heartbeat).to_dict())
+        found, is_alive = beats.look("gpu1")
+        assert (found is not None, is_alive) == (True, alive)
+        clock.now += 2.0
+    clock.now += 10.0
+    assert not beats.look("gpu1")[1]
+    root.node("gpu1").status.write_text("spoiled")
+    assert beats.look("gpu1")[0] is not None
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_who_ended_between_claim_and_start_goes_on_when_it_is_back(
+    root: DataRoot,
+    watch: QueueWatch,
+    clock: Clock,
+    started: list[tuple[str, int]],
+    rebooted: bool,
+) -> None:
+    folder = queued(root, "a")
+    folder.attempt(1).path.mkdir()
+    claimer = replace(DEAD, boot_id="another") if rebooted else DEAD
+    replace_json(folder.attempt(1).claimed, claimer.to_dict())
+    first = look(watch, clock)
+    assert first == (("a",) if rebooted else ())
+    assert watch.has_work is not rebooted
+    # A supervisor that was started in its last moment would have said so by then.
+    clock.now += 0 if rebooted else 11.0
+    assert (first or look(watch, clock)) == ("a",)
+    assert started == [("a", 1)]
+    assert look(watch, clock) == ()
+    assert list(root.queue.iterdir()) == []
+
+
+def test_a_claim_whose_maker_lives_is_nobody_elses(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a")
+    folder.attempt(1).path.mkdir()
+    replace_json(folder.attempt(1).claimed, process_identity.own().to_dict())
+    for _ in range(5):
+        assert look(watch, clock) == ()
+    assert started == []
+
+
+def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    version = root.models / "m" / "v1"
+    source = version / "source"
+    source.mkdir(parents=True)
+    (source / "model.py").write_text("1")
+    listing = f"{hashlib.sha256(b'1').hexdigest()}  model.py\n".encode()
+    (version / "files.sha256").write_bytes(listing)
+    pinned = {"model": hashlib.sha256(listing).hexdigest()}
+
+    def with_source(launch: Launch) -> Launch:
+        return replace(launch, model_source=str(source), hashes=pinned)
+
+    (source / "model.py").write_text("2")
+    folder = queued(root, "a", launch=with_source)
+    assert look(watch, clock) == ()
+    assert "The model is not the one that was queued" in refusal(folder)
+    assert "model.py was changed" in refusal(folder)
+    assert not folder.attempt(1).path.exists()
+    (source / "model.py").write_text("1")
+    queued(root, "b", launch=with_source)
+    assert look(watch, clock) == ("b",)
+
+
+def test_what_is_gone_since_it_was_queued_is_told(root: DataRoot, watch: QueueWatch) -> None:
+    gone = str(root.path / "gone")
+    for job_id, change in (
+        ("python", {"python": gone}),
+        ("weights", {"start_from": gone}),
+        ("checkpoint", {"resume_from": gone}),
+    ):
+        folder = queued(root, job_id, launch=lambda launch, c=change: replace(launch, **c))
+        with pytest.raises(BackendError, match="is gone since it was queued"):
+            queue_starter.start(root, folder, 1)
+    folder = queued(root, "spoiled")
+    folder.queued_launch.write_text("{")
+    with pytest.raises(BackendError, match="cannot be read"):
+        queue_starter.start(root, folder, 1)
+    folder = queued(root, "another", run=2)
+    with pytest.raises(BackendError, match="belongs to another run"):
+        queue_starter.start(root, folder, 1)
+
+
+def test_where_everybody_may_write_nobody_but_its_owner_starts_programs(
+    root: DataRoot, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a")
+    stranger, stat = 4711, os.stat
+
+    def seen(path: object, **more: object) -> os.stat_result:
+        found = stat(path, **more)
+        is_theirs = str(path) == str(folder.queued_launch)
+        return os.stat_result((*found[:4], stranger, *found[5:])) if is_theirs else found
+
+    monkeypatch.setattr(os, "stat", seen)
+    root.jobs.chmod(0o777)
+    with pytest.raises(BackendError, match="Everybody may write to"):
+        queue_starter.start(root, folder, 1)
+    root.jobs.chmod(0o775)
+    assert queue_starter.start(root, folder, 1)
+
+
+def test_starting_over_keeps_what_there_was_though_it_is_done_twice(
+    root: DataRoot, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a", run=2)
+    ended(folder, 1)
+    (folder.checkpoints).mkdir()
+    (folder.checkpoints / "old.pt").write_text("weights")
+    replace_json(folder.status, RunStatus(JobState.INTERRUPTED, run=1, heartbeat=6).to_dict())
+    launch = folder.queued_launch.read_bytes()
+    assert queue_starter.start(root, folder, 2)
+    assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
+    assert (folder.runs / "1" / "attempts" / "1" / "exit.json").exists()
+    assert list(folder.checkpoints.iterdir()) == []
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert (status.run, status.step, status.heartbeat) == (2, 0, 7)
+    # As after an end right before the supervisor.
+    folder.queued_launch.write_bytes(launch)
+    queue_starter.go_on(root, folder, 2)
+    assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
+
+
+def test_a_run_that_goes_on_shows_how_far_it_was(
+    root: DataRoot, started: list[tuple[str, int]]
+) -> None:
+    checkpoint = root.path / "c.pt"
+    checkpoint.touch()
+    folder = queued(
+        root, "a", run=2, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
+    )
+    ended(folder, 1)
+    replace_json(folder.lock, {"run": 1})
+    replace_json(
+        folder.status, RunStatus(JobState.INTERRUPTED, run=1, step=40, total_steps=90).to_dict()
+    )
+    assert queue_starter.start(root, folder, 2)
+    status = RunStatus.from_dict(read_json(folder.status))
+    assert (status.state, status.step, status.total_steps) == (JobState.STARTING, 40, 90)
+    assert not folder.lock.exists()
+    assert folder.attempt(1).exit.exists()
+
+
+def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
+    root: DataRoot, started: list[tuple[str, int]]
+) -> None:
+    checkpoint = root.path / "c.pt"
+    checkpoint.touch()
+    folder = queued(
+        root, "a", run=3, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
+    )
+    ended(folder, 2)
+    before = RunStatus(
+        JobState.INTERRUPTED,
+        run=2,
+        started="2026-11-21T08:01:00Z",
+        updated="2026-11-21T08:03:30Z",
+        earlier_s=60.0,
+        earlier_gpu_s=480.0,
+        gpus=4,
+        earlier_energy_j=1_000.0,
+        energy_j=500.0,
+    )
+    replace_json(folder.status, before.to_dict())
+    launch = folder.queued_launch.read_bytes()
+    assert queue_starter.start(root, folder, 3)
+    goes_on = RunStatus.from_dict(read_json(folder.status))
+    assert goes_on.earlier_s == 210.0
+    assert (goes_on.earlier_gpu_s, goes_on.earlier_energy_j) == (480.0 + 4 * 150.0, 1_500.0)
+    assert (goes_on.gpus, goes_on.energy_j) == (0, None), "it goes on without GPUs"
+    # As after an end right before the supervisor.
+    folder.queued_launch.write_bytes(launch)
+    queue_starter.go_on(root, folder, 3)
+    again = RunStatus.from_dict(read_json(folder.status))
+    assert replace(again, **dict.fromkeys(("started", "updated"), ""), heartbeat=0) == replace(
+        goes_on, **dict.fromkeys(("started", "updated"), ""), heartbeat=0
+    )
+
+
+def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
+    root: DataRoot, watch: QueueWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise BackendError("The supervisor of run 1 could not be started with python: gone.")
+
+    monkeypatch.setattr(queue_starter, "start_supervisor", fails)
+    folder = queued(root, "a")
+    look(watch, clock)
+    record = RunExit.from_dict(read_json(folder.attempt(1).exit))
+    assert record.state is JobState.ERROR
+    assert "could not be started" in record.message
+    assert queue_entries.entries(root) == ()
+
+
+def test_what_was_started_by_hand_or_thrown_away_leaves_the_queue(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    folder = queued(root, "a")
+    ended(folder, 1)
+    (root.queue / "trashed").touch()
+    assert queue_entries.entry_of(folder) is None
+    assert look(watch, clock) == ()
+    assert list(root.queue.iterdir()) == []
+    assert not folder.queued.exists()
+
+
+def test_a_spoiled_entry_hides_no_other(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    queued(root, "spoiled").queued.write_text("{")
+    queued(root, "newer").queued.write_text('{"schema": 99}')
+    queued(root, "good", place=9.0)
+    assert look(watch, clock) == ("good",)
+
+
+def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
+    root: DataRoot, clock: Clock
+) -> None:
+    folder = queued(root, "a", processes=2)
+    live = LiveRuns(root, clock)
+    assert live.look().running == ()
+    folder.attempt(1).path.mkdir()
+    (found,) = live.look().running
+    assert found.seats == (Seat("gpu1", processes=2),)
+    folder.queued_launch.unlink()
+    # Nobody can say what it has; nothing is started beside it.
+    assert not live.look().is_complete
+    clock.now += 130.0
+    assert live.look().is_complete
+    assert live.look().running == ()
+
+
+def test_nothing_is_started_while_nobody_can_say_what_a_new_run_has(
+    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+) -> None:
+    (root.job("new").attempt(1).path).mkdir(parents=True)
+    queued(root, "a")
+    assert look(watch, clock) == ()
+    clock.now += 130.0
+    assert look(watch, clock) == ("a",)
+
+
+def test_a_run_that_is_over_is_asked_about_once(
+    root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = queued(root, "a")
+    ended(folder, 1)
+    live = LiveRuns(root, clock)
+    live.look()
+    listed: list[object] = []
+    newest = JobFolder.newest_run
+    monkeypatch.setattr(
+        JobFolder, "newest_run", lambda self: listed.append(self.job_id) or newest(self)
+    )
+    live.look()
+    assert listed == []
+    folder.attempt(2).path.mkdir()
+    live.look()
+    assert listed == ["a"]
+
+
+def test_a_data_root_that_is_away_is_the_callers_to_know(root: DataRoot, watch: QueueWatch) -> None:
+    away = DataRoot(root.path / "away")
+    with pytest.raises(OSError, match="No such file"):
+        QueueWatch(away, "gpu1", lambda: READING).look()

@@ -1,0 +1,55 @@
+"""Runs a module of a run with a clock of its own: ``hurried.py MARK RANK MODULE ARGUMENT ...``.
+
+Once the file MARK exists, ten minutes pass in each idle round of the guard of RANK, or of the
+supervisor, which counts as 0.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.records.base.atomic_files import replace_json
+
+if TYPE_CHECKING:
+    from tests.fakes.runs import Run
+
+_ROUND_S = 600.0
+
+
+def hurry_guard(run: Run, rank: int) -> Path:
+    """Give the guard of ``rank`` such a clock, before the start; returns MARK."""
+    mark = run.folder.path / "hurry"
+    guard = run.launch.argv.index("backend.node.run.rank_guard")
+    argv = (*run.launch.argv[: guard - 1], __file__, str(mark), str(rank))
+    run.launch = replace(run.launch, argv=(*argv, *run.launch.argv[guard:]))
+    replace_json(run.folder.launch, run.launch.to_dict())
+    return mark
+
+
+def main(mark: str, rank: str, module: str) -> None:
+    passed_s = 0.0
+    take, monotonic = signal.sigtimedwait, time.monotonic
+
+    def idle(signals: Collection[int], limit_s: float) -> Any:
+        nonlocal passed_s
+        taken = take(signals, limit_s)
+        passed_s += _ROUND_S if taken is None and os.path.exists(mark) else 0.0
+        return taken
+
+    if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == rank:
+        signal.sigtimedwait = idle  # type: ignore[assignment]
+        time.monotonic = lambda: monotonic() + passed_s
+    del sys.argv[1:4]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])

@@ -1,0 +1,83 @@
+"""What ranks on other nodes wrote, as it reaches the head of the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from backend.node.run import remote_logs
+from backend.records.base.layout import JobFolder
+
+RUN = 2
+EARLIER = b"an earlier run\n"
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> JobFolder:
+    return _job(tmp_path / "head")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> JobFolder:
+    """Where rank 1 runs."""
+    return _job(tmp_path / "other")
+
+
+def _job(root: Path) -> JobFolder:
+    folder = JobFolder(root / "jobs" / "20261121-abcdef")
+    folder.attempt(RUN).path.mkdir(parents=True)
+    folder.logs.mkdir()
+    for rank in (0, 1):
+        folder.rank_log(rank).write_bytes(EARLIER)
+        os.utime(folder.rank_log(rank), (1, 1))
+    folder.launch.write_text("{}")
+    return folder
+
+
+def test_records_and_logs_arrive_as_they_were_written(head: JobFolder, other: JobFolder) -> None:
+    odd = b"\xff\x00 caf\xc3\xa9\r\n"
+    with other.rank_log(1).open("ab") as log:
+        log.write(odd)
+    other.attempt(RUN).rank_exit(1).write_text('{"rank": 1}')
+    other.attempt(RUN).rank_error(1).write_text('{"sentence": "no"}')
+    printed = remote_logs.say(other, RUN) + "ended 1 left processes"
+    rest = remote_logs.take(printed.encode(), head, RUN, [1])
+    assert rest == "ended 1 left processes"
+    assert head.rank_log(1).read_bytes() == EARLIER + odd
+    assert head.attempt(RUN).rank_exit(1).read_text() == '{"rank": 1}'
+    assert head.attempt(RUN).rank_error(1).read_text() == '{"sentence": "no"}'
+    remote_logs.take(printed.encode(), head, RUN, [1])
+    assert head.rank_log(1).read_bytes() == EARLIER + odd, "said twice, it is kept once"
+
+
+def test_what_a_node_says_of_ranks_that_are_not_its_own_is_not_kept(
+    head: JobFolder, other: JobFolder
+) -> None:
+    for rank in (0, 1):
+        other.attempt(RUN).rank_exit(rank).write_text("{}")
+        with other.rank_log(rank).open("ab") as log:
+            log.write(b"false\n")
+    remote_logs.take(remote_logs.say(other, RUN).encode(), head, RUN, [1])
+    assert not head.attempt(RUN).rank_exit(0).exists()
+    assert head.rank_log(0).read_bytes() == EARLIER
+
+
+def test_of_a_log_without_end_the_end_comes(
+    head: JobFolder, other: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_logs, "_LOG_BYTES", 10)
+    with other.rank_log(1).open("ab") as log:
+        log.write(b"x" * 90 + b"the end\n")
+    remote_logs.take(remote_logs.say(other, RUN).encode(), head, RUN, [1])
+    told = head.rank_log(1).read_text()
+    assert told.startswith(EARLIER.decode())
+    assert "88 bytes of this run stayed on the node" in told
+    assert told.endswith("xxthe end\n")
+
+
+@pytest.mark.parametrize("line", ["ringmaster-words {", "ringmaster-words []", "a warning"])
+def test_what_cannot_be_read_harms_nothing(head: JobFolder, line: str) -> None:
+    remote_logs.take(line.encode(), head, RUN, [1])
+    assert head.rank_log(1).read_bytes() == EARLIER

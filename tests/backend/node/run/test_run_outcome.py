@@ -1,0 +1,440 @@
+"""How a run and a rank ended, judged from records alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.node.diagnosis.log_text import LogPart
+from backend.node.run.rank_outcome import EndedBy, Seen, rank_exit
+from backend.node.run.run_outcome import Found, run_exit
+from backend.node.system.stack_dump import place_in_words, threads
+from backend.records.jobs.diagnosis import UNKNOWN
+from backend.records.jobs.heartbeat import Phase
+from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RankExit, RunExit
+
+RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
+
+
+def ended(rank: int, outcome: str, sentence: str = "", secondary: bool = False) -> RankExit:
+    node = RANKS[rank].node
+    error = RankError(sentence, rank, node) if sentence else None
+    return RankExit(rank, 1, "host", node, outcome, error=error, secondary=secondary)
+
+
+def judge(*exits: RankExit, **more: object) -> RunExit:
+    found = Found(run=1, ranks=RANKS, exits=exits, launcher_code=0)
+    return run_exit(replace(found, **more), (), "now")  # type: ignore[arg-type] # any field
+
+
+def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
+    record = judge(ended(0, "finished"), launcher_code=0)
+    assert record.state is JobState.ERROR
+    assert record.message.startswith("gpu2 was lost with its rank 1: it no longer answers")
+
+
+def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
+    ranks = (
+        *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),
+        *(RankPlan(n, n - 2, "gpu2", "10.0.0.2") for n in (2, 3)),
+    )
+    together = tuple(ended(n, "signal", "Ended together.", secondary=True) for n in (0, 1))
+    record = judge(*together, ranks=ranks)
+    assert record.message.startswith("gpu2 was lost with its ranks 2 and 3")
+    assert (record.state, record.error.node if record.error else "") == (JobState.ERROR, "gpu2")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gave_up": "mpirun did not start rank 0 on gpu1 within 100 s."},
+        {"launcher_log": "Connection to 10.0.0.2 closed by remote host.", "launcher_code": 1},
+    ],
+)
+def test_f08_a_node_that_is_lost_while_a_run_starts_is_named(more: dict[str, object]) -> None:
+    log = LogPart.of("mpirun.log", str(more.get("launcher_log", "")))
+    record = judge(unreached=("gpu2",), mpirun_log=(log,), **more)
+    assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
+    assert record.error is not None
+    assert record.error.node == "gpu2"
+
+
+def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
+    record = judge(unreached=("gpu2", "gpu3", "gpu4"))
+    assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")
+
+
+def test_what_the_sweep_after_a_run_met_is_no_cause_of_its_end() -> None:
+    noted = "── after the end, gpu2: could not be swept: ssh: connect to host 10.0.0.2 port 22: No "
+    log = LogPart.of("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
+    record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
+    assert record.error is not None
+    assert record.error.cause == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        # Open MPI 5.0.11
+        "PRTE has lost communication with a remote daemon.\n\n"
+        "  HNP daemon   : [prterun-node2-895@0,0] on node node2\n"
+        "  Remote daemon: [prterun-node2-895@0,1] on node node3\n\nThis is usually due to\n",
+        # Open MPI 4.1.4
+        "ORTE has lost communication with a remote daemon.\n\n"
+        "  HNP daemon   : [[51236,0],0] on node node2\n"
+        "  Remote daemon: [[51236,0],2] on node node3\n\nThis is usually due to\n",
+        # The same, of a node that was named by its address after -H
+        "ORTE has lost communication with a remote daemon.\n\n"
+        "  HNP daemon   : [[17439,0],0] on node node2\n"
+        "  Remote daemon: [[17439,0],1] on node 10.0.0.2\n\nThis is usually due to\n",
+    ],
+)
+def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(log: str) -> None:
+    both = tuple(
+        replace(ended(n, "signal", "Ended together.", secondary=True), host=host)
+        for n, host in enumerate(("node2", "node3"))
+    )
+    record = judge(*both, launcher_log=log)
+    assert record.message == "gpu2 no longer answers: the connection to it and its rank 1 was lost."
+    assert record.error is not None
+    assert record.error.node == "gpu2"
+
+
+def test_another_code_of_mpirun_takes_nothing_from_a_run_whose_ranks_all_finished() -> None:
+    assert (
+        judge(ended(1, "finished"), ended(0, "finished"), launcher_code=137).state
+        is JobState.FINISHED
+    )
+
+
+def test_a_run_some_of_whose_ranks_were_interrupted_is_stopped() -> None:
+    record = judge(
+        ended(0, "interrupted"),
+        ended(1, "interrupted"),
+        newest_checkpoint="epoch-0002-step-000020",
+        checkpoint_of_run=True,
+    )
+    assert record.state is JobState.INTERRUPTED
+    assert record.message == "Stopped; the checkpoint is epoch-0002-step-000020."
+
+
+def test_f22_who_stopped_a_run_is_named() -> None:
+    stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
+    name = "epoch-0002-step-000020"
+    known = {"stopped_by": "ben", "newest_checkpoint": name}
+    assert judge(*stopped, **known, checkpoint_of_run=True).message == (
+        f"Stopped by ben; the checkpoint is {name}."
+    )
+    assert judge(*stopped, **known).message == "Stopped by ben before the first step."
+    early = judge(**known, stop_was_wished=True, ended_early=True).message
+    assert early.startswith("Stopped by ben before the first step of this run; the newest")
+    by_force = judge(**known, stop_was_wished=True, gave_up="It hung.").message
+    assert by_force == (
+        "Stopped by ben, by force, so no checkpoint could be made; "
+        f"the newest one is {name}. It hung."
+    )
+
+
+def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
+    record = judge(
+        ended(0, "error", "Horovod has been shut down.", secondary=True),
+        ended(1, "error", "KeyError: 'colour'"),
+    )
+    assert record.message == "Rank 1 on gpu2: KeyError: 'colour'"
+    assert record.error == RankError("KeyError: 'colour'", 1, "gpu2")
+
+
+def test_an_echo_is_told_when_there_is_nothing_better() -> None:
+    echo = "Another rank has gone."
+    record = judge(*(ended(rank, "error", echo, secondary=True) for rank in (0, 1)))
+    assert record.message == "Rank 0 on this computer: Another rank has gone."
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        # Open MPI 5.0.11
+        "prterun noticed that process rank 1 with PID 3432 on node node2 exited on\n"
+        "signal 9 (Killed).",
+        # Open MPI 4.1.4
+        "mpirun noticed that process rank 1 with PID 0 on node node2 exited on signal 9 (Killed).",
+    ],
+)
+def test_a_rank_lost_with_its_guard_is_known_from_mpiruns_words(log: str) -> None:
+    record = judge(
+        ended(0, "signal", "Rank 0 on this computer was ended together.", secondary=True),
+        launcher_log=log,
+        launcher_code=14,
+    )
+    assert record.message == (
+        "Rank 1 on gpu2 was lost: its guard was killed by signal 9 (SIGKILL)."
+    )
+
+
+PEER_GONE = """\
+An MPI communication peer process has unexpectedly disconnected.  This
+usually indicates a failure in the peer process (e.g., a crash or
+otherwise exiting without calling MPI_FINALIZE first).
+
+  Local host: host2
+  Local PID:  466
+  Peer host:  host1
+"""
+ABORTS = [
+    # Open MPI 5.0.11
+    "[host2:00000] *** An error occurred in Socket closed\n"
+    "[host2:00000] *** reported by process [2757951489,1]\n"
+    "[host2:00000] *** on a NULL communicator\n",
+    # Open MPI 4.1
+    'mpirun has exited due to process rank 1 with PID 465 on node host2 calling\n"abort". This',
+]
+
+
+def left_with(code: int, rank: int) -> RankExit:
+    sentence = f"Rank {rank} left with exit code {code} in the model's step."
+    return replace(ended(rank, "exit", sentence), host=f"host{rank + 1}", code=code)
+
+
+def terminated(rank: int) -> RankExit:
+    sentence = f"Rank {rank} was ended together with the others."
+    record = ended(rank, "signal", sentence, secondary=True)
+    return replace(record, host=f"host{rank + 1}", signal="SIGTERM")
+
+
+@pytest.mark.parametrize("abort", ABORTS, ids=["5.0", "4.1"])
+def test_a_rank_that_mpi_aborted_in_its_step_is_secondary_to_the_killed_one(
+    abort: str,
+) -> None:
+    killed = ended(0, "signal", "Rank 0 on this computer was killed by signal 9 (SIGKILL).")
+    record = judge(left_with(14, 1), killed, launcher_log=PEER_GONE + abort)
+    assert record.message == "Rank 0 on this computer was killed by signal 9 (SIGKILL)."
+
+
+def test_a_rank_that_left_by_itself_is_blamed_and_not_the_aborted_one() -> None:
+    record = judge(left_with(14, 1), left_with(3, 0), launcher_log=PEER_GONE + ABORTS[0])
+    assert record.message.startswith("Rank 0 left with exit code 3")
+    alone = judge(left_with(14, 1), left_with(3, 0), launcher_log=ABORTS[0])
+    assert alone.message.startswith("Rank 1 left with exit code 14"), "MPI found no rank gone"
+
+
+@pytest.mark.parametrize("abort", ABORTS, ids=["5.0", "4.1"])
+def test_a_terminated_rank_is_named_and_not_the_aborted_one(
+    abort: str,
+) -> None:
+    log = PEER_GONE + abort
+    lines = (LogPart.of("mpirun.log", log),)
+    record = judge(left_with(14, 1), terminated(0), launcher_log=log, mpirun_log=lines)
+    assert record.message == "Rank 0 on this computer was ended from outside (SIGTERM)."
+    assert record.error is not None
+    assert record.error.rank == 0
+
+
+def test_ranks_that_the_supervisor_ended_were_not_ended_from_outside() -> None:
+    why = "mpirun did not start rank 1 on gpu2 within 300 s."
+    log = PEER_GONE + ABORTS[0]
+    assert judge(left_with(14, 1), terminated(0), launcher_log=log, gave_up=why).message == why
+
+
+def test_of_two_terminated_ranks_on_one_node_neither_is_accused() -> None:
+    ranks = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
+    both = (replace(terminated(1), host="host1"), replace(terminated(1), rank=2, host="host1"))
+    log = PEER_GONE + ABORTS[0].replace(",1]", ",0]")
+    record = judge(left_with(14, 0), *both, ranks=ranks, launcher_log=log)
+    assert record.message.startswith("One of ranks 1 and 2 on gpu2 was ended from outside")
+
+
+def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -> None:
+    record = judge(left_with(14, 1), terminated(0), told_to_end="SIGTERM")
+    assert record.message == "The run was ended from outside: its supervisor got SIGTERM."
+    own = judge(ended(1, "error", "KeyError: 'colour'"), told_to_end="SIGTERM")
+    assert own.message == "Rank 1 on gpu2: KeyError: 'colour'"
+
+
+def test_a_stop_that_met_an_error_is_an_error() -> None:
+    record = judge(ended(1, "error", "The disk is full."), stop_was_wished=True)
+    assert record.state is JobState.ERROR
+    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
+    assert judge(killed, stop_was_wished=True).state is JobState.ERROR
+
+
+PLAN = RANKS[1]
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_f13_code_0_is_the_end_only_after_the_last_act(phase: Phase) -> None:
+    outcome = rank_exit(PLAN, 1, "host", Seen(phase, EndedBy.ITSELF, 0), ()).outcome
+    expected = {Phase.FINISHED: "finished", Phase.INTERRUPTED: "interrupted"}
+    assert outcome == expected.get(phase, "exit")
+
+
+def test_f10_a_rank_that_mpi_ended_while_it_waited_is_the_echo_of_what_was_lost() -> None:
+    left = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.ITSELF, 14 << 8)
+    record = rank_exit(PLAN, 1, "host", left, ())
+    assert (record.outcome, record.secondary) == ("exit", True)
+    assert judge(record, launcher_error="The computer was restarted.").message == (
+        "The computer was restarted."
+    )
+
+
+@pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
+def test_what_happens_after_the_last_act_takes_nothing_back(status: int) -> None:
+    seen = Seen(Phase.FINISHED, EndedBy.ITSELF, int(status))
+    assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
+
+
+def test_f16_a_rank_that_waits_for_others_is_an_echo_of_what_they_wait_for() -> None:
+    seen = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.STALL, signal.SIGKILL, stall_s=600)
+    record = rank_exit(PLAN, 1, "host", seen, ())
+    assert (record.outcome, record.secondary) == ("stalled", True)
+
+
+def test_f19_a_rank_killed_for_want_of_memory_is_told_what_to_try() -> None:
+    seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, signal.SIGKILL, out_of_memory=True)
+    record = rank_exit(PLAN, 1, "host", seen, ())
+    assert record.error is not None
+    assert "ran out of memory; choose a smaller batch size" in record.error.sentence
+
+
+def test_a_rank_may_tell_of_another_one() -> None:
+    error = RankError("The loss of rank 0 is not a number.", 0)
+    seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, 1 << 8, error=error, error_is_secondary=True)
+    record = rank_exit(PLAN, 1, "host", seen, ())
+    assert record.error is not None
+    assert (record.error.rank, record.secondary) == (0, True)
+
+
+DUMP = """\
+Thread 0x00007f1 (most recent call first):
+  File "/models/m/src/bks_model.py", line 99 in other_thread
+Current thread 0x00007f2 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/models/m/src/parts/deep.py", line 7 in attention
+  File "/models/m/src/bks_model.py", line 12 in forward
+  File "/code/backend/training/loop.py", line 300 in _step
+"""
+
+
+def test_the_innermost_line_of_the_users_code_is_named_as_seen_from_its_folder() -> None:
+    assert place_in_words(DUMP, ("/models/m/src",)) == "parts/deep.py, line 7, in attention"
+
+
+def test_code_of_the_user_elsewhere_is_found_and_libraries_are_not_blamed() -> None:
+    elsewhere = DUMP.replace("/models/m/src", "/home/me/shared")
+    assert place_in_words(elsewhere, ("/models/m/src",)) == "deep.py, line 7, in attention"
+    library = "Current thread 0x1 (most recent call first):\n" + (
+        '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 1 in forward'
+    )
+    assert place_in_words(library, ("/models/m/src",)) == ""
+
+
+@given(st.text())
+def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
+    threads(text)
+    place_in_words(DUMP[: len(text)] + text, ("/models/m/src", ""))
+
+
+# What the logs add to it.
+
+
+def judged(exit: RankExit, log: str) -> RankError:
+    parts = (LogPart.of("rank-1.log", log),)
+    error = judge(exit, logs={1: parts}).error
+    assert error is not None
+    return error
+
+
+def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
+    left = ended(1, "exit", "Rank 1 on gpu2 left with exit code 1 in training.")
+    record = judge(
+        left,
+        logs={1: (LogPart.of("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
+    )
+    assert record.message == "Rank 1 on gpu2: The GPU's memory is full."
+    assert record.error is not None
+    assert (record.error.cause, record.error.evidence[0].place) == ("gpu_memory", "rank-1.log:2")
+    assert "batch size" in record.error.remedy
+    assert RunExit.from_dict(json.loads(json.dumps(record.to_dict()))) == record
+
+
+@pytest.mark.parametrize(
+    ("more", "own"),
+    [
+        # mpirun says so itself, in words that elsewhere mean that nobody knows why.
+        ({"gave_up": "mpirun was ended: rank 1 vanished without a word before any rank."}, True),
+        ({"launcher_code": 1}, False),
+    ],
+)
+def test_a_sentence_yields_to_the_logs_by_what_is_known_and_not_by_its_words(
+    more: dict[str, object], own: bool
+) -> None:
+    mpirun = (LogPart.of("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
+    error = judge(mpirun_log=mpirun, **more).error
+    assert error is not None
+    assert error.cause == "ssh_unreachable"
+    assert error.sentence == (
+        str(more["gave_up"]) if own else "gpu2 did not answer SSH (No route to host)."
+    )
+
+
+def test_a_code_whose_reason_no_rule_knows_is_said_to_be_unknown_with_the_last_lines() -> None:
+    error = judged(ended(1, "exit", "Rank 1 on gpu2 left with exit code 7 in training."), "a\nb\n")
+    assert error.sentence == (
+        "Rank 1 on gpu2 left with exit code 7 in training, and its log does not say why."
+    )
+    assert (error.cause, error.remedy) == ("unknown", "")
+    assert [line.text for line in error.evidence] == ["a", "b"]
+
+
+def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
+    trace = 'Traceback:\n  File "/m/model.py", line 3, in f\n'
+    trace += "torch.OutOfMemoryError: CUDA out of memory."
+    own = replace(
+        ended(1, "error", "The GPU's memory is full. Try batch_size = 8 instead of 16."),
+        error=RankError(
+            "The GPU's memory is full. Try batch_size = 8 instead of 16.", 1, "gpu2", trace
+        ),
+    )
+    error = judged(own, trace)
+    assert error.sentence == "The GPU's memory is full. Try batch_size = 8 instead of 16."
+    assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
+
+
+def test_an_exception_that_was_only_quoted_is_explained() -> None:
+    text = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    trace = f'Traceback:\n  File "/m/model.py", line 3, in f\n{text}'
+    raised = replace(
+        ended(1, "error", f"{text}, in the model's step."),
+        error=RankError(f"{text}, in the model's step.", 1, "gpu2", trace),
+    )
+    assert judged(raised, trace).sentence == (
+        "The installed PyTorch has no code for this kind of GPU."
+    )
+
+
+def test_a_rank_that_stands_still_has_not_ended_of_what_its_log_says() -> None:
+    still = ended(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
+    error = judged(still, "RuntimeError: CUDA out of memory.\n")
+    assert (error.sentence, error.cause) == (
+        "Rank 1 on gpu2 made no progress for 60 s in training.",
+        "",
+    )
+
+
+def test_what_others_wrote_about_the_first_failure_does_not_explain_it() -> None:
+    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
+    others = {
+        0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
+        1: (LogPart.of("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
+    }
+    mpirun = (LogPart.of("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
+    error = judge(killed, logs=others, mpirun_log=mpirun).error
+    assert error is not None
+    assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
+    assert (error.cause, error.evidence[0].text) == ("unknown", "epoch 1")

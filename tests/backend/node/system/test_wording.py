@@ -1,0 +1,31 @@
+"""What of a program's output stands in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.cluster.shell import Answer
+from backend.node.system.wording import last_said
+
+RULE = "-" * 74
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("", ""),
+        ("one\ntwo\n\n", "two"),
+        ("fish: Unsupported use\n^~~~~^\n", "fish: Unsupported use"),
+        (
+            f"noise\n{RULE}\nAn attempt to bind\nfailed on fb.\n\n  Node: fb\n{RULE}\n",
+            "An attempt to bind failed on fb.",
+        ),
+        (f"{RULE}\nfirst\n{RULE}\n{RULE}\nsecond\n{RULE}\n", "second"),
+        (f"{RULE}\nframed\n{RULE}\nbash: no such file\n", "bash: no such file"),
+        (f"cut off\n{RULE}\n", "cut off"),
+        (f"{RULE}\n{RULE}\n", ""),
+    ],
+)
+def test_what_was_said_last_is_never_a_rule_of_dashes(output: str, said: str) -> None:
+    assert last_said(output) == said
+    assert Answer(1, "", output).complaint == (said or "it ended with code 1")

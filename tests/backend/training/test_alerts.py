@@ -1,0 +1,162 @@
+"""What nobody would see before the morning is told at its step, and good weights stay (S12)."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.training.alerts import WINDOW, DivergenceWatch, StandstillWatch
+from backend.training.checkpoint import retired
+from tests.backend.training.test_reporter import Watched, step
+from tests.backend.training.training_rig import LOADER, MODEL, new_training
+
+LONG = LOADER.replace("COUNT, SEED = 96, 1", "COUNT, SEED = 1600, 1")
+
+
+def spoiled(when: str, how: str) -> str:
+    """The model, with a loss that changes at a step of its training."""
+    return MODEL.replace(
+        "return nn.functional.cross_entropy(output, target)",
+        "import os\n"
+        "        self.steps = getattr(self, 'steps', 0) + self.training\n"
+        "        loss = nn.functional.cross_entropy(output, target)\n"
+        f"        return loss * float('{how}') if self.training and {when} else loss",
+    )
+
+
+def test_s12_nan_at_step_500_is_told_at_that_step_and_the_checkpoint_is_from_before(
+    tmp_path: Path,
+) -> None:
+    bad = spoiled("self.steps == 500", "nan")
+    training = new_training(
+        tmp_path,
+        model=bad,
+        loader=LONG,
+        processes=1,
+        strategy={"name": "alone"},
+        epochs=3,
+        checkpoint={"every_steps": 100, "keep_latest": 2},
+    )
+    assert training.train() != 0
+    status = RunStatus.from_dict(training.status())
+    assert [(alarm.kind, alarm.step) for alarm in status.alarms] == [(NOT_A_NUMBER, 500)]
+    assert training.history()[-1]["totalIter"] == 500, "not one step more"
+    assert Path(training.latest()).stem.endswith("step-000400")
+    weights = torch.load(training.latest(), weights_only=True)["model"]
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path) -> None:
+    training = new_training(
+        tmp_path,
+        model=spoiled("self.steps > 150", "40"),
+        loader=LONG,
+        processes=1,
+        strategy={"name": "alone"},
+        epochs=3,
+        stop_on_divergence=True,
+        checkpoint={"every_steps": 5, "keep_latest": 1, "keep_best": 0},
+    )
+    assert training.train() == 1
+    status = RunStatus.from_dict(training.status())
+    (alarm,) = status.alarms
+    assert (alarm.kind, 150 < alarm.step <= 150 + WINDOW) == (DIVERGED, True)
+    sentence = training.error()["sentence"]
+    assert sentence.startswith("The loss is at ")
+    assert "times its best" in sentence
+    kept = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
+    # The newest may still have been under way when the sentence was made.
+    good = [name for name in kept if int(name[-6:]) <= 150]
+    assert any(f"The checkpoint {name} is from before." in sentence for name in good)
+
+
+def alarm_at(losses: list[float]) -> list[int]:
+    watch = DivergenceWatch()
+    found = (watch.see(number, loss) for number, loss in enumerate(losses, 1))
+    return [alarm.step for alarm in found if alarm is not None]
+
+
+def test_s12_noise_outliers_and_losses_below_zero_are_no_divergence() -> None:
+    noise = random.Random(7)
+    falling = [2.3 * math.exp(-n / 300) * noise.uniform(0.5, 1.5) for n in range(3000)]
+    assert alarm_at(falling) == []
+    spiky = [100.0 if n % 40 == 0 else loss for n, loss in enumerate(falling)]
+    assert alarm_at(spiky) == []
+    near_zero = [2.3] * 100 + [noise.choice((1e-6, 1e-4)) for _ in range(1000)]
+    assert alarm_at(near_zero) == []
+    assert alarm_at([noise.gauss(0, 1) for _ in range(1000)]) == []
+    assert alarm_at([math.nan] * 200) == []
+
+
+def test_s12_a_rise_is_told_once_and_again_after_it_has_come_back() -> None:
+    well, ill = [1.0] * 100, [5.0] * 100
+    first, second = alarm_at(well + ill + well + ill)
+    assert 100 < first <= 100 + WINDOW
+    assert 300 < second <= 300 + WINDOW
+
+
+def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_next() -> None:
+    known = [
+        Checkpoint(f"step-{n}", 1, 1, n, n, 1, "", "", "", reason="policy") for n in range(5, 60, 5)
+    ]
+    policy = CheckpointPolicy(keep_latest=2, keep_best=0)
+    gone = {checkpoint.step for checkpoint in retired(known, policy, 37)}
+    assert {c.step for c in known} - gone == {35, 40, 50, 55}
+
+
+def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -> None:
+    now = 0.0
+    watch = StandstillWatch(least_s=45, monotonic=lambda: now)
+    assert watch.look(0) is None, "nobody knows yet how long a step takes"
+    watch.steps([6.0, 6.2, 5.8])
+    now += 59
+    assert watch.look(3) is None
+    now += 3
+    alarm = watch.look(3)
+    assert alarm is not None
+    assert (
+        alarm.sentence
+        == "No step since step 3; one takes 6 s, and this one has taken more than 60 s."
+    )
+    watch.moved()
+    assert watch.look(3) is None
+
+
+@pytest.mark.parametrize("state", [JobState.TRAINING, JobState.EVALUATING])
+def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
+    tmp_path: Path, state: JobState
+) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    reporter = Watched(folder)
+    now = 0.0
+    reporter._standstill = StandstillWatch(least_s=45, monotonic=lambda: now)
+    reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
+    reporter.state(state)
+
+    def told() -> RunStatus:
+        from backend.records.base.atomic_files import read_json
+
+        return RunStatus.from_dict(read_json(folder.status))
+
+    reporter.step(step(1))
+    reporter.wait_for(lambda: folder.status.exists() and told().step == 1)
+    now = 50.0
+    beat = told().heartbeat
+    reporter.wait_for(lambda: told().heartbeat > beat + 1)
+    kinds = [alarm.kind for alarm in told().alarms]
+    assert kinds == ([STANDSTILL] if state is JobState.TRAINING else [])
+    reporter.step(step(2))
+    reporter.wait_for(lambda: told().step == 2)
+    assert told().alarms == ()
+    reporter.close()

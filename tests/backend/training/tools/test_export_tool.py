@@ -1,0 +1,327 @@
+"""What comes out of an export, used by those who have no Ringmaster."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import onnxruntime
+import pytest
+import safetensors.torch
+import torch
+
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.history import Block, encode
+from backend.services import tool_process
+from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.export import export
+from backend.training.user_code import load_loader, load_model, materialize, needs_first_batch
+
+GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
+ANCESTOR = Path(__file__).parents[3] / "data/ancestor"
+
+
+class Made:
+    """A checkpoint with its record, a history, and exports of them."""
+
+    def __init__(self, folder: Path, source: Path = GALLERY / "model") -> None:
+        self.folder = folder
+        self.source = source
+        torch.manual_seed(3)
+        self.model = load_model(source).eval()
+        if needs_first_batch(self.model):
+            materialize(self.model, torch.zeros(2, 1, 8, 8))
+        self.path = folder / "epoch-0002-step-000040.pt"
+        torch.save({"model": self.model.state_dict(), "optimizer": {}, "step": 40}, self.path)
+        self.record = Checkpoint(
+            self.path.stem, 1, 2, 40, 0, 0, "", "c" * 64, "2026-11-21T07:30:00Z", {"loss": 0.25}
+        )
+        self.describe()
+        self.history = folder / "history.toml"
+
+    def describe(self) -> None:
+        content = self.path.read_bytes()
+        sha256 = hashlib.sha256(content).hexdigest()
+        record = replace(self.record, bytes=len(content), sha256=sha256)
+        replace_json(self.path.with_suffix(".json"), record.to_sidecar())
+
+    def export(self, export_format: str, output: Path | None = None) -> Path:
+        to = output or self.folder / f"out.{export_format}"
+        self.notes = tool_process.export(
+            self.path,
+            export_format,
+            to,
+            self.source,
+            GALLERY / "loader",
+            GALLERY / "dataset",
+            {"job.toml": 'name = "digits"\n'},
+            self.history,
+        )
+        return to
+
+    def refused(self, export_format: str = "pt", output: Path | None = None) -> str:
+        before = sorted(self.folder.rglob("*"))
+        with pytest.raises(BackendError) as caught:
+            self.export(export_format, output)
+        assert sorted(self.folder.rglob("*")) == before, "nothing new is left"
+        return caught.value.sentence
+
+
+@pytest.fixture(autouse=True)
+def most_exports_need_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process imports torch anew; ONNX has one, for what torch warns of on the way."""
+    run_tool = tool_process.run_tool
+
+    def run_here(
+        tool: str, request: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any], *more: Any
+    ) -> Any:
+        if request["format"] == "onnx":
+            return run_tool(tool, request, read, *more)
+        with contextlib.closing(tool_protocol.Report(tmp_path.with_name("progress"))) as report:
+            return read(export(request, report))
+
+    monkeypatch.setattr(tool_process, "run_tool", run_here)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return Made(tmp_path)
+
+
+def test_a_state_dict_loads_with_weights_only(made: Made) -> None:
+    state = torch.load(made.export("pt"), weights_only=True)
+    assert list(state) == list(made.model.state_dict())
+    assert all(torch.equal(state[name], v) for name, v in made.model.state_dict().items())
+
+
+def test_safetensors_hold_the_same_numbers(made: Made) -> None:
+    state = safetensors.torch.load_file(made.export("safetensors"))
+    assert set(state) == set(made.model.state_dict())
+    assert all(torch.equal(state[name], v) for name, v in made.model.state_dict().items())
+
+
+def test_onnx_computes_what_the_model_computes_for_any_batch_size(made: Made) -> None:
+    session = onnxruntime.InferenceSession(made.export("onnx"))
+    assert made.notes == ()
+    data = load_loader(GALLERY / "loader").training(GALLERY / "dataset")
+    for size in (1, 7):
+        batch = torch.stack([data[index][0] for index in range(size)])
+        (output,) = session.run(None, {"data": batch.numpy()})
+        with torch.no_grad():
+            numpy.testing.assert_allclose(output, made.model(batch), atol=1e-5)
+
+
+def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
+    made: Made, tmp_path: Path
+) -> None:
+    made.history.write_bytes(
+        encode(Block("TRAINING", 1, 1, 3, 1, "2026-11-21T07:30:00Z", {"loss": [3.0, 2.0, 1.0]}))
+        + encode(
+            Block(
+                "TRAINING",
+                2,
+                1,
+                3,
+                3,
+                "2026-11-21T07:40:00Z",
+                {"loss": [0.5], "validation/loss": [0.75]},
+            )
+        )
+        + b"[[entry]]\nhalf a block\n"
+        + encode(Block("TRAINING", 2, 1, 4, 4, "2026-11-21T07:41:00Z", {"loss": [0.25]}))
+        + b"[[entry]]\nhalf a blo"
+    )
+    elsewhere = tmp_path / "elsewhere, far"
+    shutil.unpack_archive(made.export("zip"), elsewhere)
+    plain = {"PATH": os.environ["PATH"]}
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=elsewhere, check=True)
+    listed = {line.split("  ")[1] for line in (elsewhere / "SHA256SUMS").read_text().splitlines()}
+    present = {p.relative_to(elsewhere).as_posix() for p in elsewhere.rglob("*") if p.is_file()}
+    assert listed == present - {"SHA256SUMS"}
+    said = subprocess.run(
+        [sys.executable, "load.py"], cwd=elsewhere, env=plain, check=True, capture_output=True
+    )
+    assert b"29,066 parameters loaded" in said.stdout
+    torch.save(torch.ones(2, 1, 8, 8), tmp_path / "in.pt")
+    program = (
+        "import torch; from load import load_model\n"
+        f"torch.save(load_model()(torch.load({str(tmp_path / 'in.pt')!r})), "
+        f"{str(tmp_path / 'out-of-zip.pt')!r})"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=elsewhere, env=plain, check=True)
+    output = torch.load(tmp_path / "out-of-zip.pt", weights_only=True)
+    assert torch.equal(output, made.model(torch.ones(2, 1, 8, 8)))
+    with (elsewhere / "history.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["step", "epoch", "loss", "validation/loss"],
+            ["1", "1", "3", ""],
+            ["2", "1", "2", ""],
+            ["3", "1", "0.5", "0.75"],
+            ["4", "1", "0.25", ""],
+        ]
+    assert made.notes == (
+        "1 of 4 blocks of the history are damaged; history.csv lacks their steps.",
+    )
+    assert made.notes[0] in (elsewhere / "README.md").read_text()
+    assert len(tomllib.loads((elsewhere / "history.toml").read_text())["entry"]) == 3
+    texts = [
+        p.read_text()
+        for p in elsewhere.rglob("*")
+        if p.is_file() and p.suffix not in (".pt", ".pyc")
+    ]
+    assert not any(str(tmp_path) in text for text in texts), "no path of this place is in it"
+
+
+def test_m18_a_changed_file_of_the_zip_is_named(made: Made, tmp_path: Path) -> None:
+    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+    (tmp_path / "z/job.toml").write_text("other")
+    said = subprocess.run(
+        [sys.executable, "load.py"], cwd=tmp_path / "z", capture_output=True, check=False
+    )
+    assert (said.returncode, said.stderr) == (1, b"job.toml was changed after the export.\n")
+
+
+def test_m18_a_model_of_several_files_loads_from_the_zip(tmp_path: Path) -> None:
+    """One of them is named like a module of the standard library."""
+    source = shutil.copytree(ANCESTOR / "model", tmp_path / "model")
+    (source / "tokenize.py").write_text("HIDDEN = 8\n")
+    with (source / "bks_model.py").open("a") as file:
+        file.write("\nfrom tokenize import HIDDEN\n")
+    made = Made(tmp_path, source)
+    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+    subprocess.run([sys.executable, "load.py"], cwd=tmp_path / "z", check=True)
+
+
+@pytest.mark.slow
+def test_m18_a_keras_model_loads_from_the_zip(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    source.mkdir()
+    (source / "bks_model.py").write_text(
+        "import keras\n"
+        "class UserModel(keras.Model):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.flat = keras.layers.Flatten()\n"
+        "        self.dense = keras.layers.Dense(10)\n"
+        "    def call(self, data): return self.dense(self.flat(data))\n"
+        "    def loss(self, output, target): return keras.ops.mean(output)\n"
+    )
+    made = Made(tmp_path, source)
+    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+    assert torch.load(tmp_path / "z/example.pt", weights_only=True).count_nonzero() == 0
+    said = subprocess.run(
+        [sys.executable, "load.py"], cwd=tmp_path / "z", check=True, capture_output=True
+    )
+    assert b"650 parameters loaded" in said.stdout
+
+
+def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() -> None:
+    job = JobConfig(
+        name="n",
+        model="m",
+        dataset="d",
+        loader="l",
+        epochs=1,
+        batch_size=1,
+        optimizer=Optimizer("sgd", 0.1),
+        placement=(Placement("this-computer", 1),),
+        environment={"TOKEN": "secret-1234"},
+        start_from="/home/anna/weights.pt",
+    )
+    shared = tool_process.job_file_to_share(job)
+    assert "TOKEN" in shared
+    assert "secret-1234" not in shared
+    assert "/home/anna" not in shared
+
+
+def test_nothing_is_overwritten(made: Made) -> None:
+    output = made.folder / "mine.pt"
+    output.write_text("mine")
+    assert made.refused("pt", output) == f"{output} exists already and stays as it is."
+    assert output.read_text() == "mine"
+
+
+def test_a_folder_that_is_not_there(made: Made) -> None:
+    output = made.folder / "absent/out.pt"
+    assert made.refused("pt", output) == f"The folder {output.parent} does not exist."
+
+
+def test_f30_a_flipped_bit_is_refused(made: Made) -> None:
+    content = bytearray(made.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    made.path.write_bytes(content)
+    assert "was changed after it was written: its hash differs" in made.refused()
+
+
+def test_f29_a_truncated_checkpoint_is_refused(made: Made) -> None:
+    made.path.write_bytes(made.path.read_bytes()[:-1000])
+    assert "was changed after it was written" in made.refused()
+
+
+def test_f31_a_pickle_bomb_with_a_matching_hash_is_not_run(made: Made) -> None:
+    mark = made.folder / "executed"
+
+    class Bomb:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, (str(mark),)
+
+    torch.save({"model": Bomb()}, made.path)
+    made.describe()
+    assert made.refused() == (
+        f"The checkpoint {made.path.stem} holds something that is no checkpoint; "
+        "nothing of it was run."
+    )
+    assert not mark.exists()
+
+
+def test_f46_a_checkpoint_that_is_gone_is_named(made: Made) -> None:
+    made.path.unlink()
+    assert "is not there any more" in made.refused()
+
+
+def test_f53_a_checkpoint_of_another_model_is_refused_for_onnx(made: Made) -> None:
+    torch.save({"model": {"features.0.weight": torch.zeros(1)}}, made.path)
+    made.describe()
+    assert made.refused("onnx").startswith("The checkpoint does not fit the model: the model has ")
+
+
+def test_a_model_that_cannot_be_traced_is_told_so(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    source.mkdir()
+    (source / "bks_model.py").write_text(
+        "import torch\n"
+        "class UserModel(torch.nn.Module):\n"
+        "    def __init__(self): super().__init__(); self.w = torch.nn.Linear(64, 10)\n"
+        "    def forward(self, x):\n"
+        "        y = self.w(x.flatten(1))\n"
+        "        return y if y.sum() > 0 else -y\n"
+        "    def loss(self, o, t): return o.sum()\n"
+    )
+    sentence = Made(tmp_path, source).refused("onnx")
+    assert sentence.startswith("The model cannot be turned into ONNX")
+
+
+def test_f26_a_full_disk_is_told_so(made: Made) -> None:
+    asked = {
+        "format": "pt",
+        "checkpoint": str(made.path),
+        "partial": "/dev/full",
+        "model": str(made.source),
+    }
+    report = tool_protocol.Report(made.folder / "progress")
+    with contextlib.closing(report), pytest.raises(BackendError, match="cannot be written to /dev"):
+        export(asked, report)

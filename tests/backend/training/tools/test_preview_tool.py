@@ -1,0 +1,369 @@
+"""What a preview says about a dataset: what is in it, and each thing that can be wrong with it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+from PySide6.QtGui import QImage
+
+from backend.records.base.number_format import GAP, count
+from backend.records.library.preview import Preview
+from backend.training.tools import preview as preview_module
+from backend.training.tools import protocol as tool_protocol
+from backend.training.tools import thumbnails
+from backend.training.tools.dataset_size import measure
+from backend.training.tools.histogram import Spread
+from backend.training.tools.preview import _evenly, _order, preview
+from backend.training.user_code import UserCodeError
+
+GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
+ANCESTOR = Path(__file__).parents[3] / "data/ancestor"
+
+LOADER = """
+import time, torch
+
+class UserDataset(torch.utils.data.Dataset):
+    def __init__(self, folder): self.folder = folder
+    def __len__(self): return {length}
+    def __getitem__(self, index):
+        {item}
+"""
+
+
+class Previews:
+    def __init__(self, folder: Path, report: tool_protocol.Report) -> None:
+        self.folder = folder
+        self.report = report
+
+    def of(self, item: str, length: str = "20", **request: object) -> Preview:
+        """The preview of a loader whose ``__getitem__`` is ``item``."""
+        source = self.folder / "loader"
+        source.mkdir(exist_ok=True)
+        (source / "bks_dataset.py").write_text(LOADER.format(item=item, length=length))
+        return self.at(source, self.folder, **request)
+
+    def at(self, loader: Path, dataset: Path, **request: object) -> Preview:
+        asked = {"loader": str(loader), "dataset": str(dataset), **request}
+        found = preview(asked, self.report)
+        assert Preview.from_dict(found).to_dict() == {**found, "output": ""}
+        return Preview.from_dict(found)
+
+
+@pytest.fixture
+def previews(tmp_path: Path) -> Iterator[Previews]:
+    with contextlib.closing(tool_protocol.Report(tmp_path / "progress")) as report:
+        yield Previews(tmp_path, report)
+
+
+def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) -> None:
+    found = previews.at(GALLERY / "loader", GALLERY / "dataset", samples=3)
+    assert (found.count, found.examined, found.is_complete) == (1438, 1438, True)
+    assert [sample.index for sample in found.samples] == [0, 479, 958]
+    picture, digit = found.samples[0].parts
+    assert (picture.look, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
+    shown = QImage.fromData(base64.b64decode(picture.png))
+    assert (shown.width(), shown.height(), shown.isGrayscale()) == (8, 8, True)
+    assert found.samples[0].target == digit.text
+    assert [one.name for one in found.classes] == [str(digit) for digit in range(10)]
+    assert sum(one.count for one in found.classes) == 1438
+    (values,) = found.statistics
+    assert (values.low, values.high) == (0.0, 1.0)
+    assert (found.faults, found.warnings, found.nan_count) == ((), (), 0)
+
+
+def test_the_validation_set_has_a_preview_of_its_own(previews: Previews) -> None:
+    found = previews.at(GALLERY / "loader", GALLERY / "dataset", split="validation", samples=1)
+    assert (found.class_name, found.count) == ("UserValDataset", 359)
+
+
+def test_the_two_sets_of_the_digits_share_no_picture(previews: Previews) -> None:
+    from backend.training.user_code import open_data
+
+    training, validation = open_data(GALLERY / "loader", GALLERY / "dataset")
+    assert validation is not None
+    numbers = numpy.concatenate([data.user_dataset.choose(1797) for data in (training, validation)])
+    assert sorted(numbers) == list(range(1797))
+
+
+def test_statistics_are_those_of_all_values(previews: Previews) -> None:
+    found = previews.of("return torch.arange(6.).reshape(1, 6) * index + 1e6, index % 3")
+    values = numpy.concatenate([numpy.arange(6.0) * index + 1e6 for index in range(20)])
+    (one,) = found.statistics
+    assert one.mean == pytest.approx(values.mean(), rel=1e-12)
+    assert one.std == pytest.approx(values.std(), rel=1e-6)
+    assert (one.low, one.high) == (values.min(), values.max())
+
+
+def test_each_channel_of_a_colour_picture_has_its_own_statistics(previews: Previews) -> None:
+    found = previews.of(
+        "return torch.tensor([1., 2., 3.]).reshape(3, 1, 1).expand(3, 16, 16), index % 2"
+    )
+    assert [(one.channel, one.mean) for one in found.statistics] == [(0, 1.0), (1, 2.0), (2, 3.0)]
+
+
+def test_s08_a_set_of_one_class_is_flagged(previews: Previews) -> None:
+    found = previews.of("return torch.ones(4), 7")
+    assert found.warnings == (
+        "All 20 items looked at are of one class (7); a model learns nothing from that.",
+    )
+
+
+def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
+    found = previews.of(
+        "x = torch.ones(4); x[0] = float('nan' if index > 4 else 1)\n"
+        "        x[1] = float('inf' if index == 9 else 1); return x, index % 2"
+    )
+    assert (found.nan_count, found.inf_count) == (15, 1)
+    assert found.warnings == (
+        "The data holds values that are no numbers (15 NaN and 1 infinite), first in item 5; "
+        "the loss will be none either.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "look"),
+    [
+        ("torch.zeros(3, 20, 30)", "image"),
+        ("torch.zeros(20, 30, 3, dtype=torch.uint8)", "image"),
+        ("torch.zeros(20, 30)", "image"),
+        ("torch.zeros(100)", "wave"),
+        ("torch.zeros(2, 500)", "wave"),
+        ("torch.zeros(5, 9)", "table"),
+        ("torch.zeros(4)", "values"),
+        ("torch.zeros(4, dtype=torch.bfloat16)", "values"),
+        ("3.5", "values"),
+        ("'a sentence'", "text"),
+    ],
+)
+def test_data_is_shown_as_what_it_looks_like(previews: Previews, data: str, look: str) -> None:
+    found = previews.of(f"return {data}, index % 2")
+    assert found.samples[0].parts[0].look == look
+    assert not found.faults
+
+
+def test_nested_data_is_shown_part_by_part(previews: Previews) -> None:
+    found = previews.of(
+        "return {'image': torch.zeros(1, 16, 16), 'more': [torch.zeros(2), 1.0]}, 'cat'"
+    )
+    paths = [part.path for part in found.samples[0].parts]
+    assert paths == ["data.image", "data.more[0]", "data.more[1]", "target"]
+    assert found.classes[0].name == "cat"
+
+
+def test_targets_that_are_no_classes_make_no_histogram(previews: Previews) -> None:
+    assert previews.of("return torch.zeros(4), index / 7").classes == ()
+
+
+def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Previews) -> None:
+    found = previews.of(
+        "if index in (1000, 1700): raise OSError('cannot read picture')\n"
+        "        return torch.zeros(4), index % 2",
+        "2100",
+    )
+    assert (found.examined, found.fault_count) == (2100, 2)
+    assert [fault.index for fault in found.faults] == [1000, 1700]
+    assert found.faults[0].sentence == (
+        f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
+        "(bks_dataset.py, line 8)."
+    )
+    assert "bks_dataset.py" in found.faults[0].traceback
+    assert len(found.samples) == 48
+
+
+def test_f50_every_item_fails(previews: Previews) -> None:
+    found = previews.of("raise KeyError('label')", "5000")
+    assert (found.fault_count, len(found.faults), found.samples) == (5000, 20, ())
+    assert [fault.index for fault in found.faults] == list(range(20))
+
+
+@pytest.mark.parametrize(("length", "says"), [("0", "has no items"), ("'ten'", "returns a str")])
+def test_f50_a_length_that_is_none(previews: Previews, length: str, says: str) -> None:
+    with pytest.raises(UserCodeError, match=says):
+        previews.of("return 1, 2", length)
+
+
+def test_f50_unequal_shapes_are_found_even_when_the_first_items_agree(previews: Previews) -> None:
+    found = previews.of("return torch.zeros(4 + (index == 13)), index % 2")
+    assert len(found.faults) == 1
+    assert found.faults[0].sentence == (
+        "Items of UserDataset have different shapes at data, so they make no batch: [4] and [5]."
+    )
+
+
+def test_unequal_shapes_are_right_where_a_collate_joins_them(
+    previews: Previews, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.txt").write_text(
+        "".join(f"{n % 3} {'0.5 ' * (n % 6 + 1)}\n" for n in range(50))
+    )
+    found = previews.at(ANCESTOR / "loader", tmp_path)
+    assert (found.count, found.faults) == (40, ())
+    assert len({shape.shape for shape in found.shapes if shape.path == "data"}) == 6
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ("return torch.zeros(4)", "a batch is a pair"),
+        ("return torch.zeros(4), object()", "make no batch"),
+        ("return None", "make no batch"),
+        ("return torch.zeros(4), 1, 2", "batches of 3 parts"),
+    ],
+)
+def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -> None:
+    assert says in previews.of(item).faults[0].sentence
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by 0.1 s whenever it is looked at."""
+    ticks = (tick / 10 for tick in itertools.count())
+    clock = SimpleNamespace(monotonic=lambda: next(ticks), perf_counter=lambda: next(ticks))
+    monkeypatch.setattr(preview_module, "time", clock)
+
+
+@pytest.mark.usefixtures("ticking")
+def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previews) -> None:
+    found = previews.of("return torch.zeros(4), index // 500", "1000", budget_s=60.0)
+    assert 100 < found.examined < 400
+    assert not found.is_complete
+    counts = [one.count for one in found.classes]
+    assert len(counts) == 2
+    assert min(counts) > found.examined / 3, "what was looked at lies over the whole set"
+    told = f"Read {count(found.examined)} of {count(1000)} samples"
+    assert found.warnings[0].startswith(told)
+    assert found.item_time_ms == pytest.approx(100)
+
+
+@pytest.mark.parametrize("looked_at", [13, 24, 35, 48, 60, 200])
+def test_f50_a_partial_look_covers_the_whole_set(
+    looked_at: int,
+) -> None:
+    order = list(_order(1000, _evenly(1000, 48)))
+    assert sorted(order) == list(range(1000))
+    assert sum(index < 500 for index in order[:looked_at]) == pytest.approx(looked_at / 2, abs=3)
+
+
+def test_f50_an_item_that_never_comes_is_named(
+    previews: Previews, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The items before it take none of its time, however slow the computer is.
+    clock = SimpleNamespace(monotonic=lambda: 0.0, perf_counter=time.monotonic)
+    monkeypatch.setattr(preview_module, "time", clock)
+    found = previews.of(
+        "while index == 3: pass\n        return torch.zeros(4), index % 2", budget_s=2.0
+    )
+    assert found.faults[0].index == 3
+    assert "did not come within" in found.faults[0].sentence
+
+
+@pytest.mark.usefixtures("ticking")
+def test_f50_a_set_without_an_end_is_bounded(previews: Previews) -> None:
+    found = previews.of("return torch.zeros(4), index % 2", "1 << 62", budget_s=60.0)
+    assert found.count == 1 << 62
+    assert 100 < found.examined < 400
+
+
+def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(
+    previews: Previews, tmp_path: Path
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    found = previews.at(ANCESTOR / "fetching_loader", files)
+    assert (found.count, found.faults) == (24, ())
+    assert [path.name for path in files.iterdir()] == ["fetched.npz"]
+
+
+def test_the_sizes_of_a_jobs_data(previews: Previews) -> None:
+    loader, files = str(GALLERY / "loader"), str(GALLERY / "dataset")
+    asked = {"loader": loader, "dataset": files, "validation_loader": ""}
+    assert measure(asked, previews.report) == {"training": 1438, "validation": 359}
+
+
+def test_a_thumbnail_holds_the_pixels_it_was_made_from() -> None:
+    pixels = numpy.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=numpy.uint8)
+    shown = QImage.fromData(thumbnails.png(pixels))
+    seen = [[shown.pixelColor(x, y).getRgb()[:3] for x in range(7)] for y in range(5)]
+    assert numpy.array_equal(seen, pixels)
+
+
+def test_a_large_picture_makes_a_small_thumbnail() -> None:
+    made = thumbnails.picture(numpy.random.default_rng(1).random((3, 900, 600)), "CHW")
+    shown = QImage.fromData(base64.b64decode(made))
+    assert (shown.width(), shown.height()) == (60, 90)
+
+
+def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews) -> None:
+    found = previews.of("return torch.ones(4), int(index % 400 == 7)", "2000", samples=10)
+    rare = [one for one in (*found.samples, *found.class_samples) if one.of_class == "1"]
+    assert [one.index for one in rare] == [7, 407, 807, 1207, 1607]
+    assert {one.target for one in rare} == {"1"}
+    common = [one for one in found.class_samples if one.of_class == "0"]
+    assert len(common) == 24
+    assert not {one.index for one in found.samples} & {one.index for one in found.class_samples}
+    assert found.warnings == (
+        f"Class 1 is rare: 5 of {count(2000)} items. "
+        f"A model can be right in 99{GAP}% without ever saying it.",
+    )
+
+
+def test_of_many_classes_each_keeps_fewer_samples(previews: Previews) -> None:
+    found = previews.of("return torch.ones(4), index % 100", "2000", samples=1)
+    kept = Counter(one.of_class for one in found.class_samples)
+    assert len(kept) == 100
+    assert set(kept.values()) == {2}
+
+
+def test_a_short_vector_is_a_row_of_columns_and_a_measured_target_has_a_spread(
+    previews: Previews,
+) -> None:
+    found = previews.of("return torch.tensor([index, 2.5]), torch.tensor(index / 4)", "64")
+    first, second, target = found.statistics
+    assert [(one.path, one.channel) for one in found.statistics] == [
+        ("data", 0),
+        ("data", 1),
+        ("target", 0),
+    ]
+    assert (first.low, first.high, second.low, second.high) == (0, 63, 2.5, 2.5)
+    assert (target.low, target.high) == (0, 15.75)
+    assert found.class_samples == ()
+    assert first.histogram is not None
+    assert second.histogram is not None
+    assert first.histogram.counts == (1,) * 64
+    assert sum(second.histogram.counts) == 64
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
+    chance = numpy.random.default_rng(4)
+    values = scale * numpy.concatenate([chance.normal(5, 2, 4000), chance.normal(-9, 0.5, 1000)])
+    spread = Spread()
+    for value in values[:500]:
+        spread.add(numpy.array([value]))
+    spread.add(values[500:])
+    found = spread.result("data", 0).histogram
+    assert found is not None
+    assert 32 <= len(found.counts) <= 65
+    edges = found.low + found.width * numpy.arange(len(found.counts) + 1)
+    expected, _ = numpy.histogram(values, edges)
+    assert found.counts == tuple(expected.tolist())
+
+
+def test_a_spread_bears_any_value_there_is() -> None:
+    spread = Spread()
+    for value in (0.0, 5e-324, -1.7e308, 1e299, 1.0, numpy.nan, numpy.inf):
+        spread.add(numpy.array([value]))
+    found = spread.result("data", 0)
+    assert found.histogram is not None
+    assert sum(found.histogram.counts) == 4
+    assert (found.nan_count, found.inf_count) == (1, 1)
+    assert Spread().result("data", 0).histogram is None
