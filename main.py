@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from backend.cli.run import run
+from backend.cli.main import run
 from backend.records.base.remote_root import FarRoot
 
 

@@ -40,7 +40,7 @@ from widgets.main_window import MainWindow
 if TYPE_CHECKING:
     from app.frame_controller import FrameController
     from app.pages import Pages
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
     from widgets.cluster.nodes_page import NodesPage
     from widgets.jobs.job_form import JobForm
     from widgets.jobs.jobs_page import JobsPage
@@ -267,7 +267,7 @@ class Program(QObject):
         from app.queue_controller import QueueController
         from app.status_poller import StatusPoller
         from app.take_away import TakeAway
-        from backend.services.job_list import JobList
+        from backend.services.jobs.feed import JobList
 
         runner, window, jobs = self._background, self.window, self.jobs
         self._poller = StatusPoller(

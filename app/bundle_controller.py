@@ -17,7 +17,7 @@ from backend.records.bundles.job_archive import Bundled, ReplayVerdict, Unbundle
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
 from widgets.jobs.jobs_page import JobsPage

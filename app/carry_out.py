@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.services.jobs import JobService
+from backend.services.jobs.service import JobService
 from widgets.common.promised_file import Promise
 from widgets.jobs.job_detail import JobDetail
 

@@ -15,7 +15,7 @@ from backend.records.jobs.comparison import MOST_JOBS, ComparedLook, too_many
 from backend.records.jobs.summary import JobListing, JobQuery
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import sweep_of
-from backend.services.comparison import ComparisonService
+from backend.services.jobs.comparison import ComparisonService
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.job_rows import JobRows

@@ -23,8 +23,8 @@ from backend.records.jobs.config import Placement
 from backend.records.jobs.metric_labels import USUAL_METRICS, tells_how_good
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import Kind
-from backend.services.tool_process import ToolError
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
 from widgets.jobs.job_fields import JobDraft, Origin
 from widgets.jobs.job_form import JobForm

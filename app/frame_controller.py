@@ -39,7 +39,7 @@ from widgets.frame.settings_page import Choices, Places, SettingsPage
 from widgets.main_window import MainWindow
 
 if TYPE_CHECKING:
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 class FrameController(QObject):
@@ -343,7 +343,7 @@ class FrameController(QObject):
             return
 
         def write() -> Path:
-            from backend.services.report import write_report
+            from backend.services.context.problem_report import write_report
 
             return write_report(services, Path(path), log_file())
 

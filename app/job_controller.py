@@ -25,8 +25,8 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobView
 from backend.records.nodes.reading import NodeState
 from backend.records.sweeps.spec import SweepMade, SweepTaken
-from backend.services.example import create_example
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.context.example import create_example
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.jobs_page import JobsPage
 

@@ -17,7 +17,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.summary import JobLine, JobListing, JobQuery, line_of
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.summary import Folds
-from backend.services.job_index import Found, JobIndex
+from backend.services.jobs.index import Found, JobIndex
 from widgets.common.throttle import Throttle
 from widgets.jobs.job_rows import JobRows
 from widgets.jobs.jobs_page import JobsPage

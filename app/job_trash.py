@@ -13,7 +13,7 @@ from app.each_job import Done, Named, do_each
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.jobs_page import JobsPage

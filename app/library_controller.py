@@ -17,8 +17,8 @@ from backend.base.progress import Progress
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import Found
-from backend.services.example import NAME as EXAMPLE
-from backend.services.library import LibraryService
+from backend.services.context.example import NAME as EXAMPLE
+from backend.services.library.service import LibraryService
 from widgets.common.kept_dialog import KeptDialog
 from widgets.library.import_dialog import ImportDialog, ImportWish
 from widgets.library.library_detail import Trial

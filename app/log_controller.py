@@ -10,7 +10,7 @@ from app.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.jobs.view import LogMatches
-from backend.services.logs import LogService
+from backend.services.jobs.logs import LogService
 from widgets.jobs.log_tab import LogTab
 
 

@@ -15,7 +15,7 @@ from app.job_controller import JobController
 from backend.base.errors import BackendError
 from backend.records.jobs.summary import JobLine
 from backend.records.jobs.view import JobView
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.kept_dialog import KeptDialog
 from widgets.jobs.jobs_page import JobsPage

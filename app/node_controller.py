@@ -23,14 +23,14 @@ from app.silence import doubt
 from app.ssh_watch import SshWatch
 from backend.base import worker_yield
 from backend.base.errors import BackendError
-from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
 from backend.records.nodes.health import Health
 from backend.records.nodes.provisioning_options import usual_options
 from backend.records.nodes.reading import NodeState, Presence
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
 from widgets.cluster.add_node_dialog import AddNodeDialog
 from widgets.cluster.node_history import Past, past_of
 from widgets.cluster.nodes_page import NodesPage

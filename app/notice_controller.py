@@ -16,7 +16,7 @@ from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
 from widgets.frame.notice_settings import NoticeSettings
 
 if TYPE_CHECKING:
-    from backend.services.notices import NoticeService, Told
+    from backend.services.notifications.service import NoticeService, Told
 
 _LANE, _SENDING = "notice settings", "notice sending"
 _AFTER_TROUBLE_S = 60.0

@@ -17,7 +17,7 @@ from widgets.common.kept_dialog import KeptDialog
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import HostKey
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
     from widgets.cluster.passphrase_dialog import PassphraseDialog
 
 
@@ -89,7 +89,7 @@ class Opening(QObject):
             many_jobs,
             queue_controller,
         )
-        from backend.services.workplace import open_services
+        from backend.services.context.container import open_services
 
         accepted, self.unknown_key = self.unknown_key, None
         passphrase, self._passphrase = self._passphrase, ""
@@ -116,13 +116,13 @@ class Opening(QObject):
             self._open()
 
     def _set_aside(self) -> Services:
-        from backend.services.workplace import set_catalogue_aside
+        from backend.services.context.container import set_catalogue_aside
 
         set_catalogue_aside(self._data_root, self._catalogue)
         return self._open_services()
 
     def _ask_passphrase(self) -> None:
-        from backend.cluster.system_keyring import SystemKeyring
+        from backend.ssh.system_keyring import SystemKeyring
         from widgets.cluster.passphrase_dialog import PassphraseDialog
 
         refusal = "That passphrase does not open it." if self._has_given_passphrase else ""
@@ -144,6 +144,6 @@ class Opening(QObject):
 
 def _is_question(error: BackendError) -> bool:
     """Whether a person may accept the key that an error is about; a changed one is no question."""
-    from backend.cluster.shell import HostKeyUnknown
+    from backend.ssh.interface import HostKeyUnknown
 
     return isinstance(error, HostKeyUnknown)

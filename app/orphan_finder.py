@@ -12,7 +12,7 @@ from app.background import Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from widgets.cluster.node_lists import process_words
 from widgets.cluster.nodes_page import NodesPage
 

@@ -8,7 +8,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Slot
 
 from backend.records.library.item import Kind, LibraryItem
-from backend.services.example import NAME
+from backend.services.context.example import NAME
 from widgets.jobs.own_strip import OwnStrip
 
 

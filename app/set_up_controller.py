@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from app.background import Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.cluster.steps import with_key
+from backend.provisioning.step_reporter import with_key
 from backend.records.nodes.entry import HostKey, NodeEntry, SetUp
 from backend.records.nodes.provisioning_options import (
     SetUpOptions,
@@ -21,7 +21,7 @@ from backend.records.nodes.provisioning_options import (
     options_of,
     usual_options,
 )
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from widgets.cluster.nodes_page import NodesPage
 from widgets.cluster.set_up_again import SetUpAgainDialog
 from widgets.cluster.set_up_dialog import SetUpDialog

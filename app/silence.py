@@ -9,7 +9,7 @@ import time
 from datetime import datetime, timedelta
 
 HANGS_S = 30.0
-"""As long as a run may be silent before it is told (`backend.datastore.run_state`)."""
+"""As long as a run may be silent before it is told (`backend.datastore.jobs.run_status`)."""
 
 
 def doubt(began_s: float) -> str:

@@ -13,7 +13,7 @@ from backend.records.nodes.entry import HostKey
 from widgets.frame.ssh_settings import SshSettings
 
 if TYPE_CHECKING:
-    from backend.services.cluster import ClusterService
+    from backend.services.nodes.registry import ClusterService
 
 _LANE = "ssh settings"
 

@@ -15,10 +15,10 @@ from functools import partial
 
 from app.background import Runner
 from backend.base.errors import BackendError
-from backend.cluster.shell import Unreachable
 from backend.records.nodes.health import AGENT_KEY, Health
 from backend.records.nodes.reading import WARN, HealthFinding, NodeReading, NodeState, Presence
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.ssh.interface import Unreachable
 
 EVERY_S = 60.0
 _AGAIN_S = 5.0

@@ -21,8 +21,8 @@ from backend.records.nodes.preflight import (
     PreflightFinding,
     placement_after,
 )
-from backend.services.preflight import NotFit
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.preflight.service import NotFit
 from widgets.jobs.preflight_dialog import PreflightDialog
 
 NO_PLACE: tuple[Placement, ...] = ()

@@ -11,7 +11,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.spec import SweepMade, SweepTaken
-from backend.services.sweeps import HalfMade, SweepService
+from backend.services.sweeps.service import HalfMade, SweepService
 from widgets.jobs.job_fields import JobDraft
 from widgets.jobs.job_form import JobForm
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.background import Runner
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_bytes
-from backend.services.comparison import ComparisonService
+from backend.services.jobs.comparison import ComparisonService
 
 _FILTERS = {
     ".csv": "Table (*.csv)",

@@ -15,7 +15,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.template import SUFFIX, Template
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import read_sweep, sweep_file
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from widgets.jobs.job_fields import JobDraft, Origin
 from widgets.jobs.job_form import JobForm
 from widgets.jobs.load_dialog import JOBS, LoadDialog

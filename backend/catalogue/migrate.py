@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.catalogue.place import make_private
+from backend.catalogue.location import make_private
 from backend.catalogue.tables import HEAD
 
 if TYPE_CHECKING:

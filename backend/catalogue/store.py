@@ -37,7 +37,7 @@ from sqlalchemy.orm import Session
 
 from backend.base.errors import BackendError
 from backend.catalogue import migrate
-from backend.catalogue.place import (
+from backend.catalogue.location import (
     MOUNTS,
     make_private,
     make_private_folder,

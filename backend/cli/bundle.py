@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from backend.cli.asked import placement_of, progress_bar
+from backend.cli.common_options import placement_of, progress_bar
 from backend.cli.printing import FAILED, OK, in_bytes, print_json, print_line, print_note
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
 
 if TYPE_CHECKING:
     from backend.records.bundles.job_archive import ReplayVerdict
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def bundle(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

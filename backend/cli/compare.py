@@ -20,7 +20,7 @@ from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.setting_labels import value_words
 
 if TYPE_CHECKING:
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def add_arguments(leaf: argparse.ArgumentParser) -> None:

@@ -9,10 +9,10 @@ from backend.base.errors import BackendError
 from backend.cli.printing import in_bytes, print_json, print_line, print_note
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
-from backend.services.example import create_example
+from backend.services.context.example import create_example
 
 if TYPE_CHECKING:
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def run_demo(services: Services, workers: int, as_json: bool) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.cli import sweep, template
-from backend.cli.asked import placement_of, progress_bar, trash_of
+from backend.cli.common_options import placement_of, progress_bar, trash_of
 from backend.cli.printing import (
     FAILED,
     OK,
@@ -32,7 +32,7 @@ from backend.records.jobs.view import JOULES_A_KWH
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 _LOG_PIECE = 256 * 1024
 
@@ -110,7 +110,7 @@ def watch(services: Services, job_id: str, as_json: bool) -> JobView:
     """Wait for the end of a run, with bars where a person looks."""
     if as_json or not sys.stderr.isatty():
         return services.jobs.wait(job_id)
-    from backend.cli.bars import RunBars
+    from backend.cli.progress_bars import RunBars
 
     with RunBars() as bars:
         return services.jobs.wait(job_id, lambda update: bars.show(update.view))

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError
-from backend.cli.asked import progress_bar, trash_of
+from backend.cli.common_options import progress_bar, trash_of
 from backend.cli.printing import (
     OK,
     in_bytes,
@@ -21,7 +21,7 @@ from backend.records.base.validation import printable
 
 if TYPE_CHECKING:
     from backend.records.library.item import Kind, LibraryItem
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def import_item(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backend.cli.printing import OK, in_bytes, print_json, print_line
 
 if TYPE_CHECKING:
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def clear(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -32,8 +32,8 @@ from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, 
 
 if TYPE_CHECKING:
     from backend.records.nodes.reading import Finding, NodeReading
-    from backend.services.cluster import Accept
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
+    from backend.services.nodes.registry import Accept
 
 
 def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

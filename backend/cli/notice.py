@@ -29,7 +29,7 @@ from backend.records.notifications.notification import (
 
 if TYPE_CHECKING:
     from backend.cli.arguments import Words
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 PASSWORD = "RINGMASTER_MAIL_PASSWORD"
 _NOBODY = "none"

@@ -10,7 +10,7 @@ from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import SetUp
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def preflight(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -13,7 +13,7 @@ from backend.records.queue.entry import Queue, QueuePlace
 from backend.records.queue.start_time import parse_when
 
 if TYPE_CHECKING:
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def queue(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

@@ -24,7 +24,7 @@ from backend.records.sweeps.spec import (
 from backend.records.sweeps.values import Axis, axis_text, parse_axis, value_text
 
 if TYPE_CHECKING:
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 _FORMS = "0.01,0.1, or 1e-4..0.1:4:log for 4 values with equal factors"
 

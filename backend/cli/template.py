@@ -14,7 +14,7 @@ from backend.records.jobs.template import Template
 
 if TYPE_CHECKING:
     from backend.cli.arguments import Words
-    from backend.services.workplace import Services
+    from backend.services.context.container import Services
 
 
 def add_words(words: Words) -> None:

@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
-from backend.services import tool_process
-from backend.services.nodes import NodeService
-from backend.services.tool_process import ToolError
+from backend.services.nodes.service import NodeService
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
 
 TRIED = ModelCheck(10, 10, 40, loss=0.7, batch="([4, 4] float32, [4] int64)")
 

@@ -10,8 +10,8 @@ from backend.node.system import process_identity
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
-from backend.services.example import create_example
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.fakes import trained
 from tests.waiting import wait_for
 

@@ -9,8 +9,8 @@ import pytest
 from app.form_controller import FormController
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
-from backend.services.data_size import DataSizes
-from tests.backend.services.test_sweeps import places, services
+from backend.services.jobs.dataset_size import DataSizes
+from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job
 from widgets.common.fields import LineEdit
 from widgets.jobs.job_fields import JobDraft

@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QMenu
 from app.bootstrap import Program
 from app.bundle_controller import BundleController
 from app.form_controller import FormController
-from backend.datastore.bundled_job import mark_replay
+from backend.datastore.bundles.imported_job import mark_replay
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
-from backend.services.workplace import open_services
-from tests.backend.services.test_bundle_service import finished_job
+from backend.services.context.container import open_services
+from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.look import ThemeChoice

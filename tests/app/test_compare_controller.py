@@ -15,7 +15,7 @@ from app.take_away import TakeAway
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, line_of
-from backend.services.job_index import JobIndex
+from backend.services.jobs.index import JobIndex
 from tests.widgets.compare.compare_samples import draft, eight, news, three
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.job_rows import JobRows

@@ -5,8 +5,8 @@ from tests.programs import end
 from widgets.frame.side_bar import SideBar
 
 pytest_plugins = [
-    "tests.backend.cluster.sshd_fixtures",
-    "tests.backend.services.both_ways_fixtures",
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
 ]
 
 

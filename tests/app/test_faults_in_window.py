@@ -22,15 +22,15 @@ from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Kind
 from backend.records.nodes import health
 from backend.records.nodes.reading import Presence
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.app.shut_folder import ShutFolder
-from tests.backend.services.both_ways import started
+from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
 
 pytest_plugins = [
-    "tests.backend.cluster.sshd_fixtures",
-    "tests.backend.services.both_ways_fixtures",
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
 ]
 TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
 NO_NEWS = re.compile(r"No news since \d\d:\d\d")

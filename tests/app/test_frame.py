@@ -18,8 +18,8 @@ from app.notices import Notice
 from app.paths import notices_file, settings_file
 from app.settings import Settings
 from backend.base.errors import BackendError
-from backend.cluster.known_hosts import host_key
 from backend.records.bundles.job_archive import SUFFIX
+from backend.ssh.known_hosts import host_key
 from tests.integration.tiny import raw_job
 from tests.programs import end
 from tests.widgets import drags

@@ -6,13 +6,13 @@ import pytest
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
 
-from backend.datastore import node_files
+from backend.datastore.nodes import files as node_files
 from backend.node.metrics.probe import Probe
 from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, Presence
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.cluster.windows import window_on
 from widgets.cluster.node_row import Condition, node_row
 

@@ -5,8 +5,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app.job_trash import JobTrash
-from backend.datastore import job_files
-from backend.services.workplace import open_services
+from backend.datastore.jobs import files as job_files
+from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.toast import Toast

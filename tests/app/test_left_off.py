@@ -10,8 +10,8 @@ import pytest
 
 from app.left_off import first_place
 from app.settings import Preferences, Settings
-from backend.services.example import create_example
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 from backend.records.library.item import Kind
-from backend.services.nodes import NodeService
+from backend.services.nodes.service import NodeService
 from widgets.jobs.job_columns import JobColumn
 
 NodeService.doctor = lambda _: ()  # seconds of torch, and nothing here is about it

@@ -11,8 +11,8 @@ from app.library_controller import LibraryController
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.library.item import Kind
-from backend.services.example import create_example
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.conftest import Immediately
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage

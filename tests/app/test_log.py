@@ -14,7 +14,7 @@ from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.logs import LogService
+from backend.services.jobs.logs import LogService
 from widgets.jobs.log_tab import LogTab
 
 RAW = {

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from app.many_jobs import ManyJobs
-from backend.datastore import job_files
+from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs

@@ -12,10 +12,10 @@ import pytest
 from app import silence
 from app.node_controller import NodeController
 from backend.base.errors import BackendError
-from backend.cluster.shell import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.cluster.samples import entry, reading, state
 from widgets.cluster.nodes_page import NodesPage
 

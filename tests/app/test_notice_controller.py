@@ -10,7 +10,7 @@ from app.notice_controller import NoticeController
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
-from backend.services.notices import Told
+from backend.services.notifications.service import Told
 from tests.app.test_status_poller import LIVE
 from widgets.frame.notice_settings import NoticeSettings
 

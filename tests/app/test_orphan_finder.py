@@ -13,12 +13,12 @@ import pytest
 from PySide6.QtCore import Qt
 
 from app.orphan_finder import OrphanFinder
-from backend.cluster.shell import Unreachable
 from backend.node.checks import orphans
 from backend.node.system import process_cleanup
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.reading import GpuProcess
+from backend.ssh.interface import Unreachable
 from tests.turns import finish
 from tests.waiting import LIMIT_S, wait_for
 from tests.widgets.cluster import samples

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from backend.records.library.item import Kind
-from backend.services.jobs import JobService
+from backend.services.jobs.service import JobService
 from tests.integration.tiny import LOADER, MODEL
 from tests.programs import end
 from tests.widgets import drags

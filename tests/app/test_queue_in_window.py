@@ -7,8 +7,8 @@ import pytest
 from backend.node.queue.keeper import lock_of
 from backend.node.system import process_identity
 from backend.records.queue.entry import Cause
-from backend.services.example import create_example
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.app.test_window import open_program, places
 from tests.waiting import wait_for
 

@@ -8,9 +8,9 @@ import pytest
 
 from app.set_up_controller import SetUpController
 from backend.base.errors import BackendError
-from backend.cluster.shell import HostKeyChanged, HostKeyUnknown
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 from tests.widgets.cluster.test_add_node_dialog import KEY
 from tests.widgets.cluster.test_set_up_again import node
 from widgets.cluster.nodes_page import NodesPage

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from app.ssh_watch import EVERY_S, SshWatch
-from backend.cluster.shell import PassphraseNeeded, Unreachable
 from backend.records.nodes.reading import Presence
+from backend.ssh.interface import PassphraseNeeded, Unreachable
 from tests.widgets.cluster.samples import entry, reading, state
 from widgets.cluster.node_row import Condition, condition_of, node_row
 

@@ -20,7 +20,7 @@ from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
-from backend.services.preflight import NotFit
+from backend.services.preflight.service import NotFit
 from tests.conftest import Immediately
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples

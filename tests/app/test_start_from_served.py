@@ -10,7 +10,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from tests.app.test_bad_input import form
-from tests.backend.services.test_sweeps import places, services
+from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.fakes import trained
 from tests.integration.tiny import raw_job
 from widgets.jobs.job_fields import JobDraft

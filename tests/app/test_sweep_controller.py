@@ -10,7 +10,14 @@ from app.sweep_controller import SweepController
 from backend.records.jobs.comparison import ComparedLook, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from tests.backend.services.test_sweeps import BATCH, RATE, SIX, places, services, waiting
+from tests.backend.services.sweeps.test_sweep_service import (
+    BATCH,
+    RATE,
+    SIX,
+    places,
+    services,
+    waiting,
+)
 from tests.integration.tiny import raw_job
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.job_fields import JobDraft

@@ -15,7 +15,7 @@ from app.terms import read_terms
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, Span
-from tests.backend.services.test_sweeps import places, services
+from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
 from widgets.jobs.field_terms import FIGURES, TERMS
 from widgets.jobs.job_fields import JobDraft

@@ -10,11 +10,12 @@ from PySide6.QtCore import Qt
 from app.form_controller import FormController
 from backend.records.library.item import Kind
 from backend.records.library.preview import DataSize, ModelCheck
-from backend.services import jobs, tool_process
-from backend.services.data_size import DataSizes
-from backend.services.tool_process import ToolError
+from backend.services.jobs import service as job_service
+from backend.services.jobs.dataset_size import DataSizes
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
 from tests.app.conftest import TRIED
-from tests.backend.services.test_sweeps import places, services
+from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.conftest import Immediately
 from tests.integration.tiny import MODEL, raw_job
 from widgets.jobs.job_fields import JobDraft
@@ -162,7 +163,7 @@ def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot)
 
 
 def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner, monkeypatch):
-    monkeypatch.setattr(jobs, "lack_here", lambda: ToolError("No PyTorch here."))
+    monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
     form._wish_check()
     runner.let_go()
     assert line(form).startswith("Not tried together yet: its files or PyTorch are not on this")

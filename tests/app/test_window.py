@@ -16,8 +16,8 @@ from backend.node.system import process_cleanup
 from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
-from backend.services.example import create_example
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
 from widgets.common.look import ThemeChoice
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.datastore.history_cache import HistoryReader
-from backend.datastore.history_reader import read_history
+from backend.datastore.jobs.history_cache import HistoryReader
+from backend.datastore.jobs.history_reader import read_history
 from backend.records.jobs.history import Block, encode
 from tests.benchmarks.figures import Figure
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.base.progress import Progress
-from backend.datastore.imports import import_version
+from backend.datastore.library.imports import import_version
 from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind
 from tests.benchmarks.figures import Figure

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobLine, JobQuery
-from backend.services.job_index import JobIndex
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.jobs.index import JobIndex
 from tests.backend.catalogue.catalogue_rig import job
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.log import IDLE

@@ -139,7 +139,7 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     from backend.records.jobs.config import parse_job
     from backend.records.jobs.state import JobState
     from backend.records.jobs.view import JobView
-    from backend.services.logs import LogService
+    from backend.services.jobs.logs import LogService
     from widgets.jobs.log_tab import LogTab
 
     tab = LogTab()

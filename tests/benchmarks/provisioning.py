@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.cluster import keys
-from backend.cluster.far_files import FarFiles
-from backend.cluster.shell import Answer, Shell
-from backend.datastore import node_files
+from backend.datastore.nodes import files as node_files
+from backend.provisioning import cluster_key
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts
-from backend.services.set_up import SetUpService, default_places
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
+from backend.services.nodes.provisioning import SetUpService, default_places
+from backend.ssh.interface import Answer, Shell
+from backend.ssh.sftp import FarFiles
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
@@ -126,7 +126,7 @@ class Bench:
         for name in self._names:
             node_files.write_entry(root, replace(entry, name=name))
         places = replace(default_places("benchmark", _CONSTRAINTS), keys=folder / "keys")
-        host_key = keys.make_key().public
+        host_key = cluster_key.make_key().public
         self._service = SetUpService(root, places, self._open, self._look, lambda one: host_key)
 
     def _open(self, entry: NodeEntry) -> Shell:

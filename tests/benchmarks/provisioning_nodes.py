@@ -23,7 +23,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import NodeAddress
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster

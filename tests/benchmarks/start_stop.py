@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.datastore.checkpoint_files import verify
+from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
 from tests.backend.training.training_rig import ROOT, clean_environment, mpirun
 from tests.benchmarks.figures import Figure
 from tests.integration.tiny import MODEL, raw_job, write_sources

@@ -17,8 +17,8 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.services.example import EXAMPLE, NAME
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import EXAMPLE, NAME
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.history import blocks
 

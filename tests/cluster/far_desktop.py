@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from backend.cluster.known_hosts import SSH_PORT, host_key
 from backend.records.base.remote_root import FarRoot
 from backend.records.nodes.entry import HostKey
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
+from backend.ssh.known_hosts import SSH_PORT, host_key
 from tests.cluster.cluster import Cluster
 
 _HOST = "lab"

@@ -6,9 +6,9 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from backend.datastore.shared_folders import make_folder
+from backend.datastore.access.folder_modes import make_folder
 from backend.records.base.layout import DataRoot
-from backend.services import preflight_words as words
+from backend.services.preflight import findings as words
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten

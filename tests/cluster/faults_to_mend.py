@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from backend.cluster.bundle import PACKAGE, bundle_name
-from backend.datastore.shared_folders import make_folder
+from backend.datastore.access.folder_modes import make_folder
+from backend.provisioning.code_archive import PACKAGE, bundle_name
 from backend.records.nodes.entry import NodeEntry
-from backend.services import preflight_words as words
+from backend.services.preflight import findings as words
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import as_root, bundle, changed_entry, fault, moved, rewritten
 

@@ -15,12 +15,14 @@ from types import ModuleType
 from unittest import mock
 
 from backend.base.errors import BackendError
-from backend.cluster import agent_commands, set_up, ssh
-from backend.cluster.agent_commands import AgentPlace
+from backend.provisioning import agent_commands, provisioner
+from backend.provisioning.agent_commands import AgentPlace
 from backend.records.nodes import health
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp
-from backend.services import preflight_flight, preflight_mends, preflight_node
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
+from backend.services.preflight import fixes, node_probe
+from backend.services.preflight import run as preflight_run
+from backend.ssh import client as ssh_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError
 from tests.cluster.node import Node
@@ -30,11 +32,11 @@ _AGENT = "backend.node.agent.agent"
 
 _PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
     (health, {"_MISSED_BEATS": 30}),
-    (preflight_node, {"LOOK_LIMIT_S": 60.0, "COMMAND_LIMIT_S": 55.0, "ROOT_LIMIT_S": 20.0}),
-    (preflight_node, {"MEET_LIMIT_S": 20.0, "_LISTEN_LIMIT_S": 60.0}),
-    (preflight_flight, {"_MEETING_S": 20.0, "_END_S": 180.0, "_ANSWER_S": 30.0}),
-    (preflight_mends, {"_AGENT_LIMIT_S": LIMIT_S}),
-    (set_up, {"_AGENT_LIMIT_S": LIMIT_S}),
+    (node_probe, {"LOOK_LIMIT_S": 60.0, "COMMAND_LIMIT_S": 55.0, "ROOT_LIMIT_S": 20.0}),
+    (node_probe, {"MEET_LIMIT_S": 20.0, "_LISTEN_LIMIT_S": 60.0}),
+    (preflight_run, {"_MEETING_S": 20.0, "_END_S": 180.0, "_ANSWER_S": 30.0}),
+    (fixes, {"_AGENT_LIMIT_S": LIMIT_S}),
+    (provisioner, {"_AGENT_LIMIT_S": LIMIT_S}),
 )
 
 
@@ -98,7 +100,7 @@ def patience() -> Iterator[None]:
     with ExitStack() as stack:
         for module, limits in _PATIENT:
             stack.enter_context(mock.patch.multiple(module, **limits))
-        stack.enter_context(mock.patch.dict(ssh.connect.__kwdefaults__, limit_s=15.0))
+        stack.enter_context(mock.patch.dict(ssh_client.connect.__kwdefaults__, limit_s=15.0))
         yield
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from backend.datastore.checkpoint_files import verify
+from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from backend.datastore import node_files
+from backend.datastore.nodes import files as node_files
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeEntry
 from tests.cluster.commands import ClusterError

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
-from backend.cluster import keys
-from backend.datastore.checkpoint_files import verify
+from backend.datastore.jobs.checkpoint_files import verify
+from backend.provisioning import cluster_key
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -17,7 +17,7 @@ from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import Presence
 from backend.records.nodes.remote_run import carried_of
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
@@ -52,7 +52,7 @@ def desktop(
             accept=lambda key: any(one.endswith(f" {key.text}") for one in cluster.known_hosts),
             no_share=True,
         )
-    own_key = str(home / "ssh" / keys.PRIVATE_NAME)
+    own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
     done = services.set_up.set_up(NODES, lambda _: None, options=SetUpOptions(own_key=own_key))
     assert all(isinstance(one, NodeEntry) for one in done.values()), done
     made = ReadyCluster(cluster, services)

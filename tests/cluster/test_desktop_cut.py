@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cluster import line
-from backend.datastore import run_state
+from backend.datastore.jobs import run_status
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Presence
-from backend.services import job_looks
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.jobs import queries
+from backend.ssh import persistent_connection
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.conftest import WORKING
@@ -47,8 +47,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """By which a desktop measures how long a run has been silent."""
     clock = Clock()
-    reader = partial(run_state.RunStateReader, monotonic=clock)
-    monkeypatch.setattr(job_looks, "RunStateReader", reader)
+    reader = partial(run_status.RunStateReader, monotonic=clock)
+    monkeypatch.setattr(queries, "RunStateReader", reader)
     return clock
 
 
@@ -79,7 +79,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
 
     for node in stocked.cluster.nodes.values():
         node.leave_the_desktop()
-    monkeypatch.setattr(line, "SILENCE_S", SILENCE_S)
+    monkeypatch.setattr(persistent_connection, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
     stocked.services.jobs.stop(ends.id)
     seen, seen_end = before, before_end
@@ -100,7 +100,7 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
 
     for node in stocked.cluster.nodes.values():
         node.find_the_desktop()
-    monkeypatch.setattr(line, "SILENCE_S", LIMIT_S)
+    monkeypatch.setattr(persistent_connection, "SILENCE_S", LIMIT_S)
 
     def has_news() -> bool:
         nonlocal seen

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from backend.datastore.checkpoint_files import verify
+from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
 from tests.cluster.disks import fill, filled, small_disk
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, tells

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cluster import ssh
-from backend.cluster.shell import HostKeyChanged, PassphraseNeeded, Refused, Unreachable
 from backend.records.nodes.entry import NodeAddress
+from backend.ssh import client as ssh_client
+from backend.ssh.interface import HostKeyChanged, PassphraseNeeded, Refused, Unreachable
 from tests.cluster.commands import call
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
@@ -148,7 +148,7 @@ def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
     row: Row,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(ssh.connect.__kwdefaults__, "limit_s", row.limit_s)
+    monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", row.limit_s)
     services = ready_cluster.services
     before = services.cluster.list()
     with row.made(ready_cluster), pytest.raises(row.kind, match=row.told) as told:

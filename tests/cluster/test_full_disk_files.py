@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from backend.datastore import job_files
-from backend.datastore.share import MOUNTED
+from backend.datastore.access.root_access import MOUNTED
+from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.preallocated_file import Spare

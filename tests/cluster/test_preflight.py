@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
-from backend.cluster.shell import Shell, Unreachable
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import JobConfig, Placement, parse_job
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, placement_after
-from backend.services import preflight_flight
-from backend.services import preflight_words as words
-from backend.services.preflight_ground import settings_texts
+from backend.services.preflight import findings as words
+from backend.services.preflight import run as preflight_run
+from backend.services.preflight.context import settings_texts
+from backend.ssh.interface import Shell, Unreachable
 from tests.cluster.faults import FAULTS
 from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
 from tests.cluster.faults_to_mend import jobs_for_their_owner_alone, ssh_settings_missing
@@ -272,7 +272,7 @@ def test_a_connection_that_breaks_while_settings_are_read_is_told(
             raise Unreachable("The connection to node1 broke off.", "Connect again.")
         return settings_texts(shell, home)
 
-    monkeypatch.setattr(preflight_flight, "settings_texts", broken_at_last)
+    monkeypatch.setattr(preflight_run, "settings_texts", broken_at_last)
     found = ready_cluster.services.preflight.run(config())
     assert told_of(found) == {(words.SETTINGS, ("node1",))}
 

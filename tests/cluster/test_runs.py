@@ -19,7 +19,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
-from backend.services.preflight import NotFit
+from backend.services.preflight.service import NotFit
 from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster

@@ -11,9 +11,9 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.services import tool_process
-from backend.services.tool_process import ToolError
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
 from tests.cluster.hanging import dead
 from tests.integration.tiny import raw_job, write_sources
 

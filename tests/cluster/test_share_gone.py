@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from backend.datastore import run_state
-from backend.datastore.checkpoint_files import verify
+from backend.datastore.jobs import run_status
+from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from tests.cluster.node import Node, Process
@@ -145,7 +145,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     view = run(*NODES, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     # The desktop says sooner that it has no news; the run knows nothing of that time.
-    monkeypatch.setattr(run_state, "DOUBT_AFTER_S", PATIENCE_S)
+    monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.look(view.id)
     with without(stocked, taken):
         while not update.view.doubt:

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cluster.set_up import THERE_ALREADY
-from backend.datastore import node_files
+from backend.datastore.nodes import files as node_files
+from backend.provisioning.provisioner import THERE_ALREADY
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import JobConfig, parse_job
@@ -19,7 +19,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry, SetUp
 from backend.records.nodes.preflight import Preflight
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services import preflight_words as words
+from backend.services.preflight import findings as words
 from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster

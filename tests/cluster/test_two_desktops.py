@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from backend.records.library.item import Kind
-from backend.services import tool_process
-from backend.services.tool_process import ToolError
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
 from tests.cluster.far_desktop import far_desktop
 from tests.cluster.ready import ReadyCluster
 from tests.integration.tiny import raw_job

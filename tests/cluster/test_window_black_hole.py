@@ -9,8 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
-from backend.cluster import ssh
 from backend.records.nodes.reading import NodeState, Presence
+from backend.ssh import client as ssh_client
 from tests.cluster.ready import ReadyCluster
 from tests.waiting import LIMIT_S
 
@@ -47,7 +47,7 @@ def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
     qtbot.waitUntil(lambda: list(seen.values()) == [Presence.ONLINE] * 4)
     qtbot.waitUntil(lambda: not program._background._lanes)
     # Who asks the silent node waits until the end of the test.
-    monkeypatch.setitem(ssh.connect.__kwdefaults__, "limit_s", LIMIT_S)
+    monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", LIMIT_S)
     with ThreadPoolExecutor(1) as elsewhere:
         swallowed = elsewhere.submit(swallow)
         qtbot.waitUntil(swallowed.done)

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.cluster.far_desktop import known_keys
 from tests.cluster.person import Person
 from tests.cluster.ready import ReadyCluster

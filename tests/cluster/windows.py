@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.bootstrap import Program
 from backend.records.nodes.entry import HostKey
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from tests.programs import end
 from widgets.cluster.node_row import NodeRow
 from widgets.common.look import ThemeChoice

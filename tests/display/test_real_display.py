@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from backend.datastore.job_files import read_job
+from backend.datastore.jobs.files import read_job
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.app.lived_in import WAITING, move_in, move_out
 from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk
 from tests.fakes import trained

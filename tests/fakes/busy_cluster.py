@@ -23,8 +23,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from backend.datastore import node_files
-from backend.datastore.job_files import create_job, move_to_trash
+from backend.datastore.jobs.files import create_job, move_to_trash
+from backend.datastore.nodes import files as node_files
 from backend.node.agent.agent import Agent
 from backend.node.metrics.history_writer import EVERY_S
 from backend.node.system import process_identity

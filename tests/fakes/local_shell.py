@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from backend.cluster.shell import Answer, RemoteFile, Unreachable
 from backend.records.base.atomic_files import replace_bytes
+from backend.ssh.interface import Answer, RemoteFile, Unreachable
 
 _PIECE_BYTES = 1 << 20
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from backend.datastore.job_files import create_job
+from backend.datastore.jobs.files import create_job
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import CheckpointPolicy, JobConfig, Optimizer, Placement

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.help import TOPICS
-from backend.cluster.bundle import make_bundle
+from backend.provisioning.code_archive import make_bundle
 from installers import archive, bundled_python
 from installers.console import Progress
 from installers.linux_bundle import Builder

@@ -25,9 +25,9 @@ from PySide6.QtGui import QImage
 
 from app.help import TOPICS
 from backend import VERSION
-from backend.cluster.bundle import make_bundle
-from backend.cluster.horovod import built_wheels
-from backend.cluster.wheelhouse import PIP
+from backend.provisioning.code_archive import make_bundle
+from backend.provisioning.horovod_wheels import built_wheels
+from backend.provisioning.wheelhouse import PIP
 from installers import horovod_wheel, linux_bundle
 
 pytestmark = pytest.mark.slow
@@ -319,7 +319,9 @@ def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> N
 
 
 def test_the_horovod_of_who_made_it_is_there_for_nodes(unpacked: Unpacked) -> None:
-    places = "from backend.services.set_up import default_places; from pathlib import Path; "
+    places = (
+        "from backend.services.nodes.provisioning import default_places; from pathlib import Path; "
+    )
     ask = f"{places}print(*default_places('', Path('x')).horovod, sep='\\n')"
     folders = [Path(line) for line in unpacked.ask(ask).splitlines()]
     assert unpacked.folder / "app/wheels" in folders

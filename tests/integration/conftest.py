@@ -13,7 +13,7 @@ from backend.records.base.layout import run_tag
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.services.workplace import Services, open_services
+from backend.services.context.container import Services, open_services
 from tests.integration.tiny import ALONE, raw_job, write_sources
 from tests.waiting import wait_for
 

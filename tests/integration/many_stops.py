@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from backend.datastore import job_files
-from backend.datastore.checkpoint_files import list_checkpoints, verify
+from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.heartbeat import Beat

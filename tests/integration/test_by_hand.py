@@ -6,12 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from backend.datastore.checkpoint_files import list_checkpoints, verify
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.node.system import mpi
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from tests.integration.conftest import leftovers
 from tests.integration.tiny import ALONE, raw_job
 from tests.waiting import LIMIT_S, wait_for

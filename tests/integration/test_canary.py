@@ -6,7 +6,7 @@ import pytest
 
 from backend.base.errors import Cancelled
 from backend.records.jobs.state import JobState
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from tests.integration.tiny import ALONE, raw_job
 
 

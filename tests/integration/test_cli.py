@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 import tomli_w
 
-from backend.cli.run import run
+from backend.cli.main import run
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
-from backend.services.nodes import NodeService
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.nodes.service import NodeService
 from tests.fakes import trained
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import ALONE, ENDLESS, raw_job

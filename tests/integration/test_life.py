@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from backend.base.errors import BackendError
-from backend.datastore.checkpoint_files import verify
+from backend.datastore.jobs.checkpoint_files import verify
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
@@ -25,7 +25,7 @@ from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from tests.integration.conftest import is_training, leftovers
 from tests.integration.tiny import ALONE, ENDLESS, LOADER, MODEL, raw_job
 

@@ -13,11 +13,11 @@ import keyring
 import pytest
 from keyring.backends.fail import Keyring as Fail
 
-from backend.cli.run import run
+from backend.cli.main import run
 from backend.node.system.start_supervisor import CODE_ROOT
-from tests.backend.cluster.sshd_rig import Sshd, make_key
+from tests.backend.ssh.sshd_rig import Sshd, make_key
 
-pytest_plugins = ["tests.backend.cluster.sshd_fixtures"]
+pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 Main = Callable[..., tuple[int, str, str]]
 PASSPHRASE = "korrekt-pferd-batterie"
 

@@ -13,7 +13,7 @@ import pytest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.cli.preflight import preflight
-from backend.datastore import job_files
+from backend.datastore.jobs import files as job_files
 from backend.records.base import number_format
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
@@ -21,10 +21,10 @@ from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.library.item import Kind
-from backend.services import preflight_node_words
-from backend.services import preflight_words as words
-from backend.services.preflight import NotFit, PreflightService
-from backend.services.workplace import Services
+from backend.services.context.container import Services
+from backend.services.preflight import findings as words
+from backend.services.preflight import node_findings
+from backend.services.preflight.service import NotFit, PreflightService
 from tests.integration.tiny import ALONE, raw_job
 
 
@@ -78,7 +78,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     services: Services, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = services.jobs.create(raw_job())
-    monkeypatch.setattr(preflight_node_words, "LEAST_OPEN_FILES", 10**9)
+    monkeypatch.setattr(node_findings, "LEAST_OPEN_FILES", 10**9)
     assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
     told = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer may open" in told

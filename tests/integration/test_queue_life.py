@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore import queue_files
+from backend.datastore.queue import files as queue_files
 from backend.node.queue.keeper import lock_of
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
@@ -27,7 +27,7 @@ from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.records.queue.entry import Cause, QueueEntry
-from backend.services.workplace import Services
+from backend.services.context.container import Services
 from tests.integration.conftest import is_training
 from tests.integration.test_cli import Cli
 from tests.integration.tiny import ALONE, ENDLESS, raw_job

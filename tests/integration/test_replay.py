@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from backend.base.progress import Progress
-from backend.datastore.bundle_files import open_bundle
+from backend.datastore.bundles.archive_files import open_bundle
 from backend.records.jobs.state import JobState
-from backend.services.example import create_example
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.integration.test_cli import Cli
 
 

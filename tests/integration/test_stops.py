@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.datastore.history_reader import read_history
+from backend.datastore.jobs.history_reader import read_history
 from backend.launch.mpirun import environment
 from backend.launch.placement import rank_plans, this_computer
 from backend.node.system.start_supervisor import CODE_ROOT

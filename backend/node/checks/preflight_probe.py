@@ -2,7 +2,7 @@
 
 The desktop sends this file to ``python3 -I - MODE REQUEST``, as it does with `look`, so that an
 environment that is broken is a fact like any other and not the end of the look. It imports nothing
-of ours and says no sentences; `backend.services.preflight_words` does.
+of ours and says no sentences; `backend.services.preflight.findings` does.
 
 ``listen`` leaves a process that takes connections from the other nodes for a while and prints its
 port. ``check`` prints ``{"name": …, "facts": …}`` for each question as soon as it is answered; one
@@ -407,7 +407,7 @@ def _made_of(python: str) -> str:
 
 
 def _program(request: dict[str, Any]) -> Any:
-    """The digest of the bundle as `backend.cluster.bundle` makes it, "" when it is not there."""
+    """The digest of the bundle as `backend.provisioning.code_archive` makes it, "" when it is not there."""
     top = request["bundle"]
     contents = {}
     for folder, _, names in os.walk(os.path.join(top, "backend")):

@@ -1,6 +1,6 @@
 """A folder or zip that holds a model, its loader and their data, to be imported at once.
 
-`backend.datastore.projects` finds them.
+`backend.datastore.library.project_detection` finds them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Connection
 
 from backend.catalogue import migrate
-from backend.catalogue.place import network_file_system
+from backend.catalogue.location import network_file_system
 from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
 from backend.catalogue.tables import HEAD, Base
 from backend.records.library.item import Kind

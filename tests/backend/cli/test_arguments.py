@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.cli.arguments import make_parser
-from backend.cli.run import _COMMANDS
+from backend.cli.main import _COMMANDS
 
 MAIN = Path(__file__).parents[3] / "main.py"
 

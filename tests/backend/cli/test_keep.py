@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from backend.cli.run import run
+from backend.cli.main import run
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import line_of
-from backend.services.job_index import JobIndex
+from backend.services.jobs.index import JobIndex
 from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
 from widgets.common import formats

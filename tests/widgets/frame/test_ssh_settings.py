@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend.cluster.known_hosts import host_key
 from backend.records.nodes.entry import SshFacts
+from backend.ssh.known_hosts import host_key
 from widgets.common.buttons import IconButton
 from widgets.common.text import Label
 from widgets.frame.ssh_settings import SshSettings

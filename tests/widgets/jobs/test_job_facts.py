@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.datastore.job_files import JobFile, view_of
+from backend.datastore.jobs.files import JobFile, view_of
 from backend.records.base.timestamps import instant
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractSlider, QApplication
 
-from backend.datastore.node_past import PastReader
+from backend.datastore.nodes.history import PastReader
 from backend.node.metrics.history_writer import Past
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Placement

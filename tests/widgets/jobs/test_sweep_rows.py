@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, line_of
 from backend.records.sweeps.summary import Folds
-from backend.services.job_index import JobIndex
+from backend.services.jobs.index import JobIndex
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
 from tests.widgets.jobs.test_jobs_table import VIEWS, click_head

@@ -7,7 +7,7 @@ from PySide6.QtCore import QMimeData, QPoint
 
 from app.library_controller import LibraryController
 from backend.records.library.item import Kind
-from backend.services.workplace import open_services
+from backend.services.context.container import open_services
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
 from widgets.library.library_page import LibraryPage

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.datastore.node_past import PastReader
+from backend.datastore.nodes.history import PastReader
 from backend.node.metrics.history_writer import LIMIT_BYTES, Lines, Past
 from backend.node.system.agent_lock import AgentLock
 from backend.records.base.layout import DataRoot, NodeFolder

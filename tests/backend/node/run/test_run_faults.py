@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from backend.datastore import job_files
+from backend.datastore.jobs import files as job_files
 from backend.node.run.rank_guard import Guard
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT

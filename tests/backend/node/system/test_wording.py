@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backend.cluster.shell import Answer
 from backend.node.system.wording import last_said
+from backend.ssh.interface import Answer
 
 RULE = "-" * 74
 

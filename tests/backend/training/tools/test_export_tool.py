@@ -26,7 +26,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, Optimizer, Placement
 from backend.records.jobs.history import Block, encode
-from backend.services import tool_process
+from backend.services.tools import tool_process
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.export import export
 from backend.training.user_code import load_loader, load_model, materialize, needs_first_batch

@@ -1,0 +1,51 @@
+"""What several subcommands are asked alike: where to run, and to show how far it is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.config import parse_placement
+
+if TYPE_CHECKING:
+    from backend.records.jobs.config import Placement
+    from backend.services.context.container import Services
+
+
+def placement_of(arguments: argparse.Namespace) -> tuple[Placement, ...]:
+    """``--on node1=2 --on node2=2``, or ``--on gpu1=GPU-…,GPU-…``."""
+    raw = []
+    for text in arguments.on:
+        node, _, what = text.rpartition("=")
+        amount = {"processes": int(what)} if what.isdecimal() else {"gpus": what.split(",")}
+        raw.append({"node": node, **amount})
+    if not raw:
+        return ()
+    found, faults = parse_placement(raw)
+    if faults:
+        raise BackendError(faults[0].sentence, "Write --on NODE=PROCESSES or --on NODE=GPU,GPU.")
+    return found
+
+
+def trash_of(services: Services) -> str:
+    return services.share.shown(services.data_root.trash)
+
+
+def progress_bar(as_json: bool) -> Any:
+    """A bar on a terminal, silence elsewhere; closes itself at the end of ``with``."""
+    if as_json or not sys.stderr.isatty():
+        return _Silent()
+    from backend.cli.progress_bars import Bar
+
+    return Bar()
+
+
+class _Silent(Progress):
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass

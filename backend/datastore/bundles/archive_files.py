@@ -1,0 +1,379 @@
+"""Writing a bundle, and reading one that somebody else may have changed.
+
+Reading believes nothing: `open_bundle` returns when every byte was held against the manifest and
+the seal, and nothing is written until then. See `records.bundle` for the form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import secrets
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.access.hashes import manifest as listing_of
+from backend.datastore.library.ignore_rules import path_fault
+from backend.datastore.library.sources import SourceFile
+from backend.datastore.library.zip_source import ZipSource, look_at_entries
+from backend.records.base.atomic_files import FILE_MODE
+from backend.records.base.program_name import COMMAND
+from backend.records.bundles.job_archive import (
+    FORMAT,
+    MANIFEST,
+    BundledFile,
+    BundledThing,
+    Manifest,
+)
+
+_SEAL = b"ringmaster sha256 "
+_DIGITS = 64
+_DATE = (1980, 1, 1, 0, 0, 0)
+_MANIFEST_BYTES = 200_000_000
+_START = b"PK\x03\x04"
+_NOTHING = "Nothing was imported; ask for the file again."
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file on its way into a bundle; ``source`` is a path, or the bytes themselves."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    source: Path | bytes
+    is_executable: bool = False
+
+    @classmethod
+    def of(cls, path: str, content: bytes) -> Part:
+        return cls(path, hashlib.sha256(content).hexdigest(), len(content), content)
+
+
+def write_bundle(
+    target: Path,
+    manifest: Manifest,
+    parts: Sequence[Part],
+    progress: Progress,
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write the bundle beside ``target`` and put it there whole.
+
+    ``overwrite`` is for one who was asked about just this file.
+
+    Raises:
+        BackendError: A file is there already, or a part is not what its hash says.
+        Cancelled: So wished; nothing was written.
+    """
+    target = target.expanduser().absolute()
+    if target.exists() and not overwrite:
+        raise _exists(target)
+    parts = sorted(parts, key=lambda part: part.path)
+    files = {part.path: BundledFile(part.sha256, part.size_bytes) for part in parts}
+    whole = replace(manifest, files=files)
+    text = json.dumps(whole.to_dict(), indent=1, sort_keys=True, allow_nan=False)
+    first = Part.of(MANIFEST, text.encode())
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with zipfile.ZipFile(partial, "x", zipfile.ZIP_STORED) as archive:
+            tell = _Told(progress, sum(part.size_bytes for part in parts), "Writing the bundle")
+            for part in (first, *parts):
+                _write_part(archive, part, tell)
+            archive.comment = _SEAL + b"0" * _DIGITS
+        _seal(partial)
+        _put_in_place(partial, target, overwrite)
+    except OSError as error:
+        raise BackendError(
+            f"The bundle cannot be written to {target.parent}: {error.strerror or error}.",
+            "Look at the space that is left there, or choose another folder.",
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _write_part(archive: zipfile.ZipFile, part: Part, tell: _Told) -> None:
+    entry = zipfile.ZipInfo(part.path, _DATE)
+    entry.create_system = 3
+    mode = FILE_MODE | 0o111 if part.is_executable else FILE_MODE
+    entry.external_attr = (stat.S_IFREG | mode) << 16
+    entry.file_size = part.size_bytes
+    digest = hashlib.sha256()
+    with archive.open(entry, "w") as out, _opened(part.source) as file:
+        while piece := file.read(CHUNK_BYTES):
+            digest.update(piece)
+            out.write(piece)
+            tell(len(piece))
+    if digest.hexdigest() != part.sha256:
+        raise BackendError(
+            f"{in_words(part.path)} is not what was recorded of it: its contents have changed.",
+            "Put the file back as it was; no bundle was written.",
+        )
+
+
+@contextlib.contextmanager
+def _opened(source: Path | bytes) -> Iterator[IO[bytes]]:
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        yield file
+
+
+def _seal(path: Path) -> None:
+    with path.open("r+b") as file:
+        digest = _digest_but_seal(file)
+        file.seek(-_DIGITS, os.SEEK_END)
+        file.write(digest.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _digest_but_seal(file: IO[bytes], tell: _Told | None = None) -> str:
+    """SHA-256 of all but the digits at the end."""
+    left = file.seek(0, os.SEEK_END) - _DIGITS
+    file.seek(0)
+    digest = hashlib.sha256()
+    while left > 0 and (piece := file.read(min(CHUNK_BYTES, left))):
+        digest.update(piece)
+        left -= len(piece)
+        if tell is not None:
+            tell(len(piece))
+    return digest.hexdigest()
+
+
+def _put_in_place(partial: Path, target: Path, overwrite: bool) -> None:
+    partial.chmod(FILE_MODE)
+    if overwrite:
+        os.replace(partial, target)
+        return
+    try:
+        os.link(partial, target)
+    except FileExistsError as error:
+        raise _exists(target) from error
+    except OSError:
+        # Not every file system has links.
+        if target.exists():
+            raise _exists(target) from None
+        partial.rename(target)
+
+
+def _exists(path: Path) -> BackendError:
+    return BackendError(f"{path} exists already and stays as it is.", "Choose another name.")
+
+
+class Bundle:
+    """A bundle that was verified whole."""
+
+    def __init__(self, path: Path, manifest: Manifest, entries: dict[str, zipfile.ZipInfo]) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._entries = entries
+
+    def has(self, name: str) -> bool:
+        return name in self._entries
+
+    def read(self, name: str) -> bytes:
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.read(self._entries[name])
+
+    def copy_out(self, name: str, target: Path, progress: Progress) -> None:
+        """Write one file, which must still be the one that was verified."""
+        wanted = self.manifest.files[name]
+        digest = hashlib.sha256()
+        tell = _Told(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
+        with (
+            zipfile.ZipFile(self.path) as archive,
+            archive.open(self._entries[name]) as entry,
+            target.open("xb") as out,
+        ):
+            while piece := entry.read(CHUNK_BYTES):
+                digest.update(piece)
+                out.write(piece)
+                tell(len(piece))
+            out.flush()
+            os.fsync(out.fileno())
+        target.chmod(FILE_MODE)
+        if digest.hexdigest() != wanted.sha256:
+            raise _changed(self.path, name)
+
+    def source(self, thing: BundledThing) -> ZipSource:
+        """The files of a thing, to be imported."""
+        prefix = f"{thing.folder}/"
+        files = [
+            SourceFile(
+                name.removeprefix(prefix),
+                entry.file_size,
+                entry,
+                bool(entry.external_attr >> 16 & stat.S_IXUSR),
+            )
+            for name, entry in self._entries.items()
+            if name.startswith(prefix)
+        ]
+        folders = set(thing.empty_folders) | {file.path for file in files}
+        parents = {str(parent) for path in folders for parent in PurePosixPath(path).parents} | set(
+            thing.empty_folders
+        )
+        return ZipSource(self.path, files, parents - {"."})
+
+
+def open_bundle(path: Path, progress: Progress) -> Bundle:
+    """Verify a bundle, every byte of it.
+
+    Raises:
+        BackendError: It is none, or not the one that was written; what differs is named.
+        Cancelled: So wished.
+    """
+    path = path.expanduser().absolute()
+    with _world(path):
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            if file.read(len(_START)) != _START:
+                raise BackendError(
+                    f"{path.name} is no bundle of Ringmaster.",
+                    f"A bundle is made by “Bundle…” or by {COMMAND} job bundle.",
+                )
+        entries = _entries(path, progress)
+        with zipfile.ZipFile(path) as archive:
+            manifest = _manifest(path, archive, entries)
+            _compare_names(path, entries, manifest)
+            tell = _Told(progress, 2 * size, "Verifying the bundle")
+            for name, wanted in manifest.files.items():
+                if _digest(path, archive, entries[name], tell) != wanted.sha256:
+                    raise _changed(path, name)
+        _compare_seal(path, tell)
+        _compare_things(path, manifest)
+    return Bundle(path, manifest, entries)
+
+
+def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
+    try:
+        folders, entries, _ = look_at_entries(path, progress)
+    except BackendError as error:
+        raise BackendError(str(error), _NOTHING) from error
+    for name, entry in entries.items():
+        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+            raise _refusal(path, f"{in_words(name)} is packed, and a bundle packs nothing")
+    implied = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
+    if folders - implied:
+        raise _refusal(path, f"the folder {in_words(min(folders - implied))} was added to it")
+    return entries
+
+
+def _manifest(
+    path: Path, archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]
+) -> Manifest:
+    entry = entries.get(MANIFEST)
+    if entry is None:
+        raise _refusal(path, f"it holds no {MANIFEST}")
+    if entry.file_size > _MANIFEST_BYTES:
+        raise _refusal(path, f"its {MANIFEST} is larger than {_MANIFEST_BYTES // 1_000_000} MB")
+    try:
+        raw = json.loads(archive.read(entry))
+        version = int(raw["format"])
+    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _changed(path, MANIFEST) from error
+    if version > FORMAT:
+        raise BackendError(
+            f"{path.name} was made by a newer Ringmaster (format {version}; this one reads up to "
+            f"{FORMAT}).",
+            "Update Ringmaster on this computer; nothing was imported.",
+        )
+    try:
+        return Manifest.from_dict(raw)
+    except ValueError as error:
+        raise _refusal(path, f"its {MANIFEST} cannot be used ({error})") from error
+
+
+def _compare_names(path: Path, entries: dict[str, zipfile.ZipInfo], manifest: Manifest) -> None:
+    found, wanted = entries.keys() - {MANIFEST}, manifest.files.keys()
+    for sentence, names in (
+        ("{} is missing from it", wanted - found),
+        ("{} was added to it", found - wanted),
+    ):
+        if names:
+            raise _refusal(path, sentence.format(in_words(min(names), len(names))))
+    for name in sorted(wanted):
+        if entries[name].file_size != manifest.files[name].bytes:
+            raise _changed(path, name)
+
+
+def _digest(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, tell: _Told) -> str:
+    digest = hashlib.sha256()
+    try:
+        with archive.open(entry) as file:
+            while piece := file.read(CHUNK_BYTES):
+                digest.update(piece)
+                tell(len(piece))
+    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
+        raise _changed(path, entry.filename) from error
+    return digest.hexdigest()
+
+
+def _compare_seal(path: Path, tell: _Told) -> None:
+    with path.open("rb") as file:
+        digest = _digest_but_seal(file, tell)
+        file.seek(-_DIGITS - len(_SEAL), os.SEEK_END)
+        seal = file.read()
+    if seal != _SEAL + digest.encode():
+        raise _refusal(path, "what stands between its files, or its seal, was changed")
+
+
+def _compare_things(path: Path, manifest: Manifest) -> None:
+    """A version's own hash must be that of the files that are said to be it."""
+    for thing in manifest.things.values():
+        if not thing.folder:
+            continue
+        for empty in thing.empty_folders:
+            if path_fault(empty) or "\\" in empty or {"", ".", ".."} & set(empty.split("/")):
+                raise _refusal(path, f"the folder {in_words(empty)} leads out of it")
+        prefix = f"{thing.folder}/"
+        entry = prefix + thing.kind.entry_file
+        if thing.kind.entry_file and entry not in manifest.files:
+            raise _refusal(path, f"{in_words(entry)} is missing from it")
+        listing = listing_of(
+            {
+                name.removeprefix(prefix): file.sha256
+                for name, file in manifest.files.items()
+                if name.startswith(prefix)
+            }
+        )
+        if hashlib.sha256(listing).hexdigest() != thing.sha256:
+            raise _refusal(path, f"the files of the {thing.words} are not those it was made of")
+
+
+@contextlib.contextmanager
+def _world(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{path} cannot be read: {error.strerror or error}.", "") from error
+    except (zipfile.BadZipFile, NotImplementedError) as error:
+        raise _refusal(path, "its list of files was changed") from error
+
+
+def _changed(path: Path, name: str) -> BackendError:
+    return _refusal(path, f"{in_words(name)} was changed after the bundle was made")
+
+
+def _refusal(path: Path, what: str) -> BackendError:
+    return BackendError(f"{path.name} cannot be imported: {what}.", _NOTHING)
+
+
+class _Told:
+    """Adds up bytes for a `Progress`."""
+
+    def __init__(self, progress: Progress, total: int, what: str) -> None:
+        self._progress, self._total, self._what = progress, total, what
+        self._done = 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        self._progress.step(self._done, self._total, self._what)

@@ -1,0 +1,146 @@
+"""A job that was trained elsewhere becomes a folder of this data root, whole or not at all.
+
+``origin.json`` says whence a job is: ``bundle`` for one that was imported, ``replay_of`` for one
+that is to make the curve of another again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import tomli_w
+
+from backend.base.progress import Progress
+from backend.datastore.access.folder_modes import make_folder
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.bundles.archive_files import Bundle
+from backend.datastore.jobs import files as job_files
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.run_environment import RunEnvironment
+from backend.records.jobs.status import RunExit
+from backend.records.library.item import Pin
+
+_SCHEMA = 1
+
+
+def origin_words(manifest: Manifest) -> str:
+    """Whence an imported job is, for people."""
+    by = f" of {manifest.user}" if manifest.user else ""
+    return f"Imported from a bundle of the job {manifest.job_id}{by}."
+
+
+def create_bundled_job(
+    root: DataRoot,
+    config: JobConfig,
+    pins: Mapping[str, Pin],
+    bundle: Bundle,
+    progress: Progress,
+    share: Share = MOUNTED,
+) -> str:
+    """Make the folder of an imported job under a new id, which is returned."""
+    manifest = bundle.manifest
+    share.make_folder(root.jobs, exist_ok=True)
+    make_folder(root.jobs, exist_ok=True)
+    job_id = job_files.new_id()
+    while share.exists(root.job(job_id).path):
+        job_id = job_files.new_id()
+    fresh = root.jobs / f".{job_id}.new"
+    try:
+        make_folder(fresh)
+        building = JobFolder(fresh)
+        job_files.make_parts(building)
+        _fill(building, job_id, config, pins, bundle, progress)
+        if manifest.status.run:
+            _fill_run(building, manifest)
+        share.publish(fresh, progress)
+        share.rename(fresh, root.job(job_id).path)
+    except BaseException:
+        share.remove_tree(fresh)
+        raise
+    return job_id
+
+
+def _fill(
+    folder: JobFolder,
+    job_id: str,
+    config: JobConfig,
+    pins: Mapping[str, Pin],
+    bundle: Bundle,
+    progress: Progress,
+) -> None:
+    manifest = bundle.manifest
+    replace_bytes(folder.config, tomli_w.dumps(config.to_dict()).encode())
+    replace_json(
+        folder.meta,
+        job_files.meta_of(job_id, config, pins, timestamps.now(), job_files.user_name()),
+    )
+    job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
+    whence = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
+    replace_json(folder.origin, {"schema": _SCHEMA, "bundle": whence})
+    if bundle.has(HISTORY):
+        bundle.copy_out(HISTORY, folder.history, progress)
+    if manifest.checkpoint:
+        for suffix in (CHECKPOINT_SUFFIX, SIDECAR_SUFFIX):
+            name = manifest.checkpoint + suffix
+            bundle.copy_out(f"{CHECKPOINTS}/{name}", folder.checkpoints / name, progress)
+        replace_json(folder.latest, {"name": manifest.checkpoint})
+
+
+def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
+    status = manifest.status
+    whence = origin_words(manifest)
+    message = f"{status.message} {whence}".strip()
+    for one in manifest.runs:
+        make_folder(folder.attempt(one.run).path, exist_ok=True)
+        replace_json(folder.attempt(one.run).environment, one.to_dict())
+    newest = folder.attempt(status.run)
+    make_folder(newest.path, exist_ok=True)
+    end = RunExit(status.run, status.state, message, status.error, ended=status.updated)
+    replace_json(newest.exit, end.to_dict())
+    replace_json(folder.status, replace(status, message=message).to_dict())
+
+
+def mark_replay(folder: JobFolder, original: str, share: Share = MOUNTED) -> None:
+    """From now on the job is known as the replay of another."""
+    share.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
+
+
+def original_of(folder: JobFolder) -> str:
+    """The job whose replay this one is, or ""."""
+    try:
+        return str(read_json(folder.origin).get("replay_of", ""))
+    except (OSError, ValueError):
+        return ""
+
+
+def is_imported(folder: JobFolder) -> bool:
+    try:
+        return "bundle" in read_json(folder.origin)
+    except (OSError, ValueError):
+        return False
+
+
+def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
+    """What run ``run`` was made with, where that was written down."""
+    try:
+        return RunEnvironment.from_dict(read_json(folder.attempt(run).environment))
+    except (OSError, ValueError):
+        return None
+
+
+def environments(folder: JobFolder) -> tuple[RunEnvironment, ...]:
+    """Of every run that is there, oldest first."""
+    runs = range(1, folder.newest_run() + 1)
+    return tuple(one for run in runs if (one := environment_of(folder, run)) is not None)
+
+
+def safe_stem(name: str) -> str:
+    """A job's name as the name of a file on any system."""
+    kept = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip()
+    return Path(kept[:80] or "job").name

@@ -1,0 +1,354 @@
+"""The folder of a job: made whole, claimed by making a folder, moved and never deleted.
+
+Two desktops may act on one job at the same moment and neither can ask the other, so each act that
+must happen once is one call of the file system that only one of them can win: the folder of a new
+job is renamed into place, a run is claimed by ``mkdir``, the wish to stop is created exclusively.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import getpass
+import json
+import os
+import secrets
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
+from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Pin
+
+_SCHEMA = 1
+_CONFIGS_REMEMBERED = 256
+_PUT_BACK = "Restore it from a copy. The other files of the job are unchanged"
+# No letter or digit that can be taken for another when it is read out or typed.
+_ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """What a job's folder says of itself; all but name, notes and tags is written once."""
+
+    id: str
+    config: JobConfig
+    pins: Mapping[str, Pin]
+    created: str
+    user: str
+    name: str
+    notes: str
+    tags: tuple[str, ...]
+
+
+def view_of(
+    file: JobFile,
+    status: RunStatus,
+    best_metric: tuple[str, float] | None = None,
+    doubt: str = "",
+) -> JobView:
+    """The job as people see it: what was asked, and how far it is."""
+    return JobView(
+        id=file.id,
+        name=file.name,
+        state=status.state,
+        config=file.config,
+        created=file.created,
+        run=status.run,
+        epoch=status.epoch,
+        step=status.step,
+        total_steps=status.total_steps,
+        steps_per_epoch=status.steps_per_epoch,
+        metrics=status.metrics,
+        best_metric=best_metric,
+        message=status.message,
+        error=status.error,
+        started=status.started,
+        ended=status.updated if status.state.is_over else "",
+        earlier_s=status.earlier_s,
+        # A run of an older version that was the job's first has none before it.
+        earlier_gpu_s=0.0 if status.run <= 1 else status.earlier_gpu_s,
+        energy_j=status.total_energy_j,
+        user=file.user,
+        notes=file.notes,
+        tags=file.tags,
+        pins=file.pins,
+        eta_s=status.eta_s if status.state is not JobState.STOPPING else None,
+        pace_s=status.pace_s,
+        samples_per_second=status.samples_per_second,
+        rank_step_ms=status.rank_step_ms,
+        slow_ranks=status.slow_ranks,
+        alarms=status.alarms,
+        doubt=doubt,
+    )
+
+
+@dataclass(frozen=True)
+class StopWish:
+    """``job.lock``: who wished which run to stop; ``at_once``, without a checkpoint."""
+
+    run: int
+    user: str = ""
+    host: str = ""
+    time: str = ""
+    at_once: bool = False
+
+
+def user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user may have no entry in the password file.
+        return str(os.getuid()) if hasattr(os, "getuid") else ""
+
+
+def create_job(
+    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], share: Share = MOUNTED
+) -> JobFile:
+    """Make the folder of a new job, whole or not at all."""
+    share.make_folder(root.jobs, exist_ok=True)
+    user, created = user_name(), timestamps.now()
+    while True:
+        job_id = new_id()
+        folder = root.job(job_id)
+        fresh = root.jobs / f".{job_id}.new"
+        if share.exists(folder.path):
+            continue
+        try:
+            share.make_folder(fresh)
+        except FileExistsError:
+            continue
+        try:
+            building = JobFolder(fresh)
+            make_parts(building, share)
+            share.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
+            meta = meta_of(job_id, config, pins, created, user)
+            share.replace_json(building.meta, meta)
+            share.rename(fresh, folder.path)
+        except BaseException:
+            share.remove_tree(fresh)
+            raise
+        return JobFile(
+            job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
+        )
+
+
+def new_id() -> str:
+    """A job's id that is most likely free."""
+    today = datetime.now(UTC).strftime("%Y%m%d")
+    return f"{today}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(6))}"
+
+
+def meta_of(
+    job_id: str, config: JobConfig, pins: Mapping[str, Pin], created: str, user: str
+) -> dict[str, Any]:
+    """What ``meta.json`` of a new job says."""
+    return {
+        "schema": _SCHEMA,
+        "id": job_id,
+        "created": created,
+        "user": user,
+        "host": socket.gethostname(),
+        "pins": {kind: asdict(pin) for kind, pin in pins.items()},
+        "config_sha256": config.sha256(),
+    }
+
+
+def make_parts(folder: JobFolder, share: Share = MOUNTED) -> None:
+    """The folders inside of a job's, which its ranks fill."""
+    for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
+        share.make_folder(part)
+
+
+def read_job(folder: JobFolder) -> JobFile:
+    """Read the folder of a job back.
+
+    Raises:
+        BackendError: It is none, or cannot be read.
+    """
+    with _reading(folder, folder.meta):
+        meta = read_json(folder.meta)
+        if int(meta["schema"]) > _SCHEMA:
+            raise BackendError(
+                f"The job {folder.job_id} was made by a newer Ringmaster.",
+                "Update Ringmaster on this computer.",
+            )
+        pins = {
+            str(kind): Pin(str(pin["name"]), int(pin["version"]), str(pin["sha256"]))
+            for kind, pin in meta["pins"].items()
+        }
+        created, user = str(meta["created"]), str(meta.get("user", ""))
+    with _reading(folder, folder.config):
+        parsed = _config_in(folder.config)
+    config = parsed.config
+    if config is None:
+        raise BackendError(
+            f"config.toml of the job {folder.job_id} was changed and is no job file any more: "
+            f"{parsed.faults[0].sentence}"
+        )
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        changed = read_json(folder.placement)
+        placement, faults = parse_placement(changed["placement"])
+        config = config if faults else replace(config, placement=placement)
+        batch_size = changed.get("batch_size")
+        if isinstance(batch_size, int) and batch_size > 0:
+            config = replace(config, batch_size=batch_size)
+    name, notes, tags = config.name, config.notes, config.tags
+    with contextlib.suppress(OSError, ValueError):
+        edited = read_json(folder.notes)
+        name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
+        tags = tuple(str(tag) for tag in edited.get("tags", tags))
+    return JobFile(folder.job_id, config, pins, created, user, name, notes, tags)
+
+
+@contextlib.contextmanager
+def _reading(folder: JobFolder, path: Path) -> Iterator[None]:
+    """Name the file of a job that cannot be read, and what to do."""
+    what = f"{path.name} of the job {folder.job_id}"
+    try:
+        yield
+    except FileNotFoundError as error:
+        if not any(os.path.exists(one) for one in (folder.meta, folder.config)):
+            raise BackendError(f"There is no job {folder.job_id} here.") from error
+        raise BackendError(f"{what} is gone.", f"{_PUT_BACK} in {folder.path}.") from error
+    except OSError as error:
+        raise BackendError(f"{what} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackendError(f"{what} is damaged.", f"{_PUT_BACK} in {folder.path}.") from error
+
+
+@read_once(_CONFIGS_REMEMBERED)
+def _config_in(path: Path) -> ParsedJob:
+    return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+
+
+def write_placement(folder: JobFolder, config: JobConfig, share: Share = MOUNTED) -> None:
+    """From now on the job runs where ``config`` says, with its batch size."""
+    raw = config.to_dict()
+    share.replace_json(folder.placement, {key: raw[key] for key in ("placement", "batch_size")})
+
+
+def write_notes(
+    folder: JobFolder, name: str, notes: str, tags: tuple[str, ...], share: Share = MOUNTED
+) -> None:
+    share.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
+
+
+def claim_run(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
+    """Make ``attempts/<run>``. False: somebody else was first."""
+    share.make_folder(folder.attempts, exist_ok=True)
+    try:
+        share.make_folder(folder.attempt(run).path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+    """Before ``run`` starts over: what earlier runs left goes to ``runs/<n>``, whole."""
+    target = folder.runs / str(run - 1)
+    share.make_folder(folder.runs, exist_ok=True)
+    share.make_folder(target)
+    there = share.names(folder.path)
+    for part in STARTED_OVER:
+        if part in there:
+            share.rename(folder.path / part, target / part)
+    share.make_folder(target / "attempts")
+    for attempt in share.names(folder.attempts):
+        if attempt.isdecimal() and int(attempt) < run:
+            share.rename(folder.attempts / attempt, target / "attempts" / attempt)
+    for empty in (folder.logs, folder.output, folder.checkpoints):
+        share.make_folder(empty, exist_ok=True)
+
+
+def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
+    """Create ``job.lock`` for ``run``. False: that wish was there already."""
+    wish = asdict(StopWish(run, user_name(), socket.gethostname(), timestamps.now()))
+    try:
+        _create_wish(folder.lock, json.dumps(wish).encode(), share)
+    except FileExistsError:
+        share.look_at_file(folder.lock)
+        if wish_to_stop(folder.lock, run):
+            return False
+        share.replace_json(folder.lock, wish)
+    return True
+
+
+def ask_to_end(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+    """Wish ``run`` to end at once, where the wish to stop was of no use."""
+    wish = StopWish(run, user_name(), socket.gethostname(), timestamps.now(), at_once=True)
+    share.replace_json(folder.lock, asdict(wish))
+
+
+def _create_wish(lock: Path, wish: bytes, share: Share) -> None:
+    try:
+        share.create(lock, wish)
+    except FileExistsError:
+        raise
+    except (OSError, BackendError):
+        # A full disk still takes a name, and an empty lock is a wish (see `records.stop`).
+        share.create(lock, b"")
+
+
+def clear_old_wish(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+    """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
+    share.look_at_file(folder.lock)
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            meant = int(read_json(folder.lock)["run"])
+        except (ValueError, KeyError, TypeError):
+            meant = 0
+        if meant < run:
+            share.remove(folder.lock)
+
+
+def move_to_trash(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> Path:
+    root_of_jobs = root.trash / "jobs"
+    share.make_folder(root.trash, exist_ok=True)
+    share.make_folder(root_of_jobs, exist_ok=True)
+    target, number = root_of_jobs / folder.job_id, 1
+    while share.exists(target):
+        number += 1
+        target = root_of_jobs / f"{folder.job_id}.{number}"
+    share.rename(folder.path, target)
+    return target
+
+
+def take_from_trash(root: DataRoot, job_id: str, share: Share = MOUNTED) -> bool:
+    """Put the folder that went to the trash last back where it was. False: there is none.
+
+    Raises:
+        FileExistsError: The place is taken; both folders are left as they are.
+    """
+    root_of_jobs = root.trash / "jobs"
+    try:
+        names = share.names(root_of_jobs)
+    except FileNotFoundError:
+        return False
+    found = {}
+    for name in names:
+        stem, _, number = name.partition(".")
+        if stem == job_id and (number.isdecimal() or not number):
+            found[int(number or 1)] = name
+    if not found:
+        return False
+    folder = root.job(job_id)
+    if share.exists(folder.path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder.path))
+    share.rename(root_of_jobs / found[max(found)], folder.path)
+    return True

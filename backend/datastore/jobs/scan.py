@@ -1,0 +1,56 @@
+"""Jobs as a rescan finds them: every folder that can be read, a sentence for each that cannot."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from backend.base.errors import BackendError
+from backend.datastore.jobs.files import read_job, view_of
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.view import JobView
+
+
+class JobFolderReader:
+    """Reads jobs from their folders alone."""
+
+    def __init__(self, root: DataRoot) -> None:
+        self._root = root
+
+    def ids(self) -> list[str]:
+        """Names of the folders of jobs, oldest first.
+
+        Raises:
+            FileNotFoundError: No job was made yet, or the data root is not mounted.
+        """
+        return sorted(name for name in os.listdir(self._root.jobs) if not name.startswith("."))
+
+    def read(self, job_id: str) -> JobView:
+        """What the folder says, without a look at processes: a live job may be gone already.
+
+        Raises:
+            BackendError: The folder is none of a job, or cannot be read.
+        """
+        folder = self._root.job(job_id)
+        file = read_job(folder)
+        status = RunStatus(JobState.CREATED)
+        try:
+            status = RunStatus.from_dict(read_json(folder.status))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            raise BackendError(f"The status of the job {job_id} cannot be read: {error}.") from (
+                error
+            )
+        try:
+            end = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
+            status = replace(
+                status, state=end.state, message=end.message, error=end.error, updated=end.ended
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            # The run goes on, or nobody could write how it ended; the status is what there is.
+            pass
+        return view_of(file, status)

@@ -1,0 +1,272 @@
+"""Bringing a folder, a zip file or one file of code into the data root, whole or not at all.
+
+First everything is looked at and refused if need be; then it is copied into a hidden folder, hashed
+on the way, written through to the disk, and renamed to its version. Killed at any moment it leaves
+a hidden folder that no list shows and that the next import of that name clears away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from backend.base.errors import BackendError, Cancelled, in_words
+from backend.base.progress import Progress
+from backend.datastore.access.hashes import MANIFEST, fingerprint, manifest
+from backend.datastore.access.hashes import in_words as shown
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.library import library_files
+from backend.datastore.library.library_files import VersionFolder, kind_folder
+from backend.datastore.library.sources import Source, SourceFile, look_at_file, look_at_folder
+from backend.datastore.library.staging import make_shared_folder, make_staging, stagings, sweep
+from backend.datastore.library.zip_source import look_at_zip
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import FILE_MODE, replace_bytes
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import name_fault
+from backend.records.library.item import Kind, LibraryItem, left_out_facts
+from backend.records.library.project import WHOLE, ProjectPart
+
+_SPARE_BYTES = 64_000_000
+_LOOK_S = 0.1
+_MANY = 64
+# What shares answer to a name that they cannot hold: too long, with ":" or "?", one of Windows.
+_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.ENOENT)
+
+
+def import_version(
+    root: DataRoot,
+    kind: Kind,
+    source: Path,
+    name: str,
+    progress: Progress,
+    same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+    share: Share = MOUNTED,
+) -> tuple[LibraryItem, str]:
+    """Import ``source`` as the next version of ``name``.
+
+    Args:
+        same: Asked with the hash when all is copied; the version it names is taken instead.
+
+    Returns:
+        The new version and the fingerprint of its files.
+
+    Raises:
+        BackendError: It cannot be imported; nothing was changed.
+        Cancelled: So wished; nothing was changed.
+    """
+    fault = name_fault(name)
+    if fault:
+        raise BackendError(fault)
+    content = look_at(kind, source, progress)
+    return import_source(root, kind, content, name, whence(source), progress, same, share)
+
+
+def import_source(
+    root: DataRoot,
+    kind: Kind,
+    content: Source,
+    name: str,
+    origin: str,
+    progress: Progress,
+    same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+    share: Share = MOUNTED,
+) -> tuple[LibraryItem, str]:
+    """`import_version` of what was looked at already; ``origin`` says to people what it was."""
+    fault = name_fault(name)
+    if fault:
+        raise BackendError(fault)
+    folder = kind_folder(root, kind)
+    for left in stagings(folder):
+        if left.name == name and left.is_left_over:
+            sweep(left)
+    with _world(root), contextlib.closing(content):
+        _refuse_full_disk(root, content.bytes)
+        staging = make_staging(folder, name)
+        try:
+            copy = _Copy(content, staging / kind.content, root, progress)
+            hashes = copy.run()
+            progress.step(content.bytes, content.bytes, "Writing to the disk")
+            listing = manifest(hashes)
+            replace_bytes(staging / MANIFEST, listing)
+            if copy.syncs_at_end:
+                sync_file_system(staging)
+            for part in (staging / kind.content, staging):
+                library_files.sync_folder(part)
+            item = LibraryItem(
+                kind=kind,
+                name=name,
+                version=0,
+                sha256=hashlib.sha256(listing).hexdigest(),
+                bytes=content.bytes,
+                files=len(content.files),
+                created=timestamps.now("seconds"),
+                source=origin,
+                facts=left_out_facts(content.left_out),
+            )
+            known = same(item.sha256)
+            if known is not None:
+                shutil.rmtree(staging)
+                return known, ""
+            share.publish(staging, progress)
+            # From here on it cannot be cancelled: the version is about to be seen.
+            progress.step(content.bytes, content.bytes, "Writing to the disk")
+            item = library_files.claim(staging, root, item, share)
+        except BaseException:
+            share.remove_tree(staging)
+            raise
+    return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
+
+
+def whence(source: Path) -> str:
+    """A path as a record keeps it, whatever bytes it has."""
+    return os.fsencode(source.absolute()).decode("utf-8", "replace")
+
+
+def look_at(kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE) -> Source:
+    """List what is to be imported, and refuse what cannot be; nothing is written."""
+    with in_words(f"{source} cannot be read"):
+        mode = source.stat().st_mode if source.exists() else 0
+    if stat.S_ISDIR(mode):
+        return look_at_folder(kind, source, progress, part)
+    if not mode:
+        raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
+    if not stat.S_ISREG(mode):
+        raise BackendError(f"{source} is no file and no folder.", "Choose a folder or a zip file.")
+    # Many files of data are zip files inside (.npz, .pt, .xlsx): the name says what is meant.
+    if source.suffix.lower() == ".zip":
+        return look_at_zip(kind, source, progress, part)
+    return look_at_file(kind, source)
+
+
+class _Copy:
+    """All files of a source on their way into a folder, some of them at once."""
+
+    def __init__(self, source: Source, target: Path, root: DataRoot, progress: Progress) -> None:
+        self._source = source
+        self._target = target
+        self._root = root
+        self._progress = progress
+        self._given_up = threading.Event()
+        self._done = 0
+        # One call for a whole disk waits for what others write there too, and is still far
+        # quicker than one for each of thousands of files.
+        self.syncs_at_end = sys.platform == "linux" and len(source.files) > _MANY
+        self._lock = threading.Lock()
+
+    def run(self) -> dict[str, str]:
+        """Copy and return each file's hash by path."""
+        make_shared_folder(self._target)
+        for folder in self._source.folders:
+            with _world(self._root, folder):
+                make_shared_folder(self._target / folder)
+        workers = min(4, os.cpu_count() or 1)
+        todo = iter(self._source.files)
+        with ThreadPoolExecutor(workers) as pool:
+            tasks = [pool.submit(self._copy, todo) for _ in range(workers)]
+            try:
+                self._watch(tasks)
+            except BaseException:
+                self._given_up.set()
+                raise
+        hashes: dict[str, str] = {}
+        for task in tasks:
+            hashes.update(task.result())
+        return hashes
+
+    def _watch(self, tasks: Sequence[Future[dict[str, str]]]) -> None:
+        """Tell how far it is until all is done; the first failure ends the others."""
+        running: set[Future[dict[str, str]]] = set(tasks)
+        while running:
+            done, running = wait(running, _LOOK_S, FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            self._progress.step(self._done, self._source.bytes, "Copying files")
+
+    def _copy(self, todo: Iterator[SourceFile]) -> dict[str, str]:
+        """Copy what no other thread has taken yet."""
+        hashes = {}
+        target = os.fspath(self._target) + os.sep
+        for file in todo:
+            with _world(self._root, file.path):
+                hashes[file.path] = self._copy_one(file, target + file.path)
+        return hashes
+
+    def _copy_one(self, file: SourceFile, target: str) -> str:
+        mode = FILE_MODE | 0o111 if file.is_executable else FILE_MODE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(target, flags, mode)
+        try:
+            if hasattr(os, "fchmod"):
+                # The user's umask is for the user's own files; the nodes must read these.
+                os.fchmod(descriptor, mode)
+            digest = self._source.copy(file, descriptor, self._count)
+            if not self.syncs_at_end:
+                os.fsync(descriptor)
+            return digest
+        finally:
+            os.close(descriptor)
+
+    def _count(self, count: int) -> None:
+        if self._given_up.is_set():
+            raise Cancelled
+        with self._lock:
+            self._done += count
+
+
+def sync_file_system(path: Path) -> None:
+    """Bring all that was written to the file system of ``path`` to its disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _world(root: DataRoot, path: str = "") -> Iterator[None]:
+    """Say what failed in the data root, and at which file or folder of the import."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            at = f" at {shown(path)}" if path else ""
+            raise BackendError(
+                f"The disk of the data root {root.name} became full{at}; nothing was imported.",
+                "Make room there and import again.",
+            ) from error
+        why = error.strerror or str(error)
+        if error.errno == errno.EEXIST:
+            why = "there its name is the same as another's, as on disks that ignore upper case"
+        what = f"{shown(path)} cannot be written to the" if path else "The"
+        cannot = "" if path else " cannot be written to"
+        raise BackendError(
+            f"{what} data root {root.name}{cannot}: {why}.",
+            "Rename or shorten it, or leave it out; nothing was imported."
+            if path and error.errno in _OF_THE_NAME
+            else "Nothing was imported; check that the data root is mounted and that you may write "
+            "there.",
+        ) from error
+
+
+def _refuse_full_disk(root: DataRoot, needed: int) -> None:
+    free = shutil.disk_usage(root.path).free
+    if free < needed + _SPARE_BYTES:
+        raise BackendError(
+            f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "
+            f"{free / 1e9:.2f} GB left.",
+            "Make room there; nothing was imported.",
+        )

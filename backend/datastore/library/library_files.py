@@ -1,0 +1,246 @@
+"""Datasets, models and loaders as they lie in the data root.
+
+A version appears and disappears by one rename, so two desktops need not know of each other: the
+number of a new version belongs to whoever brings its folder there first. A number is never given
+twice: ``v2.removed`` stays where ``v2`` was, because a job may be pinned to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.datastore.access.hashes import MANIFEST, in_words, read_manifest
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import FileEntry, Kind, LibraryItem
+
+META = "meta.json"
+_SCHEMA = 1
+_VERSION = re.compile(r"v([1-9][0-9]{0,8})")
+_REMOVED = re.compile(r"v([1-9][0-9]{0,8})\.removed")
+_TEXT_BYTES = 1_000_000
+_TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
+
+
+@dataclass(frozen=True)
+class VersionFolder:
+    """One version's folder. The only place that knows the names in it."""
+
+    root: DataRoot
+    kind: Kind
+    name: str
+    version: int
+
+    @property
+    def path(self) -> Path:
+        return kind_folder(self.root, self.kind) / self.name / f"v{self.version}"
+
+    @property
+    def content(self) -> Path:
+        return self.path / self.kind.content
+
+    @property
+    def meta(self) -> Path:
+        return self.path / META
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / MANIFEST
+
+    @property
+    def removed(self) -> Path:
+        return self.path.with_name(self.path.name + ".removed")
+
+    @property
+    def words(self) -> str:
+        return f"{self.kind.value} {self.name}@{self.version}"
+
+
+def kind_folder(root: DataRoot, kind: Kind) -> Path:
+    return root.path / kind.folder
+
+
+def names(root: DataRoot, kind: Kind) -> list[str]:
+    """Every name that has or had a version.
+
+    Raises:
+        FileNotFoundError: There is no folder for this kind: nothing was imported yet, or the data
+            root is not mounted.
+    """
+    with os.scandir(kind_folder(root, kind)) as entries:
+        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+
+
+def versions(root: DataRoot, kind: Kind, name: str) -> list[int]:
+    """Numbers of the versions that are there, newest first."""
+    return _numbers(root, kind, name, _VERSION)
+
+
+def next_version(root: DataRoot, kind: Kind, name: str) -> int:
+    used = versions(root, kind, name) + _numbers(root, kind, name, _REMOVED)
+    return max(used, default=0) + 1
+
+
+def _numbers(root: DataRoot, kind: Kind, name: str, form: re.Pattern[str]) -> list[int]:
+    try:
+        found = os.listdir(kind_folder(root, kind) / name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((int(m[1]) for m in map(form.fullmatch, found) if m), reverse=True)
+
+
+def read_item(folder: VersionFolder) -> LibraryItem:
+    """What a version says of itself.
+
+    Raises:
+        BackendError: It is not there, or cannot be read.
+    """
+    try:
+        raw = read_json(folder.meta)
+        if int(raw.get("schema", _SCHEMA)) > _SCHEMA:
+            raise BackendError(
+                f"The {folder.words} was imported by a newer Ringmaster.",
+                "Update Ringmaster on this computer.",
+            )
+        item = LibraryItem.from_dict(raw)
+    except FileNotFoundError as error:
+        raise BackendError(*_missing(folder)) from error
+    except (OSError, ValueError, TypeError) as error:
+        raise BackendError(
+            f"The record of the {folder.words} cannot be read "
+            f"({folder.root.shown(folder.meta)}): {error}.",
+            "Its files are untouched; import them again as a new version.",
+        ) from error
+    if (item.kind, item.name, item.version) != (folder.kind, folder.name, folder.version):
+        raise BackendError(
+            f"The folder {folder.root.shown(folder.path)} says that it is {item.kind.value} "
+            f"{item.reference}.",
+            "Rename it back: a version is found by the name of its folder.",
+        )
+    return item
+
+
+def _missing(folder: VersionFolder) -> tuple[str, str]:
+    try:
+        gone = read_json(folder.removed)
+        return (
+            f"The {folder.words} was removed on {str(gone['removed'])[:10]}.",
+            f"It lies in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
+            f"to {folder.root.shown(folder.path)}.",
+        )
+    except (OSError, ValueError, KeyError):
+        return f"There is no {folder.words} in the data root {folder.root.name}.", ""
+
+
+def write_item(folder: Path, item: LibraryItem, share: Share = MOUNTED) -> None:
+    """Replace ``meta.json`` in a version's folder."""
+    share.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
+
+
+def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
+    """The list of the version's files: as it stands there, and as hashes by path."""
+    try:
+        content = folder.manifest.read_bytes()
+        return content, read_manifest(content)
+    except (OSError, ValueError) as error:
+        raise BackendError(
+            f"The list of files of the {folder.words} cannot be read "
+            f"({folder.root.shown(folder.manifest)}): {error}.",
+            "Import its files again as a new version.",
+        ) from error
+
+
+def list_files(folder: VersionFolder, share: Share = MOUNTED) -> tuple[FileEntry, ...]:
+    """The user's files, by path."""
+    try:
+        return tuple(share.files(folder.content))
+    except OSError as error:
+        raise BackendError(
+            f"The files of the {folder.words} cannot be listed: {error.strerror or error}."
+        ) from error
+
+
+def read_text(folder: VersionFolder, path: str, share: Share = MOUNTED) -> str:
+    """One of the user's files as text, no more than a megabyte of it."""
+    content = folder.content.resolve()
+    wanted = (content / path).resolve()
+    if not wanted.is_relative_to(content) or wanted == content:
+        raise BackendError(f"{in_words(path)} is no file of the {folder.words}.")
+    try:
+        piece = share.read(wanted, 0, _TEXT_BYTES + 1)
+    except OSError as error:
+        raise BackendError(
+            f"{in_words(path)} of the {folder.words} cannot be read: {error.strerror or error}."
+        ) from error
+    if b"\0" in piece:
+        raise BackendError(f"{in_words(path)} of the {folder.words} is no text.")
+    text = piece[:_TEXT_BYTES].decode("utf-8", "replace")
+    return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
+
+
+def claim(staging: Path, root: DataRoot, item: LibraryItem, share: Share = MOUNTED) -> LibraryItem:
+    """Bring a finished folder to its place under the next free number, which it returns with."""
+    while True:
+        share.look_at_library(item.kind)
+        item = replace(item, version=next_version(root, item.kind, item.name))
+        folder = VersionFolder(root, item.kind, item.name, item.version)
+        write_item(staging, item, share)
+        share.make_folder(folder.path.parent, exist_ok=True)
+        try:
+            share.rename(staging, folder.path)
+        except OSError as error:
+            if error.errno not in _TAKEN or not share.exists(folder.path):
+                raise
+            # Another desktop had this number a moment ago.
+            continue
+        sync_folder(folder.path.parent)
+        return item
+
+
+def move_to_trash(
+    folder: VersionFolder, record: dict[str, Any], place: str, share: Share = MOUNTED
+) -> Path:
+    """Move a version to ``trash/<place>``, leaving behind that its number was given."""
+    target = folder.root.trash / place
+    number = 1
+    while share.exists(target):
+        number += 1
+        target = folder.root.trash / f"{place}-{number}"
+    share.make_folder(target.parent, exist_ok=True)
+    share.replace_json(folder.removed, {**record, "trash": target.name})
+    try:
+        share.rename(folder.path, target)
+    except BaseException:
+        share.remove(folder.removed)
+        raise
+    share.replace_json(target / "removed.json", record)
+    return target
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut; not every file system knows how."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def found(root: DataRoot, kind: Kind) -> Iterator[VersionFolder]:
+    """Every version in the data root; raises as `names` does."""
+    for name in names(root, kind):
+        for version in versions(root, kind, name):
+            yield VersionFolder(root, kind, name, version)

@@ -1,0 +1,108 @@
+"""Weights that lie beside a model, ``models/<name>/v<n>/weights.pt``: its jobs begin with them.
+
+They are no part of the version's content and of its hash; a job names them in its ``start_from``.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.library.library_files import VersionFolder, kind_folder, sync_folder
+from backend.datastore.library.staging import make_staging
+from backend.records.base.atomic_files import FILE_MODE
+from backend.records.library.item import WEIGHTS_SUFFIXES, is_weights
+
+NAMES = tuple(f"weights{suffix}" for suffix in WEIGHTS_SUFFIXES)
+_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+_HEADER_BYTES = 9
+
+
+def find(folder: VersionFolder, share: Share = MOUNTED) -> Path | None:
+    """The weights of a version of a model; None when it has none."""
+    paths = (folder.path / name for name in NAMES)
+    return next((path for path in paths if share.exists(path)), None)
+
+
+def put(
+    folder: VersionFolder, source: Path, progress: Progress, share: Share = MOUNTED
+) -> tuple[Path, str, int]:
+    """Copy a file of weights beside a version that has none.
+
+    Returns:
+        Where they lie now, their SHA-256, and their bytes.
+
+    Raises:
+        BackendError: It is no such file, or the version has weights; nothing was changed.
+        Cancelled: So wished; nothing was changed.
+    """
+    there = find(folder, share)
+    if there is not None:
+        raise BackendError(
+            f"The {folder.words} has weights already ({folder.root.shown(there)}).",
+            "Import the model again as a new version, and give that one these.",
+        )
+    _refuse_others(source)
+    target = folder.path / f"weights{source.suffix.lower()}"
+    try:
+        staging = make_staging(kind_folder(folder.root, folder.kind), folder.name)
+        try:
+            total = source.stat().st_size
+            copy = staging / target.name
+            digest = _copy(source, copy, lambda done: progress.step(done, total, "Copying weights"))
+            share.publish(staging, progress)
+            share.rename(copy, target)
+        finally:
+            share.remove_tree(staging)
+        sync_folder(folder.path)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = "its disk is full" if full else error.strerror or str(error)
+        raise BackendError(
+            f"The weights could not be copied into the data root {folder.root.name}: {why}.",
+            "The model is as it was.",
+        ) from error
+    return target, digest, total
+
+
+def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> str:
+    digest, done = hashlib.sha256(), 0
+    with source.open("rb") as origin, target.open("xb") as copy:
+        os.chmod(target, FILE_MODE)
+        while piece := origin.read(CHUNK_BYTES):
+            digest.update(piece)
+            copy.write(piece)
+            done += len(piece)
+            on_bytes(done)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return digest.hexdigest()
+
+
+def _refuse_others(source: Path) -> None:
+    """What is no file of weights by its first bytes; whether they fit, a node finds out."""
+    shown = in_words(source.name)
+    if not is_weights(source.name):
+        raise BackendError(f"{shown} is no file of weights.", "Choose a .pt or .safetensors file.")
+    try:
+        if not source.is_file():
+            raise BackendError(f"{source} is no file.", "Choose a .pt or .safetensors file.")
+        with source.open("rb") as file:
+            head = file.read(_HEADER_BYTES)
+    except OSError as error:
+        raise BackendError(f"{source} cannot be read: {error.strerror or error}.") from error
+    if source.suffix.lower() == ".pt":
+        fits = head.startswith((_ZIP, _PICKLE))
+        remedy = "Save them with torch.save(model.state_dict(), …)."
+    else:
+        fits = len(head) == _HEADER_BYTES and head.endswith(b"{")
+        remedy = "Save them with safetensors.torch.save_file(model.state_dict(), …)."
+    if not fits:
+        raise BackendError(f"{shown} holds no weights, whatever its name says.", remedy)

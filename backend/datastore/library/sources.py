@@ -1,0 +1,316 @@
+"""What is to be imported, looked at as a whole before the first byte is written.
+
+A source lists its files and refuses, with the name of the entry, whatever could not be stored, read
+back or shown on every computer that shares the data root. The zip has a module of its own
+(`zip_source`); here are a folder and a single file of code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, is_litter, path_fault
+from backend.records.library.item import Kind
+from backend.records.library.project import WHOLE, ProjectPart
+
+_LOOK_EVERY = 2000
+# Links to folders that hold more links to folders can lead to any number of files.
+_MOST_LINKS = 100_000
+# Below this a thread of its own costs more than it brings.
+_LARGE_BYTES = 8 * CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file to be imported, at ``path`` in its new home; ``key`` is where it comes from."""
+
+    path: str
+    bytes: int
+    key: object
+    is_executable: bool = False
+
+
+class Source(ABC):
+    """What was found fit to import, and what is left out of it."""
+
+    def __init__(
+        self,
+        files: Sequence[SourceFile],
+        folders: Iterable[str],
+        left_out: Iterable[str] = (),
+    ) -> None:
+        self.files = files
+        self.left_out = sorted(left_out)
+        self.folders = sorted(folders)
+        """Every folder that is needed, parents first."""
+        self.bytes = sum(file.bytes for file in files)
+
+    @abstractmethod
+    def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
+        """Write the file to a descriptor and return its SHA-256.
+
+        ``on_bytes`` is told of every piece, from any thread; what it raises ends the copy.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what is open; only some sources hold anything."""
+
+
+class FolderSource(Source):
+    """A folder, or one file of code."""
+
+    def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
+        assert isinstance(file.key, str)
+        try:
+            origin = os.open(file.key, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            raise unreadable(file, error) from error
+        try:
+            before = os.fstat(origin)
+            if file.bytes >= _LARGE_BYTES and hasattr(os, "sendfile"):
+                digest, count = _copy_beside_hashing(origin, target, file.bytes, on_bytes)
+            else:
+                digest, count = _copy_plainly(origin, target, file, on_bytes)
+            after = os.fstat(origin)
+            if (count, after.st_size, after.st_mtime_ns) != (
+                file.bytes,
+                file.bytes,
+                before.st_mtime_ns,
+            ):
+                raise BackendError(
+                    f"{in_words(file.path)} was written to while it was imported.",
+                    "Import again when nothing writes to the folder.",
+                )
+            return digest
+        finally:
+            os.close(origin)
+
+
+def unreadable(file: SourceFile, error: OSError) -> BackendError:
+    return BackendError(
+        f"{in_words(file.path)} cannot be read: {error.strerror or error}.", "Nothing was imported."
+    )
+
+
+def _copy_plainly(
+    origin: int, target: int, file: SourceFile, on_bytes: Callable[[int], None]
+) -> tuple[str, int]:
+    digest, total = hashlib.sha256(), 0
+    # No more than was there when it was looked at: a log may grow faster than it is copied.
+    while total < file.bytes:
+        try:
+            piece = os.read(origin, min(CHUNK_BYTES, file.bytes - total))
+        except OSError as error:
+            raise unreadable(file, error) from error
+        if not piece:
+            break
+        digest.update(piece)
+        write_all(target, piece)
+        total += len(piece)
+        on_bytes(len(piece))
+    return digest.hexdigest(), total
+
+
+def _copy_beside_hashing(
+    origin: int, target: int, size: int, on_bytes: Callable[[int], None]
+) -> tuple[str, int]:
+    """Let the kernel copy while a thread hashes: both read the same pages of its cache."""
+    digest, hashed = hashlib.sha256(), 0
+    given_up = threading.Event()
+
+    def hash_all() -> None:
+        nonlocal hashed
+        buffer = memoryview(bytearray(CHUNK_BYTES))
+        while hashed < size and not given_up.is_set():
+            count = os.preadv(origin, [buffer[: size - hashed]], hashed)
+            if not count:
+                return
+            digest.update(buffer[:count])
+            hashed += count
+
+    with ThreadPoolExecutor(1) as pool:
+        hashing = pool.submit(hash_all)
+        copied = 0
+        try:
+            while copied < size:
+                count = os.sendfile(target, origin, copied, min(_LARGE_BYTES, size - copied))
+                if not count:
+                    break
+                copied += count
+                on_bytes(count)
+            # It has to be on the disk in the end; here the disk works while the hash is computed.
+            os.fsync(target)
+            hashing.result()
+        except BaseException:
+            given_up.set()
+            raise
+    return digest.hexdigest(), min(copied, hashed)
+
+
+def write_all(target: int, piece: bytes) -> None:
+    """`os.write` may take only a part, when the disk is nearly full for one."""
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
+def look_at_folder(
+    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE
+) -> FolderSource:
+    """List a folder, or a part of it, and refuse what cannot be imported before it is written.
+
+    A link to a file or folder within the folder is imported as a copy: not every share has links.
+    One to a folder that holds the link is left out.
+    """
+    scan = _Scan(kind, path.resolve(), progress, part)
+    scan.run()
+    if not kind.entry_file:
+        return FolderSource(scan.files, scan.folders, scan.left_out)
+    home = home_of(kind.entry_file, [file.path for file in scan.files])
+    files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
+    if kind.entry_file not in {file.path for file in files}:
+        raise no_entry_file(kind, f"The folder {path / part.folder}")
+    folders = [name.removeprefix(home) for name in scan.folders if name.startswith(home)]
+    left_out = [path.removeprefix(home) for path in scan.left_out]
+    return FolderSource(files, filter(None, folders), left_out)
+
+
+def home_of(entry_file: str, paths: Collection[str]) -> str:
+    """``"project/src/"`` when all files are in there and the entry file is at its top, else ""."""
+    homes = (path.removesuffix(entry_file) for path in paths if Path(path).name == entry_file)
+    home = min(homes, key=len, default="")
+    return home if all(path.startswith(home) for path in paths) else ""
+
+
+def look_at_file(kind: Kind, path: Path) -> FolderSource:
+    """One file of code stands for a folder that holds just it."""
+    if not kind.entry_file or path.suffix != ".py":
+        raise BackendError(
+            f"{path} is neither a folder nor a zip file.",
+            "Put it into a folder and choose that; the name of a zip file ends in .zip.",
+        )
+    if not os.access(path, os.R_OK):
+        raise BackendError(f"{path} cannot be read.", "Ask its owner for the right to read it.")
+    return FolderSource([SourceFile(kind.entry_file, path.stat().st_size, str(path))], ())
+
+
+def no_entry_file(kind: Kind, where: str) -> BackendError:
+    return BackendError(
+        f"{where} has no {kind.entry_file}, which every {kind.value} needs at its top.",
+        f"Choose the folder or zip file that holds {kind.entry_file}.",
+    )
+
+
+class _Scan:
+    """Collects the files of a part of ``top``."""
+
+    def __init__(self, kind: Kind, top: Path, progress: Progress, part: ProjectPart) -> None:
+        self._kind = kind
+        begin = (top / part.folder).resolve()
+        # The folder of the data may be a link to a large disk, as a folder that is chosen may.
+        self._top = top if begin.is_relative_to(top) else begin
+        self._part = part
+        self._progress = progress
+        # A folder, its path in the import, and the folders of the links that led to it.
+        self._waiting: list[tuple[str, str, tuple[str, ...]]] = [(os.fspath(begin), "", ())]
+        self._links = 0
+        self.files: list[SourceFile] = []
+        self.folders: list[str] = []
+        self.left_out: list[str] = []
+
+    def run(self) -> None:
+        while self._waiting:
+            folder, path, links = self._waiting.pop()
+            try:
+                self._enter(folder, path, (*links, folder))
+            except OSError as error:
+                raise BackendError(
+                    f"The folder {in_words(path or folder)} cannot be read: "
+                    f"{error.strerror or error}.",
+                    "Ask its owner for the right to read it, or leave it out.",
+                ) from error
+
+    def _enter(self, folder: str, path: str, links: tuple[str, ...]) -> None:
+        with os.scandir(folder) as found:
+            entries = list(found)
+        if path:
+            if self._kind.entry_file and any(e.name in ENVIRONMENT_MARKS for e in entries):
+                self.left_out.append(path)
+                return
+            self.folders.append(path)
+        for entry in entries:
+            self._take(entry, f"{path}/{entry.name}" if path else entry.name, links)
+
+    def _take(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
+        if not self._part.takes(path):
+            return
+        if is_litter(self._kind, entry.name):
+            self.left_out.append(path)
+            return
+        fault = path_fault(entry.name)
+        if fault:
+            raise _refusal(path, fault, "Rename it")
+        if entry.is_dir(follow_symlinks=False):
+            self._waiting.append((entry.path, path, links[:-1]))
+            return
+        origin = entry.path
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            origin = self._behind(entry, path)
+            status = os.stat(origin)
+        if stat.S_ISDIR(status.st_mode):
+            self._follow(origin, path, links)
+            return
+        if not stat.S_ISREG(status.st_mode):
+            raise _refusal(path, f"is {_thing(status.st_mode)}, not a file", "Leave it out")
+        if not os.access(origin, os.R_OK):
+            raise _refusal(path, "cannot be read", "Ask its owner for the right to read it")
+        self.files.append(
+            SourceFile(path, status.st_size, origin, bool(status.st_mode & stat.S_IXUSR))
+        )
+        if len(self.files) % _LOOK_EVERY == 0:
+            self._progress.step(0, 0, f"Looking at {len(self.files)} files")
+
+    def _behind(self, link: os.DirEntry[str], path: str) -> str:
+        try:
+            target = Path(link.path).resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise _refusal(path, "is a link that leads nowhere", "Remove the link") from error
+        if not target.is_relative_to(self._top):
+            raise _refusal(
+                path, f"is a link out of the folder, to {target}", "Put the file itself there"
+            )
+        return str(target)
+
+    def _follow(self, target: str, path: str, links: tuple[str, ...]) -> None:
+        """Go on in the folder behind a link, unless that would never end."""
+        if any(Path(link).is_relative_to(target) for link in links):
+            self.left_out.append(path)
+            return
+        self._links += 1
+        if self._links > _MOST_LINKS:
+            raise _refusal(path, "is one of more than 100,000 links to folders", "Remove links")
+        self._waiting.append((target, path, links))
+
+
+def _refusal(path: str, fault: str, remedy: str) -> BackendError:
+    return BackendError(f"{in_words(path)} {fault}.", f"{remedy}; nothing was imported.")
+
+
+def _thing(mode: int) -> str:
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a device" if stat.S_ISBLK(mode) or stat.S_ISCHR(mode) else "something unknown"

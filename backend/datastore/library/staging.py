@@ -1,0 +1,114 @@
+"""The hidden folder in which a version is built before it appears under its name.
+
+It lies beside its target, so that one rename brings it there, and tells in its name who builds it:
+an import that was killed is recognised by its process being gone, here at once, and on another
+computer by having been silent for a week by the file server's own clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.datastore.access.folder_modes import make_folder
+from backend.records.jobs.status import ProcessIdentity
+
+_FOLDER_MODE = 0o755
+_SILENT_S = 7 * 86_400
+_NAME = re.compile(
+    r"\.(?P<name>.+)\.importing-(?P<host>[A-Za-z0-9_-]*)-(?P<boot>[0-9a-f]*)-(?P<pid>\d+)-"
+    r"(?P<ticks>\d+)-[0-9a-f]{8}",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """An import under way, or what is left of one."""
+
+    path: Path
+    name: str
+    host: str
+    is_left_over: bool
+
+
+def make_staging(folder: Path, name: str) -> Path:
+    """Make the hidden folder for a version of ``name`` in ``folder``."""
+    host, boot, pid, ticks = _own()
+    token = secrets.token_hex(4)
+    staging = folder / f".{name}.importing-{host}-{boot}-{pid}-{ticks}-{token}"
+    make_folder(folder, exist_ok=True)
+    make_shared_folder(staging)
+    return staging
+
+
+def make_shared_folder(path: Path) -> None:
+    """Make a folder that the nodes can read, whatever the umask; one that is there stays."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(_FOLDER_MODE)
+
+
+def stagings(folder: Path) -> Iterator[Staging]:
+    """The imports under way in ``folder``, and those that did not come to their end."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return
+    for found in names:
+        match = _NAME.fullmatch(found)
+        if match is not None:
+            path = folder / found
+            yield Staging(path, match["name"], match["host"], _is_left_over(path, match))
+
+
+def sweep(staging: Staging) -> None:
+    """Clear away a copy that nobody will finish; what it was copied from is untouched."""
+    shutil.rmtree(staging.path, ignore_errors=True)
+
+
+def _own() -> tuple[str, str, int, int]:
+    from backend.node.system import process_identity
+
+    host = re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:40]
+    try:
+        mine = process_identity.own()
+    except (OSError, AssertionError):
+        # A desktop without /proc: its imports count as left over when they are long silent.
+        return host, "", os.getpid(), 0
+    return host, mine.boot_id.replace("-", "")[:12], mine.pid, mine.start_ticks
+
+
+def _is_left_over(path: Path, match: re.Match[str]) -> bool:
+    host, boot, _, _ = _own()
+    if boot and match["boot"] == boot:
+        from backend.node.system import process_identity
+
+        builder = ProcessIdentity(
+            socket.gethostname(), process_identity.boot_id(), int(match["pid"]), int(match["ticks"])
+        )
+        return not process_identity.is_alive(builder)
+    if boot and match["boot"] and match["host"] == host:
+        # This computer was started anew since.
+        return True
+    return _silence_s(path) > _SILENT_S
+
+
+def _silence_s(path: Path) -> float:
+    """Time since anything in ``path`` was written, told by the clock of its own file system."""
+    mark = path.with_name(f".now-{secrets.token_hex(4)}")
+    try:
+        mark.touch()
+        now = mark.stat().st_mtime
+        mark.unlink()
+        newest = max(Path(folder).stat().st_mtime for folder, _, _ in os.walk(path))
+    except (OSError, ValueError):
+        return 0.0
+    return now - newest

@@ -1,0 +1,348 @@
+"""A zip file that is to be imported: everything that can be wrong with it is looked for first.
+
+Python's ``zipfile`` drops ``../`` from names without a word and knows no limit to what a file
+unpacks to. Here a zip is refused, with the entry's name, before anything is written; while it is
+unpacked, no entry can give more bytes than its listing said, and its checksum is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+import stat
+import struct
+import threading
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import IO
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, left_out_of, path_fault
+from backend.datastore.library.sources import (
+    Source,
+    SourceFile,
+    home_of,
+    no_entry_file,
+    unreadable,
+    write_all,
+)
+from backend.records.base.validation import printable
+from backend.records.library.item import Kind
+from backend.records.library.project import WHOLE, ProjectPart
+
+MAX_ENTRIES = 500_000
+_BOMB_BYTES = 1_000_000_000
+_BOMB_RATIO = 200
+_ENCRYPTED = 0x1
+_UTF8 = 0x800
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+_DRIVE = re.compile(r"[A-Za-z]:")
+# Made on FAT, NTFS or VFAT; there a backslash stands between the parts of a path.
+_WINDOWS = (0, 10, 11, 14)
+_UNICODE_PATH = 0x7075
+_Named = list[tuple[str, zipfile.ZipInfo]]
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+
+
+class ZipSource(Source):
+    """A zip file that was found sound as far as its listing goes."""
+
+    def __init__(
+        self,
+        path: Path,
+        files: Sequence[SourceFile],
+        folders: set[str],
+        left_out: Iterable[str] = (),
+    ) -> None:
+        super().__init__(files, folders, left_out)
+        self._path = path
+        self._mine = threading.local()
+        self._opened: list[zipfile.ZipFile] = []
+
+    def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
+        assert isinstance(file.key, zipfile.ZipInfo)
+        digest, count = hashlib.sha256(), 0
+        try:
+            with self._archive().open(file.key) as entry:
+                while piece := self._read(entry, file):
+                    digest.update(piece)
+                    write_all(target, piece)
+                    count += len(piece)
+                    on_bytes(len(piece))
+        except _BROKEN as error:
+            raise _damaged(self._path, f"{in_words(file.path)} is cut off or damaged") from error
+        if count != file.bytes:
+            raise _damaged(self._path, f"{in_words(file.path)} is shorter than it should be")
+        return digest.hexdigest()
+
+    def _read(self, entry: IO[bytes], file: SourceFile) -> bytes:
+        try:
+            return entry.read(CHUNK_BYTES)
+        except OSError as error:
+            raise unreadable(file, error) from error
+
+    def _archive(self) -> zipfile.ZipFile:
+        """One per thread: readers of one file would wait for each other."""
+        archive: zipfile.ZipFile | None = getattr(self._mine, "archive", None)
+        if archive is None:
+            archive = self._mine.archive = zipfile.ZipFile(self._path)
+            self._opened.append(archive)
+        return archive
+
+    def close(self) -> None:
+        for archive in self._opened:
+            archive.close()
+
+
+def look_at_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
+    """List a zip file, or a part of it, and refuse what cannot be imported.
+
+    The files of a whole zip may stand at its top or inside one folder, whose name is then dropped.
+    """
+    folders, files, left_out = look_at_entries(path, progress, kind)
+    if part == WHOLE:
+        prefix = _wrapping(kind, folders, files)
+    else:
+        prefix = part.path_of("")
+        files = {name: entry for name, entry in files.items() if _is_of(part, name)}
+        folders, left_out = ({n for n in names if _is_of(part, n)} for names in (folders, left_out))
+    if kind.entry_file and prefix + kind.entry_file not in files:
+        raise no_entry_file(kind, path.name)
+    return ZipSource(
+        path,
+        [
+            SourceFile(
+                name.removeprefix(prefix),
+                entry.file_size,
+                entry,
+                bool(entry.external_attr >> 16 & stat.S_IXUSR),
+            )
+            for name, entry in files.items()
+        ],
+        {name.removeprefix(prefix) for name in folders if name.startswith(prefix)},
+        {name.removeprefix(prefix) for name in left_out},
+    )
+
+
+def entry_names(path: Path) -> list[str]:
+    """The path of each entry as it is written, of folders with ``/`` at the end; none is judged."""
+    return [name for entry in _listing(path) if (name := _name(entry))]
+
+
+def look_at_entries(
+    path: Path, progress: Progress, kind: Kind | None = None
+) -> tuple[set[str], dict[str, zipfile.ZipInfo], set[str]]:
+    """List a zip file whose listing is sound.
+
+    Args:
+        kind: What is imported; litter is left out of it. None: nothing is left out.
+
+    Returns:
+        All folders; all files by path; the files and folders that are left out.
+
+    Raises:
+        BackendError: It is no whole zip, or an entry could not be stored as it is named.
+    """
+    progress.step(0, 0, "Looking at the zip file")
+    named = [(_name(entry), entry) for entry in _listing(path)]
+    named = [(name, entry) for name, entry in named if name]
+    named, left_out = _sift(kind, named) if kind else (named, set())
+    if len(named) > MAX_ENTRIES:
+        raise BackendError(
+            f"{path.name} holds {len(named)} entries; a zip file may hold {MAX_ENTRIES}.",
+            "Unpack it and import the folder.",
+        )
+    for name, entry in named:
+        _check(path, name, entry)
+    folders, files = _tree(path, named)
+    entries = [entry for _, entry in named]
+    _refuse_bomb(path, entries)
+    _refuse_overlap(path, entries)
+    return folders, files, left_out
+
+
+def _sift(kind: Kind, named: _Named) -> tuple[_Named, set[str]]:
+    """Take the litter out; a folder that holds all the rest is the source and never litter."""
+    left_out: set[str] = set()
+    for of in dict.fromkeys((Kind.DATASET, kind)):
+        tops = {name.partition("/")[0] for name, _ in named}
+        top = f"{min(tops)}/" if of is not Kind.DATASET and len(tops) == 1 else ""
+        inside = [name.removeprefix(top).rstrip("/") for name, _ in named]
+        environments = frozenset(_environments(inside) if of is not Kind.DATASET else ())
+        kept = []
+        for name, entry in zip(inside, named, strict=True):
+            litter = left_out_of(of, name, environments)
+            if litter:
+                left_out.add(top + litter)
+            else:
+                kept.append(entry)
+        named = kept
+    return named, {path for path in left_out if left_out.isdisjoint(_parents(path))}
+
+
+def _is_of(part: ProjectPart, path: str) -> bool:
+    top = part.path_of("")
+    return path.startswith(top) and part.takes(path.removeprefix(top))
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _environments(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        parts = path.split("/")
+        for count, part in enumerate(parts):
+            if count and part in ENVIRONMENT_MARKS:
+                yield "/".join(parts[:count])
+
+
+def _listing(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.infolist()
+    except UnicodeDecodeError as error:
+        shown = printable(bytes(error.object).decode("utf-8", "replace"))
+        raise _refusal(path, f"“{shown}”", "has a name that is not UTF-8") from error
+    except (*_BROKEN, ValueError) as error:
+        raise _damaged(path, "its list of files is missing or damaged") from error
+    except OSError as error:
+        raise BackendError(
+            f"{path} cannot be read: {error.strerror or error}.", "Nothing was imported."
+        ) from error
+
+
+def _name(entry: zipfile.ZipInfo) -> str:
+    """The path that an entry means, of a folder with ``/`` at its end; "" for the top itself."""
+    name = entry.orig_filename
+    if not entry.flag_bits & _UTF8:
+        # Without the flag zipfile reads the bytes as a DOS code page; they may be UTF-8 as well.
+        raw = name.encode("cp437")
+        name = _unicode_path(raw, entry.extra) or raw.decode("utf-8", "surrogateescape")
+    if entry.create_system in _WINDOWS:
+        name = name.replace("\\", "/")
+    parts = name.split("/")
+    kept = [part for part in parts if part not in ("", ".")]
+    if name.startswith("/"):
+        kept.insert(0, "")
+    is_folder = parts[-1] in ("", ".") or stat.S_ISDIR(entry.external_attr >> 16)
+    return "/".join(kept) + ("/" if kept and is_folder else "")
+
+
+def _unicode_path(raw: bytes, extra: bytes) -> str:
+    """The name in Info-ZIP's field for it, where that was made for the name ``raw``; else ""."""
+    while len(extra) >= 4:
+        kind, size = struct.unpack("<HH", extra[:4])
+        field, extra = extra[4 : 4 + size], extra[4 + size :]
+        if kind == _UNICODE_PATH and field[:5] == struct.pack("<BI", 1, zlib.crc32(raw)):
+            return field[5:].decode("utf-8", "surrogateescape")
+    return ""
+
+
+def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
+    """Refuse an entry that cannot be stored under its name."""
+    shown = in_words(name)
+    fault = path_fault(name)
+    if fault:
+        raise _refusal(path, shown, fault)
+    if "\\" in name:
+        raise _refusal(path, shown, "has a Windows path with backslashes for a name")
+    if _DRIVE.match(name):
+        raise _refusal(path, shown, "begins with a drive letter of Windows")
+    if name.startswith("/"):
+        raise _refusal(path, shown, "has an absolute path")
+    if ".." in name.split("/"):
+        raise _refusal(path, shown, "leads out of the folder with “..”")
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if kind == stat.S_IFLNK:
+        raise _refusal(path, shown, "is a link", "Unpack it and import the folder")
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise _refusal(path, shown, "is a device, a pipe or a socket, not a file")
+    if entry.flag_bits & _ENCRYPTED:
+        raise BackendError(
+            f"{path.name} cannot be imported: {shown} is encrypted.",
+            "Unpack it with its password and import the folder.",
+        )
+    if entry.compress_type not in _METHODS:
+        raise BackendError(
+            f"{path.name} cannot be imported: {shown} is packed in a way that Python does not "
+            f"know (method {entry.compress_type}).",
+            "Unpack it and import the folder.",
+        )
+
+
+def _tree(path: Path, named: _Named) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
+    """All folders, those that are only implied too, and the files by path."""
+    files = {name: entry for name, entry in named if not name.endswith("/")}
+    folders = {name[:-1] for name, _ in named if name.endswith("/")}
+    for name in list(folders) + list(files):
+        for parent in _parents(name):
+            if parent in folders:
+                break
+            folders.add(parent)
+    counts = Counter(name for name, _ in named if not name.endswith("/"))
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise _refusal(path, in_words(twice[0]), "is in it twice")
+    both = folders & files.keys()
+    if both:
+        raise _refusal(path, in_words(min(both)), "is a file and a folder at once")
+    return folders, files
+
+
+def _wrapping(kind: Kind, folders: set[str], files: dict[str, zipfile.ZipInfo]) -> str:
+    """``"digits/"`` when all is inside that one folder, else ""."""
+    if kind.entry_file:
+        return home_of(kind.entry_file, files)
+    tops = {name.partition("/")[0] for name in (*folders, *files)}
+    top = next(iter(tops)) if len(tops) == 1 else ""
+    return f"{top}/" if top in folders else ""
+
+
+def _refuse_bomb(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+    total = sum(entry.file_size for entry in entries)
+    packed = max(1, path.stat().st_size)
+    if total > _BOMB_BYTES and total > _BOMB_RATIO * packed:
+        largest = max(entries, key=lambda entry: entry.file_size)
+        raise BackendError(
+            f"{path.name} would grow from {packed / 1e6:.1f} MB to {total / 1e9:.1f} GB "
+            f"({in_words(largest.filename)} is the largest), as files do that are made to fill "
+            "disks.",
+            "If you trust it, unpack it yourself and import the folder.",
+        )
+
+
+def _refuse_overlap(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Entries that share their bytes are how a small zip unpacks to any size."""
+    by_place = sorted(entries, key=lambda entry: entry.header_offset)
+    for entry, following in pairwise(by_place):
+        if entry.header_offset + entry.compress_size > following.header_offset:
+            raise _refusal(
+                path, in_words(following.filename), f"lies within {in_words(entry.filename)}"
+            )
+
+
+def _refusal(
+    path: Path,
+    shown: str,
+    fault: str,
+    remedy: str = "Unpack it, correct that, and import the folder",
+) -> BackendError:
+    return BackendError(
+        f"{path.name} cannot be imported: {shown} {fault}.", f"{remedy}; nothing was imported."
+    )
+
+
+def _damaged(path: Path, how: str) -> BackendError:
+    return BackendError(
+        f"{path.name} is no whole zip file: {how}.",
+        "Fetch or make it again; nothing was imported.",
+    )

@@ -1,0 +1,118 @@
+"""The nodes of a data root: who was added, and what their agents last wrote.
+
+An agent runs on a machine that other people use too, so what it wrote is read as a stranger's:
+bounded in size, plain in kind, and a file that cannot be used says so and hides nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.datastore.access import untrusted
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import Finding, NodeReading
+
+_ENTRIES_REMEMBERED = 1024
+_STATUS_LIMIT_BYTES = 1_000_000
+"""A node with 16 GPUs and 256 cores writes some 20 kB."""
+
+
+def entries(root: DataRoot) -> tuple[NodeEntry, ...]:
+    """Every node that was added, by name. An entry that cannot be read is left out."""
+    return tuple(sorted(_readable(root), key=lambda entry: entry.name))
+
+
+def entry(root: DataRoot, name: str) -> NodeEntry | None:
+    return next((one for one in _readable(root) if one.name == name), None)
+
+
+def write_entry(root: DataRoot, one: NodeEntry, share: Share = MOUNTED) -> None:
+    """Keep an entry; the folder is made with it.
+
+    Raises:
+        BackendError: The data root cannot be written.
+    """
+    folder = root.node(one.name)
+    try:
+        share.make_folder(root.nodes, exist_ok=True)
+        share.make_folder(folder.path, exist_ok=True)
+        share.replace_json(folder.entry, one.to_dict())
+    except OSError as error:
+        raise BackendError(
+            f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
+            "Check that the data root is mounted and that you may write there.",
+        ) from error
+
+
+def remove_entry(root: DataRoot, name: str, share: Share = MOUNTED) -> None:
+    """Move what the data root knows of a node to the trash."""
+    source = root.node(name).path
+    target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+    try:
+        share.make_folder(root.trash, exist_ok=True)
+        share.rename(source, target)
+    except OSError as error:
+        raise BackendError(
+            f"The node {name} could not be moved to the trash: {error.strerror}."
+        ) from error
+
+
+def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
+    """The last reading of a node's agent, or why there is none that can be used."""
+    path = root.node(name).status
+    try:
+        # The file may say any name; the folder is what was asked for.
+        return replace(
+            untrusted.build(NodeReading, read_json(path, _STATUS_LIMIT_BYTES)), name=name
+        )
+    except FileNotFoundError:
+        return Finding("agent", False, f"No agent has written on {name} yet.")
+    except OSError as error:
+        return Finding(
+            "agent",
+            False,
+            f"The status of {name} cannot be read: {error.strerror}.",
+            "Check that the data root is mounted and that you may read there.",
+        )
+    except ValueError as error:
+        why = printable(str(error), 200)
+        return Finding(
+            "agent",
+            False,
+            f"The agent of {name} writes a status that cannot be used: {why}.",
+            f"See who writes to {path} on {name}.",
+        )
+
+
+def _readable(root: DataRoot) -> Iterator[NodeEntry]:
+    try:
+        names = os.listdir(root.nodes)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BackendError(
+            f"The nodes in {root.nodes} cannot be read: {error.strerror}.",
+            "Check that the data root is mounted.",
+        ) from error
+    for name in names:
+        path = root.node(name).entry
+        try:
+            found = _entry_at(path)
+        except (OSError, ValueError):
+            continue
+        if found.name == name:
+            yield found
+
+
+@read_once(_ENTRIES_REMEMBERED)
+def _entry_at(path: Path) -> NodeEntry:
+    return NodeEntry.from_dict(read_json(path))

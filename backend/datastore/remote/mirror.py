@@ -1,0 +1,276 @@
+"""A data root that this desktop does not mount: a mirror of it here, kept by SFTP.
+
+Everything else goes on reading plain files, those of the mirror. Before that the mirror is brought
+up to date: a file that was replaced since is fetched whole, a history from the byte at which the
+last fetch stopped, and what is large (checkpoints, datasets, logs) only when somebody asks for it.
+What changes the data root is done on the far side first and then in the mirror, so whatever only
+one desktop may win is still decided by one call of the far file system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access import hashes
+from backend.datastore.access.root_access import not_carried
+from backend.datastore.remote import mirror_cache, remote_content
+from backend.datastore.remote.mirror_cache import Kept
+from backend.datastore.remote.mirror_sync import MirrorLooks, is_same, make_here
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.layout import JobFolder
+from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.library.item import FileEntry
+from backend.ssh.interface import RemoteFile, Shell
+from backend.ssh.sftp import FarFiles
+
+_FOLDER_MODE = 0o700
+_PRUNED = ".pruned"
+_PRUNE_S = 86_400.0
+
+
+class Mirror(MirrorLooks):
+    """A `Share` whose files are below ``root`` here and below ``far`` on its host.
+
+    ``connect`` opens a connection to the host. Every call may run on any thread.
+    """
+
+    is_mounted = False
+
+    def open(self) -> None:
+        """Reach the data root; the folder is made when only it is missing.
+
+        Raises:
+            BackendError: It cannot be reached, or is none.
+        """
+        label = self._far_root.label
+        try:
+            found = self._line.ask(self._root_there)
+        except FileNotFoundError as error:
+            raise BackendError(
+                f"The data root {label} is not there, and neither is the folder above it.",
+                f"Mount the share on {self._far_root.host}, or choose another folder: --data-root.",
+            ) from error
+        if not found.is_folder:
+            raise BackendError(f"The data root {label} is a file.", "Choose a folder: --data-root.")
+        try:
+            self._root.path.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+        except OSError as error:
+            raise BackendError(
+                f"{self._root.path}, where this computer keeps what it knows of {label}, cannot "
+                f"be made: {error.strerror}."
+            ) from error
+        self._prune_daily()
+
+    def _root_there(self, files: FarFiles) -> RemoteFile:
+        path = self._far_root.path
+        try:
+            return files.status(path)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                files.make_folder(path)
+            return files.status(path)
+
+    def close(self) -> None:
+        self._line.close()
+
+    # Names.
+
+    def shown(self, path: Path) -> str:
+        return self._root.shown(path)
+
+    def on_nodes(self, path: Path) -> str:
+        return self._far(path)
+
+    def url(self, path: Path) -> str:
+        return self._far_root.url(self._far(path))
+
+    # Reading what is large, where it is.
+
+    def size(self, path: Path) -> int:
+        return self._line.ask(lambda files: files.status(self._far(path)).bytes)
+
+    def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
+        return self._line.ask(lambda files: files.read(self._far(path), offset, limit_bytes))
+
+    def sha256(self, path: Path, on_bytes: Callable[[int], None]) -> str:
+        with self._line.apart() as shell:
+            return remote_content.sha256(shell, self._far(path), on_bytes)
+
+    def fingerprint(self, folder: Path) -> str:
+        return self._line.ask(lambda files: remote_content.fingerprint(files, self._far(folder)))
+
+    def files(self, folder: Path) -> list[FileEntry]:
+        found = self._line.ask(lambda files: remote_content.walk(files, self._far(folder)))
+        return [FileEntry(path, one.bytes) for path, one in sorted(found.files.items())]
+
+    def compare(
+        self,
+        what: str,
+        folder: Path,
+        wanted: Mapping[str, str],
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        with self._line.apart() as shell:
+            remote_content.compare(shell, what, self._far(folder), wanted, on_bytes)
+
+    def holds(self, path: Path) -> bool:
+        mirror_cache.is_wanted_now(path)
+        return path.exists()
+
+    def bring_file(self, path: Path, progress: Progress) -> None:
+        make_here(path.parent)
+        far = self._look(lambda files: files.status(self._far(path)))
+        if is_same(path, far):
+            mirror_cache.is_wanted_now(path)
+            return
+        what = f"Fetching {path.name}"
+        with self._line.apart() as shell:
+            shell.fetch(far.path, path, lambda done, all_: progress.step(done, all_, what))
+        os.utime(path, (time.time(), far.mtime_s))
+        self._prune()
+
+    def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
+        if not folder.exists():
+            with self._line.apart() as shell:
+                remote_content.bring(shell, self._far(folder), folder, wanted, progress)
+            self._prune()
+
+    # What is kept here, and what of it goes.
+
+    def room(self) -> MirrorRoom:
+        found = mirror_cache.kept(self._root)
+        return MirrorRoom(
+            str(self._root.path),
+            str(self._far_root),
+            mirror_cache.size(self._root.path),
+            sum(one.bytes for one in found),
+        )
+
+    def clear(self) -> int:
+        return self._drop(mirror_cache.kept(self._root))
+
+    def _prune_daily(self) -> None:
+        mark = self._root.path / _PRUNED
+        with contextlib.suppress(OSError):
+            if not mark.exists() or time.time() - mark.stat().st_mtime > _PRUNE_S:
+                mark.touch()
+                self._prune()
+
+    def _prune(self) -> None:
+        # Room is made by the way: whatever keeps it from that keeps nobody from his work.
+        with contextlib.suppress(BackendError, OSError):
+            found = mirror_cache.to_drop(mirror_cache.kept(self._root), time.time())
+            if found:
+                self._drop(found)
+
+    def _drop(self, found: list[Kept]) -> int:
+        """Only what the data root still has: what is nowhere else stays."""
+        if not found:
+            return 0
+        with self._line.apart() as shell:
+            return mirror_cache.drop(found, lambda one: self._is_there(shell, one))
+
+    def _is_there(self, shell: Shell, one: Kept) -> bool:
+        far = self._far(one.path)
+        with contextlib.suppress(FileNotFoundError), shell.files() as files:
+            if not one.path.is_dir():
+                return is_same(one.path, files.status(far))
+            there = remote_content.walk(files, far).files
+            here = {name: status.st_size for name, status in hashes.walk(one.path)}
+            return here == {name: found.bytes for name, found in there.items()}
+        return False
+
+    # Changing: there, then here.
+
+    def names(self, folder: Path) -> list[str]:
+        found = self._line.ask(lambda files: files.entries(self._far(folder)))
+        return [one.name for one in found]
+
+    def exists(self, path: Path) -> bool:
+        try:
+            self._line.ask(lambda files: files.status(self._far(path)))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
+        try:
+            self._line.act(lambda files: files.make_folder(self._far(path)))
+        except FileExistsError:
+            if not exist_ok:
+                raise
+        make_here(path)
+
+    def replace_bytes(self, path: Path, value: bytes) -> None:
+        self._line.act(lambda files: files.write(self._far(path), value, 0o644))
+        make_here(path.parent)
+        replace_bytes(path, value, lasting=False)
+
+    def replace_json(self, path: Path, value: Any) -> None:
+        text = json.dumps(value, allow_nan=False, indent=1) + "\n"
+        self.replace_bytes(path, text.encode())
+
+    def create(self, path: Path, value: bytes) -> None:
+        self._line.act(lambda files: files.create(self._far(path), value))
+        replace_bytes(path, value, lasting=False)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._line.act(lambda files: files.rename(self._far(old), self._far(new)))
+        # A look on another thread may have done it already; what is missing comes with the next.
+        with contextlib.suppress(OSError):
+            make_here(new.parent)
+            os.rename(old, new)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def remove(self, path: Path) -> None:
+        self._line.act(lambda files: files.remove(self._far(path)))
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        # It clears up after a failure, which is what is to be told.
+        with contextlib.suppress(BackendError, OSError):
+            self._line.act(lambda files: files.remove_tree(self._far(path)))
+
+    def publish(self, built: Path, progress: Progress) -> None:
+        remote_content.publish(self._line.apart, built, self._far(built), progress)
+
+    def has_files_of(self, folder: JobFolder) -> bool:
+        return False
+
+    def provide(
+        self,
+        nodes: Sequence[str],
+        folder: JobFolder,
+        versions: Sequence[Path],
+        files: Sequence[Path],
+        progress: Progress,
+    ) -> None:
+        raise not_carried(nodes)
+
+    def hand_over(
+        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
+    ) -> None:
+        raise not_carried(nodes)
+
+    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
+        pass
+
+    def tell_end(self, folder: JobFolder, run: int) -> None:
+        end = folder.attempt(run).exit
+        try:
+            self.create(end, end.read_bytes())
+        except FileExistsError:
+            # Whoever was first has the word.
+            self.look_at_job(folder)
+        else:
+            self.replace_bytes(folder.status, folder.status.read_bytes())

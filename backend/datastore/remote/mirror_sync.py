@@ -1,0 +1,351 @@
+"""What a mirror fetches before something is read: names, small files, and what was appended.
+
+A file or folder of the mirror has the far one's time when it is just as that one, as rsync leaves
+it. SFTP tells times in whole seconds, so a far time is taken for that only when it lies some
+seconds back by the far disk's own clock: within one second a file can be replaced twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from backend.base.errors import BackendError
+from backend.datastore.library import library_files
+from backend.datastore.nodes import history as node_history
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.layout import (
+    CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
+    SIDECAR_SUFFIX,
+    AttemptFolder,
+    DataRoot,
+    JobFolder,
+    NodeFolder,
+)
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs import history
+from backend.records.library.item import Kind
+from backend.ssh.interface import RemoteFile, Shell
+from backend.ssh.persistent_connection import Line
+from backend.ssh.sftp import FarFiles
+
+_RACY_S = 3
+_SMALL_BYTES = 4_000_000
+_PIECE_BYTES = 1_000_000
+_OVERLAP_BYTES = 256
+_FOLDER_MODE = 0o700
+_OF_A_JOB = (
+    "config.toml",
+    "job.lock",
+    "launch.json",
+    "meta.json",
+    "notes.json",
+    "origin.json",
+    "placement.json",
+    "queued.json",
+    "status.json",
+)
+
+T = TypeVar("T")
+
+
+class MirrorLooks:
+    """The files below ``root`` here, brought up to date with those below ``far`` on its host."""
+
+    def __init__(self, root: DataRoot, far: FarRoot, connect: Callable[[], Shell]) -> None:
+        self._root = root
+        self._far_root = far
+        self._clock_ahead_s: float | None = None
+        self._looked_s = 0.0
+        self._line = Line(connect, self._ask_the_time, far.host)
+
+    def _far(self, path: Path) -> str:
+        parts = path.absolute().relative_to(self._root.path.absolute()).parts
+        return str(PurePosixPath(self._far_root.path, *parts))
+
+    def look_at_jobs(self) -> None:
+        def look(files: FarFiles) -> None:
+            found = _folders(files, self._far(self._root.jobs))
+            self._forget_others(self._root.jobs, found)
+            for name, far in found.items():
+                folder = self._root.job(name)
+                if not is_same(folder.path, far):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._pull_job(files, folder)
+                        self._mark(folder.path, far)
+
+        self._look(look)
+
+    def look_at_job(self, folder: JobFolder) -> None:
+        self._look(lambda files: self._pull_job(files, folder))
+
+    def look_at_history(self, folder: JobFolder) -> None:
+        self._look_appended(folder.history, history.LIMIT_BYTES)
+
+    def look_at_past(self, folder: NodeFolder) -> None:
+        for path in (folder.past, folder.earlier, folder.week, folder.earlier_week):
+            self._look_appended(path, node_history.LIMIT_BYTES)
+
+    def _look_appended(self, path: Path, limit_bytes: int) -> None:
+        # Piece by piece: a look at another job may come in between. No more pieces than the limit
+        # has: who writes the file may write it anew as fast as it is fetched.
+        for _ in range(limit_bytes // _PIECE_BYTES + 2):
+            if self._look(lambda files: self._pull_appended(files, path, limit_bytes)):
+                return
+
+    def look_at_library(self, kind: Kind) -> None:
+        def look(files: FarFiles) -> None:
+            place = library_files.kind_folder(self._root, kind)
+            try:
+                found = _folders(files, self._far(place))
+            except FileNotFoundError:
+                return
+            self._forget_others(place, found)
+            for name, far in found.items():
+                if not is_same(place / name, far):
+                    self._pull_versions(files, place / name)
+                    self._mark(place / name, far)
+
+        self._look(look)
+
+    def look_at_file(self, path: Path) -> None:
+        self._look(lambda files: self._pull_file(files, path))
+
+    def look_at_nodes(self) -> None:
+        def look(files: FarFiles) -> None:
+            try:
+                found = _folders(files, self._far(self._root.nodes))
+            except FileNotFoundError:
+                found = {}
+            self._forget_others(self._root.nodes, found)
+            for name, far in found.items():
+                folder = self._root.node(name)
+                if not is_same(folder.path, far):
+                    for path in (folder.entry, folder.status):
+                        self._pull_file(files, path)
+                    self._mark(folder.path, far)
+
+        self._look(look)
+
+    def _pull_job(self, files: FarFiles, folder: JobFolder) -> None:
+        try:
+            found = {one.name: one for one in files.entries(self._far(folder.path))}
+        except FileNotFoundError:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+        make_here(folder.path)
+        for name in _OF_A_JOB:
+            self._pull_known(files, folder.path / name, found.get(name))
+        # Starting over moves what earlier runs made, and then the same names begin anew.
+        earlier = _names(folder.runs)
+        self._pull_names(files, folder.runs, found.get("runs"))
+        if _names(folder.runs) - earlier:
+            for part in (folder.output, folder.checkpoints):
+                shutil.rmtree(part, ignore_errors=True)
+        self._pull_names(files, folder.attempts, found.get("attempts"))
+        self._pull_checkpoints(files, folder, found.get("checkpoints"))
+        self._pull_acts(files, folder.acts, found.get("acts"))
+        if newest := folder.newest_run():
+            self._pull_attempt(files, folder.attempt(newest))
+
+    def _pull_attempt(self, files: FarFiles, attempt: AttemptFolder) -> None:
+        try:
+            far = files.status(self._far(attempt.path))
+            if is_same(attempt.path, far):
+                return
+            found = {
+                one.name: one
+                for one in files.entries(far.path)
+                if one.name.endswith(".json") and not one.name.startswith(".")
+            }
+        except FileNotFoundError:
+            return
+        for name, one in found.items():
+            self._pull_known(files, attempt.path / name, one)
+        # Until its supervisor is seen, the age of a claim is told by the time of its folder here
+        # (`datastore.run_state`), which must be that of this computer's clock.
+        if attempt.supervisor.name in found:
+            self._mark(attempt.path, far)
+
+    def _pull_checkpoints(self, files: FarFiles, folder: JobFolder, far: RemoteFile | None) -> None:
+        """The sidecar of each checkpoint whose file is there; see `list_checkpoints`."""
+        here = folder.checkpoints
+        if far is None or is_same(here, far):
+            return
+        found = {one.name: one for one in files.entries(far.path)}
+        make_here(here)
+        kept = set()
+        for name, one in found.items():
+            stem, suffix = os.path.splitext(name)
+            there = found.get(stem + CHECKPOINT_SUFFIX)
+            if suffix == KEEP_SUFFIX:
+                kept.add(name)
+                self._pull_known(files, here / name, one)
+            if suffix != SIDECAR_SUFFIX or name.startswith("."):
+                continue
+            if there is not None or name == folder.latest.name:
+                kept.add(name)
+                self._pull_known(files, here / name, one)
+            if there is not None and is_same(here / there.name, there):
+                kept.add(there.name)
+        for name in _names(here) - kept:
+            (here / name).unlink(missing_ok=True)
+        self._mark(here, far)
+
+    def _pull_acts(self, files: FarFiles, here: Path, far: RemoteFile | None) -> None:
+        if far is None or is_same(here, far):
+            return
+        make_here(here)
+        known = _names(here)
+        for one in files.entries(far.path):
+            # What is written there never changes.
+            if one.name not in known and not one.name.startswith("."):
+                self._pull_known(files, here / one.name, one)
+        self._mark(here, far)
+
+    def _pull_names(self, files: FarFiles, here: Path, far: RemoteFile | None) -> None:
+        if far is None or is_same(here, far):
+            return
+        found = _folders(files, far.path)
+        self._forget_others(here, found)
+        for name in found:
+            make_here(here / name)
+        self._mark(here, far)
+
+    def _pull_versions(self, files: FarFiles, here: Path) -> None:
+        try:
+            found = {one.name: one for one in files.entries(self._far(here))}
+        except FileNotFoundError:
+            return
+        self._forget_others(here, found)
+        for name, far in found.items():
+            if far.is_folder and not name.startswith("."):
+                make_here(here / name)
+                self._pull_file(files, here / name / library_files.META)
+            elif name.endswith(".removed"):
+                self._pull_known(files, here / name, far)
+
+    def _pull_file(self, files: FarFiles, path: Path) -> None:
+        try:
+            self._pull_known(files, path, files.status(self._far(path)))
+        except FileNotFoundError:
+            path.unlink(missing_ok=True)
+
+    def _pull_known(self, files: FarFiles, path: Path, far: RemoteFile | None) -> None:
+        """Fetch a small file, unless the one here is as ``far``. A pipe would never end."""
+        if far is None or not far.is_plain:
+            path.unlink(missing_ok=True)
+            return
+        if is_same(path, far):
+            return
+        try:
+            # One byte more than a reader takes: it then says itself that it is too large.
+            content = files.read(far.path, 0, _SMALL_BYTES + 1)
+        except FileNotFoundError:
+            path.unlink(missing_ok=True)
+            return
+        make_here(path.parent)
+        replace_bytes(path, content, lasting=False)
+        self._mark(path, far)
+
+    def _pull_appended(self, files: FarFiles, path: Path, limit_bytes: int) -> bool:
+        """Fetch a piece of what was appended; False when there may be more."""
+        try:
+            far = files.status(self._far(path))
+        except FileNotFoundError:
+            return self._begin_anew(files, path, None)
+        # One byte more than a reader takes: it then says itself that it is too large.
+        wanted = min(far.bytes, limit_bytes + 1)
+        have = path.stat().st_size if path.exists() else 0
+        if have == wanted:
+            return True
+        if have > wanted:
+            return self._begin_anew(files, path, far)
+        begin = max(0, have - _OVERLAP_BYTES)
+        piece = files.read(far.path, begin, min(_PIECE_BYTES, wanted - begin))
+        make_here(path.parent)
+        with path.open("r+b" if path.exists() else "x+b") as file:
+            file.seek(begin)
+            known = file.read(have - begin)
+            if len(known) != have - begin or not piece.startswith(known):
+                # It was cut off or replaced by another one.
+                return self._begin_anew(files, path, far)
+            # At its place, not at the end: another process of this desktop may write it, too.
+            file.seek(have)
+            file.write(piece[have - begin :])
+        return begin + len(piece) >= wanted
+
+    def _begin_anew(self, files: FarFiles, path: Path, far: RemoteFile | None) -> bool:
+        """What was fetched of ``path`` is not what is there; as `_pull_appended`."""
+        path.unlink(missing_ok=True)
+        return far is None
+
+    def _forget_others(self, here: Path, found: Mapping[str, RemoteFile]) -> None:
+        make_here(here)
+        for name in _names(here) - found.keys():
+            path = here / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _ask_the_time(self, files: FarFiles) -> None:
+        """How far the clock of the far disk is ahead of ours, told by a file that is made there."""
+        mark = f"{self._far_root.path}/.now-{secrets.token_hex(4)}"
+        self._clock_ahead_s = None
+        # On a data root that is read-only no time is settled, and everything small is read anew.
+        with contextlib.suppress(FileNotFoundError, FileExistsError, BackendError):
+            files.create(mark, b"")
+            try:
+                self._clock_ahead_s = files.status(mark).mtime_s - time.monotonic()
+            finally:
+                files.remove(mark)
+
+    def _look(self, work: Callable[[FarFiles], T]) -> T:
+        def look(files: FarFiles) -> T:
+            self._looked_s = time.monotonic()
+            return work(files)
+
+        return self._line.ask(look)
+
+    def _mark(self, path: Path, far: RemoteFile) -> None:
+        """``path`` is as ``far`` was, where nothing can have changed within that second since."""
+        ahead_s = self._clock_ahead_s
+        if ahead_s is not None and far.mtime_s < self._looked_s + ahead_s - _RACY_S:
+            with contextlib.suppress(OSError):
+                os.utime(path, (far.mtime_s, far.mtime_s))
+
+
+def _folders(files: FarFiles, path: str) -> dict[str, RemoteFile]:
+    return {
+        one.name: one
+        for one in files.entries(path)
+        if one.is_folder and not one.name.startswith(".")
+    }
+
+
+def _names(here: Path) -> set[str]:
+    """Without those that are hidden: what is being built is not known on the far side."""
+    try:
+        return {name for name in os.listdir(here) if not name.startswith(".")}
+    except FileNotFoundError:
+        return set()
+
+
+def make_here(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+
+
+def is_same(path: Path, far: RemoteFile) -> bool:
+    try:
+        here = path.stat()
+    except OSError:
+        return False
+    return here.st_mtime == far.mtime_s and (far.is_folder or here.st_size == far.bytes)

@@ -1,0 +1,237 @@
+"""What is large on a far data root: hashed there where its host can, fetched or sent whole if not.
+
+An account may be allowed SFTP alone; then a hash costs a transfer, and nothing else is different.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import posixpath
+import secrets
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access import hashes
+from backend.records.base.validation import printable
+from backend.ssh.interface import Answer, Refused, RemoteFile, Shell, Unreachable
+from backend.ssh.sftp import FarFiles
+
+_NO_PROGRAM = 127
+_PIECE_BYTES = 4_000_000
+_LEAST_LIMIT_S = 120.0
+_SLOWEST_BYTES_PER_S = 10e6
+_TRIES = 3
+_FOLDER_MODE = 0o755
+_CHECK = 'cd -- "$1" && LC_ALL=C exec sha256sum --quiet -c ../files.sha256'
+_FAILED = ": FAILED"
+
+OnBytes = Callable[[int], None]
+Connect = Callable[[], AbstractContextManager[Shell]]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a far folder holds, by path below it."""
+
+    files: Mapping[str, RemoteFile]
+    folders: Sequence[str]
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.files.values())
+
+
+def walk(files: FarFiles, path: str) -> Tree:
+    found: dict[str, RemoteFile] = {}
+    folders: list[str] = []
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        for one in files.entries(posixpath.join(path, below) if below else path):
+            name = f"{below}/{one.name}" if below else one.name
+            if one.is_folder:
+                folders.append(name)
+                waiting.append(name)
+            else:
+                found[name] = one
+    return Tree(found, sorted(folders))
+
+
+def fingerprint(files: FarFiles, path: str) -> str:
+    """As `content.fingerprint`; a far file has no more than size and time to go by."""
+    seen = hashlib.sha256()
+    for name, one in sorted(walk(files, path).files.items()):
+        seen.update(os.fsencode(name))
+        seen.update(f"\0{one.bytes}\0{one.mtime_s}\0".encode())
+    return seen.hexdigest()
+
+
+def sha256(shell: Shell, path: str, on_bytes: OnBytes) -> str:
+    """The hash of one far file."""
+    with shell.files() as files:
+        size = files.status(path).bytes
+    answer = _run(shell, ["sha256sum", "-b", "--", path], size)
+    if answer is not None and answer.ok:
+        on_bytes(size)
+        # A name with a backslash in it is marked by one before the hash.
+        return answer.out.lstrip("\\")[:64]
+    digest = hashlib.sha256()
+    with shell.files() as files:
+        for begin in range(0, size, _PIECE_BYTES):
+            piece = files.read(path, begin, _PIECE_BYTES)
+            digest.update(piece)
+            on_bytes(len(piece))
+    return digest.hexdigest()
+
+
+def compare(
+    shell: Shell, what: str, path: str, wanted: Mapping[str, str], on_bytes: OnBytes
+) -> None:
+    """As `content.compare`, where the files are: their list lies beside their folder.
+
+    Raises:
+        BackendError: A file changed, is missing, or came in addition; it is named.
+    """
+    with shell.files() as files:
+        found = walk(files, path)
+    hashes.compare_names(what, found.files.keys(), wanted)
+    answer = _run(shell, ["sh", "-c", _CHECK, "sh", path], found.bytes)
+    if answer is not None and answer.ok:
+        on_bytes(found.bytes)
+        return
+    failed = next(
+        (line.removesuffix(_FAILED) for line in _lines(answer) if line.endswith(_FAILED)), ""
+    )
+    if failed:
+        raise hashes.differs(what, printable(failed))
+    for name in sorted(wanted):
+        if sha256(shell, posixpath.join(path, name), on_bytes) != wanted[name]:
+            raise hashes.differs(what, name)
+
+
+def bring(
+    shell: Shell, path: str, folder: Path, wanted: Mapping[str, str], progress: Progress
+) -> None:
+    """Fetch a folder whole, hold it against its hashes, and put it at ``folder``.
+
+    Raises:
+        BackendError: It is not what is wanted, or could not be fetched; nothing was put there.
+    """
+    staging = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    with shell.files() as files:
+        tree = walk(files, path)
+        hashes.compare_names(f"The folder {path}", tree.files.keys(), wanted)
+        _refuse_full_disk(folder.parent, tree.bytes)
+        try:
+            for below in ("", *tree.folders):
+                (staging / below).mkdir(parents=True, exist_ok=True)
+            done = 0
+            for name, one in tree.files.items():
+                before = done
+                files.fetch(
+                    one.path,
+                    staging / name,
+                    lambda arrived, _, before=before: progress.step(  # type: ignore[misc]
+                        before + arrived, tree.bytes, "Fetching files"
+                    ),
+                )
+                done += one.bytes
+            hashes.compare(f"The folder {path}", staging, wanted)
+            # Another process of this desktop may have been first.
+            with contextlib.suppress(OSError):
+                os.rename(staging, folder)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def publish(
+    connect: Connect,
+    staging: Path,
+    path: str,
+    progress: Progress,
+    what: str = "Sending files",
+) -> None:
+    """Send a folder to ``path``; what arrived before a connection broke is not sent again.
+
+    Raises:
+        BackendError: It could not be sent, or the user cancelled; nothing is left there.
+    """
+    try:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with connect() as shell:
+                    _send_missing(shell, staging, path, progress, what)
+                return
+            except Unreachable:
+                if not tries_left:
+                    raise
+    except BaseException:
+        with contextlib.suppress(BackendError), connect() as shell, shell.files() as files:
+            files.remove_tree(path)
+        raise
+
+
+def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, what: str) -> None:
+    here = {name: status.st_size for name, status in hashes.walk(staging)}
+    folders = sorted(
+        one.relative_to(staging).as_posix() for one in staging.rglob("*") if one.is_dir()
+    )
+    total = sum(here.values())
+    with shell.files() as files:
+        with contextlib.suppress(FileExistsError):
+            files.make_folder(posixpath.dirname(path))
+        for folder in (path, *(f"{path}/{one}" for one in folders)):
+            with contextlib.suppress(FileExistsError):
+                files.make_folder(folder, _FOLDER_MODE)
+        there = walk(files, path).files
+        for name in there.keys() - here.keys():
+            # Half a file, of a connection that broke.
+            files.remove(there[name].path)
+        done = 0
+        for name, size in sorted(here.items()):
+            if name not in there or there[name].bytes != size:
+
+                def tell(sent: int, _: int, before: int = done) -> None:
+                    progress.step(before + sent, total, what)
+
+                try:
+                    files.send(staging / name, f"{path}/{name}", tell)
+                except UnicodeEncodeError as error:
+                    raise BackendError(
+                        f"{hashes.in_words(name)} has a name that is not UTF-8, which cannot be "
+                        "sent over SFTP.",
+                        "Rename it, then import again.",
+                    ) from error
+            done += size
+            progress.step(done, total, what)
+
+
+def _run(shell: Shell, argv: Sequence[str], size: int) -> Answer | None:
+    """None where the account runs no programs, or not this one."""
+    limit_s = max(_LEAST_LIMIT_S, size / _SLOWEST_BYTES_PER_S)
+    try:
+        answer = shell.run(argv, limit_s=limit_s)
+    except Refused:
+        return None
+    return None if answer.code == _NO_PROGRAM else answer
+
+
+def _lines(answer: Answer | None) -> list[str]:
+    return answer.out.splitlines() if answer is not None else []
+
+
+def _refuse_full_disk(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise BackendError(
+            f"It needs {needed / 1e9:.2f} GB on this computer, and {folder} has "
+            f"{free / 1e9:.2f} GB left.",
+            "Make room there; nothing was fetched.",
+        )

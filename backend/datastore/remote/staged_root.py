@@ -1,0 +1,372 @@
+"""What is carried between the data root and a node that does not see it, over one kept connection.
+
+The node has a root of its own, laid out like the data root. A version of the library is sent there
+once, by its hash; a job's folder before each run. While the run goes on, its small files come here
+as they change, and all the rest when it is over, so that the data root has everything of every
+run that has ended. What is fetched here is added or replaced whole, never taken away, except what
+rank 0 itself took away over there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import posixpath
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access import folder_modes, hashes
+from backend.datastore.jobs.checkpoint_files import newest_name
+from backend.datastore.remote import remote_content
+from backend.datastore.remote.mirror_sync import MirrorLooks, is_same
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import (
+    CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
+    SIDECAR_SUFFIX,
+    AttemptFolder,
+    DataRoot,
+    JobFolder,
+)
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs import history
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.nodes.remote_run import carried_of
+from backend.ssh.interface import RemoteFile, Shell, Unreachable
+from backend.ssh.sftp import FarFiles
+
+_QUIET_S = 30.0
+"""After a node was silent, looks do not wait for it again unless its status has come since."""
+_STATUS_EVERY_S = 0.7
+_PAUSE_S = 3.0
+_SENT = ("config.toml", "meta.json", "notes.json", "origin.json", "launch.json", "status.json")
+
+T = TypeVar("T")
+
+
+class CarriedRoot(MirrorLooks):
+    """The carried root of one node; ``connect`` opens a connection to it.
+
+    Every call may run on any thread, and raise `BackendError` where the node does not answer.
+    """
+
+    def __init__(self, root: DataRoot, far: FarRoot, connect: Callable[[], Shell]) -> None:
+        super().__init__(root, far, connect)
+        self.node = far.host
+        self._silent: Unreachable | None = None
+        self._silent_until = 0.0
+        self._asked_s = -math.inf
+        self._asking: threading.Thread | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        self._is_closed = True
+        # A thread that still waits for a silent node hangs up by itself.
+        if self._asking is None or not self._asking.is_alive():
+            self._line.close()
+
+    # What the node's agent writes.
+
+    def ask_for_status(self) -> threading.Thread | None:
+        """Have what the agent wrote last fetched by and by; who asks does not wait.
+
+        Who asks for the first time or after a pause may, for the thread: what is here is older
+        than it looks, and a line that is slow no silence of the node.
+        """
+        now = time.monotonic()
+        busy = self._asking is not None and self._asking.is_alive()
+        if busy or self._is_closed or now < self._asked_s + _STATUS_EVERY_S:
+            return None
+        after_pause = self._asked_s < now - _PAUSE_S and self._silent is None
+        self._asked_s = now
+        self._asking = threading.Thread(target=self._fetch_status, daemon=True)
+        self._asking.start()
+        return self._asking if after_pause else None
+
+    def _fetch_status(self) -> None:
+        folder = self._root.node(self.node)
+
+        def fetch(files: FarFiles) -> None:
+            for path in (folder.info, folder.status):
+                if folder.entry.exists():
+                    self._pull_file(files, path)
+
+        with contextlib.suppress(BackendError, OSError):
+            self._ask(fetch)
+        if self._is_closed:
+            self._line.close()
+
+    # A run, while it is not home.
+
+    def look_at_run(self, folder: JobFolder, run: int) -> None:
+        """What a look at a job needs: its state, and the names and figures of its checkpoints."""
+
+        def look(files: FarFiles) -> None:
+            try:
+                found = {one.name: one for one in files.entries(self._far(folder.path))}
+            except FileNotFoundError:
+                return
+            for path in (folder.status, folder.lock):
+                if path.name in found:
+                    self._pull_known(files, path, found[path.name])
+            self._pull_checkpoints_of(files, folder, run, found.get(folder.checkpoints.name))
+            self._pull_attempt(files, folder.attempt(run))
+
+        self._look(look)
+
+    def look_at_small_file(self, path: Path) -> None:
+        def look(files: FarFiles) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._pull_known(files, path, files.status(self._far(path)))
+
+        self._look(look)
+
+    def _pull_checkpoints_of(
+        self, files: FarFiles, folder: JobFolder, run: int, far: RemoteFile | None
+    ) -> None:
+        here = folder.checkpoints
+        if far is None or is_same(here, far):
+            return
+        found = {one.name: one for one in files.entries(far.path)}
+        for name, one in found.items():
+            stem, suffix = os.path.splitext(name)
+            is_whole = stem + CHECKPOINT_SUFFIX in found or name == folder.latest.name
+            if suffix == SIDECAR_SUFFIX and is_whole and not name.startswith("."):
+                self._pull_known(files, here / name, one)
+        for sidecar in here.glob(f"*{SIDECAR_SUFFIX}"):
+            if sidecar.name not in found and made_by(sidecar) == run:
+                # Rank 0 keeps as many as were asked for, and this one no longer.
+                sidecar.unlink(missing_ok=True)
+                sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
+        self._mark(here, far)
+
+    def _begin_anew(self, files: FarFiles, path: Path, far: RemoteFile | None) -> bool:
+        if far is not None:
+            # Whole or not at all: where the node is lost meanwhile, this is all that there is.
+            files.fetch(far.path, path, None)
+        return True
+
+    def _look(self, work: Callable[[FarFiles], T]) -> T:
+        if self._silent is not None and time.monotonic() < self._silent_until:
+            raise Unreachable(self._silent.sentence, self._silent.remedy) from self._silent
+        return self._ask(work)
+
+    def _ask(self, work: Callable[[FarFiles], T]) -> T:
+        try:
+            found = super()._look(work)
+        except Unreachable as error:
+            self._silent, self._silent_until = error, time.monotonic() + _QUIET_S
+            raise
+        self._silent = None
+        return found
+
+    # What is large, where it is.
+
+    def size(self, path: Path) -> int:
+        return self._look(lambda files: files.status(self._far(path)).bytes)
+
+    def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
+        return self._look(lambda files: files.read(self._far(path), offset, limit_bytes))
+
+    def create(self, path: Path, value: bytes) -> None:
+        self._line.act(lambda files: files.create(self._far(path), value))
+
+    def replace(self, path: Path, value: bytes) -> None:
+        self._line.act(lambda files: files.write(self._far(path), value, 0o644))
+
+    def remove(self, path: Path) -> None:
+        self._line.act(lambda files: files.remove(self._far(path)))
+
+    def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
+        """Have files here that are whole on the node, unless they are here already."""
+        with self._line.apart() as shell, shell.files() as files:
+            far = [(path, files.status(self._far(path))) for path in paths]
+            self._fetch(files, far, progress)
+
+    def _fetch(
+        self, files: FarFiles, wanted: Sequence[tuple[Path, RemoteFile]], progress: Progress
+    ) -> None:
+        lacking = [(path, one) for path, one in wanted if not is_same(path, one)]
+        total = sum(one.bytes for _, one in lacking)
+        before = 0
+        for path, one in lacking:
+
+            def tell(done: int, _: int, before: int = before, name: str = path.name) -> None:
+                progress.step(before + done, total, f"Fetching {name} from {self.node}")
+
+            _make_folders_here(path.parent)
+            files.fetch(one.path, path, tell)
+            with contextlib.suppress(OSError):
+                os.utime(path, (time.time(), one.mtime_s))
+            before += one.bytes
+
+    def bring_home(self, folder: JobFolder, run: int, progress: Progress) -> None:
+        """Have everything of a run that is over in the data root, the newest checkpoint first."""
+        self.look_at_run(folder, run)
+        with self._line.apart() as shell, shell.files() as files:
+            # Those of earlier runs went there from here.
+            sidecars = folder.checkpoints.glob(f"*{SIDECAR_SUFFIX}")
+            names = {path.stem for path in sidecars if made_by(path) == run}
+            newest = newest_name(folder)
+            checkpoints = [
+                (folder.checkpoints / name, one)
+                for name, one in self._below(files, folder.checkpoints).items()
+                if name.endswith(CHECKPOINT_SUFFIX) and Path(name).stem in names
+            ]
+            checkpoints.sort(key=lambda pair: pair[0].stem != newest)
+            self._fetch(files, checkpoints, progress)
+            others = []
+            for part in (folder.attempt(run).path, folder.logs, folder.output):
+                for name, one in self._below(files, part).items():
+                    path = part / name
+                    if path == folder.history or part == folder.logs:
+                        _make_folders_here(path.parent)
+                        while not self._pull_appended(files, path, history.LIMIT_BYTES):
+                            progress.step(0, 0, f"Fetching {path.name} from {self.node}")
+                    else:
+                        others.append((path, one))
+            self._fetch(files, others, progress)
+        # The end came last, so what was looked at before may have been written since.
+        self.look_at_run(folder, run)
+
+    def _below(self, files: FarFiles, folder: Path) -> dict[str, RemoteFile]:
+        """Whole files below a folder there, by their path in it."""
+        try:
+            found = remote_content.walk(files, self._far(folder)).files
+        except FileNotFoundError:
+            return {}
+        return {name: one for name, one in found.items() if not _is_hidden(name)}
+
+    # Before a run.
+
+    def send_version(self, version: Path, what: str, progress: Progress) -> None:
+        """Have a version of the library there; one with the same hashes is there already."""
+        listing = (version / hashes.MANIFEST).read_bytes()
+        far = self._far(version)
+        progress.step(0, 0, f"Looking for {what} on {self.node}")
+        with self._line.apart() as shell:
+            try:
+                if shell.read(f"{far}/{hashes.MANIFEST}", limit_bytes=len(listing) + 1) == listing:
+                    return
+            except FileNotFoundError:
+                pass
+            with shell.files() as files:
+                self._make_folders(files, posixpath.dirname(far))
+                self._set_aside(files, far)
+        staging = f"{posixpath.dirname(far)}/.{version.name}.{secrets.token_hex(4)}"
+        sending = f"Sending {what} to {self.node}"
+        remote_content.publish(self._line.apart, version, staging, progress, sending)
+        # Of two desktops that bring the same one, the second finds it there.
+        with contextlib.suppress(FileExistsError):
+            self._line.act(lambda files: files.rename(staging, far))
+            return
+        self._line.act(lambda files: files.remove_tree(staging))
+
+    def send_files(self, paths: Sequence[Path], progress: Progress) -> None:
+        """Have files of the data root there, unless they are there already."""
+        with self._line.apart() as shell, shell.files() as files:
+            for path in paths:
+                self._send(shell, files, path, progress)
+
+    def _send(self, shell: Shell, files: FarFiles, path: Path, progress: Progress) -> None:
+        far = self._far(path)
+        try:
+            if files.status(far).bytes == path.stat().st_size and _is_like(shell, path, far):
+                return
+        except FileNotFoundError:
+            self._make_folders(files, posixpath.dirname(far))
+        what = f"Sending {path.name} to {self.node}"
+        files.send(path, far, lambda done, all_: progress.step(done, all_, what))
+
+    def begin_job(self, folder: JobFolder) -> None:
+        """Set aside what the node has of the job that never came home: this run begins without."""
+        if not any(
+            carried is not None and carried.node == self.node and not carried.is_home
+            for carried in map(carried_of, _attempts(folder))
+        ):
+            return
+        self._line.act(lambda files: self._set_aside(files, self._far(folder.path)))
+
+    def send_job(self, folder: JobFolder, run: int, progress: Progress) -> None:
+        """Make the job's folder there what it is here, of checkpoints those that are there."""
+        with self._line.apart() as shell, shell.files() as files:
+            parts = (folder.logs, folder.output, folder.checkpoints, folder.attempt(run).path)
+            for part in parts:
+                self._make_folders(files, self._far(part))
+            for part in (folder.logs, folder.output):
+                here = [name for name, _ in hashes.walk(part) if not _is_hidden(name)]
+                for name in here:
+                    self._send(shell, files, part / name, progress)
+                for name, one in self._below(files, part).items():
+                    if name not in here:
+                        files.remove(one.path)
+            here = os.listdir(folder.checkpoints)
+            for name, one in self._below(files, folder.checkpoints).items():
+                if name not in here:
+                    files.remove(one.path)
+            for name in here:
+                # Of those that are not sent, too: no checkpoint of that name is made there.
+                if name.endswith(KEEP_SUFFIX):
+                    files.write(self._far(folder.checkpoints / name), b"{}\n", 0o644)
+            if folder.latest.exists():
+                self._send(shell, files, folder.latest, progress)
+            files.remove(self._far(folder.lock))
+            for name in _SENT:
+                if (folder.path / name).exists():
+                    value = (folder.path / name).read_bytes()
+                    files.write(self._far(folder.path / name), value, 0o644)
+
+    def _set_aside(self, files: FarFiles, far: str) -> None:
+        trash = self._far(self._root.trash)
+        with contextlib.suppress(FileNotFoundError):
+            files.status(far)
+            self._make_folders(files, trash)
+            files.rename(far, f"{trash}/{posixpath.basename(far)}-{secrets.token_hex(4)}")
+
+    def _make_folders(self, files: FarFiles, far: str) -> None:
+        try:
+            files.status(far)
+        except FileNotFoundError:
+            self._make_folders(files, posixpath.dirname(far))
+            with contextlib.suppress(FileExistsError):
+                files.make_folder(far)
+
+
+def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
+    """Of all runs, those before a start over as well."""
+    for attempts in (folder.attempts, *folder.runs.glob(f"*/{folder.attempts.name}")):
+        with contextlib.suppress(FileNotFoundError):
+            yield from (AttemptFolder(path) for path in attempts.iterdir())
+
+
+def made_by(sidecar: Path) -> int:
+    """The run that made a checkpoint; 0 where that cannot be read."""
+    try:
+        return Checkpoint.from_sidecar(read_json(sidecar)).run
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_like(shell: Shell, path: Path, far: str) -> bool:
+    def nobody(_count: int) -> None:
+        pass
+
+    return hashes.hash_file(path, nobody) == remote_content.sha256(shell, far, nobody)
+
+
+def _is_hidden(name: str) -> bool:
+    """Half a file that is being written."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _make_folders_here(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folders_here(folder.parent)
+        folder_modes.make_folder(folder, exist_ok=True)

@@ -1,0 +1,291 @@
+"""The data root of a desktop that mounts it, and that carries files to and from nodes that do not.
+
+Of such a node everything is below its own carried root (`services.carried_root`). While a run
+there is not home (`records.carried`), what is asked of its job is brought from the node that leads
+it, and a wish to stop goes there. All else is a folder here. The data root decides between
+desktops: the claim of a run is made in it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import Mounted, OnBytes
+from backend.datastore.nodes import files as node_files
+from backend.datastore.remote.staged_root import CarriedRoot, made_by
+from backend.node.run.finalize import launch_of
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import (
+    CHECKPOINT_SUFFIX,
+    KEEP_SUFFIX,
+    SIDECAR_SUFFIX,
+    DataRoot,
+    JobFolder,
+    NodeFolder,
+)
+from backend.records.base.remote_root import FarRoot
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.remote_run import Carried, carried_of
+from backend.ssh.interface import Shell, Unreachable
+
+_AGAIN_S = 60.0
+"""After files could not be brought home."""
+_CLOSING_S = 5.0
+_AFTER_PAUSE_S = 3.0
+
+Connect = Callable[[NodeEntry], Shell]
+
+
+class CarryingShare(Mounted):
+    """Every call may run on any thread."""
+
+    def __init__(self, root: DataRoot, connect: Connect) -> None:
+        self._root = root
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._far: dict[tuple[str, NodeAddress, str], CarriedRoot] = {}
+        self._coming: dict[str, _Coming] = {}
+
+    # Before reading.
+
+    def look_at_job(self, folder: JobFolder) -> None:
+        super().look_at_job(folder)
+        if (far := self._away(folder)) is None:
+            return
+        run = folder.newest_run()
+        far.look_at_run(folder, run)
+        # A trial is nobody's (`services.canary`).
+        if folder.attempt(run).exit.exists() and not folder.job_id.startswith("."):
+            self._begin_to_bring_home(folder)
+
+    def look_at_history(self, folder: JobFolder) -> None:
+        if (far := self._away(folder)) is not None:
+            far.look_at_history(folder)
+
+    def look_at_file(self, path: Path) -> None:
+        if (far := self._away_with(path)) is not None:
+            far.look_at_small_file(path)
+
+    def has_files_of(self, folder: JobFolder) -> bool:
+        return _carried(folder) is None
+
+    def look_at_nodes(self) -> None:
+        asked = [self._root_of(entry).ask_for_status() for entry in self._blind()]
+        end = time.monotonic() + _AFTER_PAUSE_S
+        for thread in asked:
+            if thread is not None:
+                thread.join(max(0.0, end - time.monotonic()))
+
+    def look_at_past(self, folder: NodeFolder) -> None:
+        for entry in self._blind():
+            if entry.name == folder.path.name:
+                self._root_of(entry).look_at_past(folder)
+
+    # Reading what is large, where it is.
+
+    def size(self, path: Path) -> int:
+        far = self._away_with(path)
+        return super().size(path) if far is None or self._has(path) else far.size(path)
+
+    def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
+        far = self._away_with(path)
+        if far is None or self._has(path):
+            return super().read(path, offset, limit_bytes)
+        return far.read(path, offset, limit_bytes)
+
+    def sha256(self, path: Path, on_bytes: OnBytes) -> str:
+        self.bring_file(path, Progress())
+        return super().sha256(path, on_bytes)
+
+    def bring_file(self, path: Path, progress: Progress) -> None:
+        far = self._away_with(path)
+        if far is not None and not self._has(path):
+            far.fetch((path,), progress)
+
+    # Changing: there, then here.
+
+    def replace_json(self, path: Path, value: Any) -> None:
+        if (far := self._away_with(path)) is not None:
+            far.replace(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode())
+        super().replace_json(path, value)
+
+    def create(self, path: Path, value: bytes) -> None:
+        if (far := self._away_with(path)) is not None:
+            far.create(path, value)
+        super().create(path, value)
+
+    def remove(self, path: Path) -> None:
+        if path.suffix == KEEP_SUFFIX and (far := self._away_with(path)) is not None:
+            far.remove(path)
+        super().remove(path)
+
+    def tell_end(self, folder: JobFolder, run: int) -> None:
+        if (far := self._away(folder)) is None:
+            return
+        end = folder.attempt(run).exit
+        try:
+            far.create(end, end.read_bytes())
+        except FileExistsError:
+            # Whoever was first has the word.
+            far.look_at_run(folder, run)
+        else:
+            far.replace(folder.status, folder.status.read_bytes())
+
+    # A run there.
+
+    def provide(
+        self,
+        nodes: Sequence[str],
+        folder: JobFolder,
+        versions: Sequence[Path],
+        files: Sequence[Path],
+        progress: Progress,
+    ) -> None:
+        for far in map(self._named, nodes):
+            for version in versions:
+                far.send_version(version, f"{version.parent.name}@{version.name[1:]}", progress)
+            far.begin_job(folder)
+            far.send_files(files, progress)
+
+    def hand_over(
+        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
+    ) -> None:
+        for far in map(self._named, nodes):
+            far.send_job(folder, run, progress)
+        replace_json(folder.attempt(run).carried, Carried(nodes[0]).to_dict())
+        # Who wished for its end before that wished so here alone.
+        if folder.lock.exists():
+            with contextlib.suppress(FileExistsError):
+                self._named(nodes[0]).create(folder.lock, folder.lock.read_bytes())
+
+    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
+        run = folder.newest_run()
+        far = self._away(folder)
+        if far is None or not folder.attempt(run).exit.exists():
+            return
+        with self._lock:
+            coming = self._coming.setdefault(folder.job_id, _Coming())
+        with coming.lock:
+            # Another thread may just have done it.
+            if self._away(folder) is not far:
+                return
+            with in_words(f"What {far.node} made of the job {folder.job_id} could not be fetched"):
+                far.bring_home(folder, run, progress)
+                replace_json(folder.attempt(run).carried, Carried(far.node, is_home=True).to_dict())
+
+    def _begin_to_bring_home(self, folder: JobFolder) -> None:
+        with self._lock:
+            coming = self._coming.setdefault(folder.job_id, _Coming())
+            if coming.thread is not None and coming.thread.is_alive():
+                return
+            if time.monotonic() < coming.not_before:
+                return
+            coming.not_before = time.monotonic() + _AGAIN_S
+
+            def bring() -> None:
+                # What is away stays there, and is asked for again.
+                with contextlib.suppress(BackendError, OSError):
+                    self.bring_home(folder, coming.progress)
+
+            coming.thread = threading.Thread(target=bring, daemon=True)
+            coming.thread.start()
+
+    def close(self) -> None:
+        with self._lock:
+            coming = tuple(self._coming.values())
+            far = tuple(self._far.values())
+        for one in coming:
+            one.progress.cancel()
+        end = time.monotonic() + _CLOSING_S
+        for one in coming:
+            if one.thread is not None:
+                one.thread.join(max(0.0, end - time.monotonic()))
+        for root in far:
+            root.close()
+
+    # Which node.
+
+    def _away(self, folder: JobFolder) -> CarriedRoot | None:
+        """Where the newest run of a job is, while not all of it is here."""
+        carried = _carried(folder)
+        return self._named(carried.node) if carried is not None else None
+
+    def _away_with(self, path: Path) -> CarriedRoot | None:
+        """The same, of the job whose file ``path`` is, if its node writes it or reads it."""
+        try:
+            job_id, name, *_ = path.relative_to(self._root.jobs).parts
+        except ValueError:
+            return None
+        folder = self._root.job(job_id)
+        if name == folder.logs.name and (far := self._rank_is_on(folder, path)) is not None:
+            return far
+        there = {one.name for one in (folder.lock, folder.logs, folder.attempts)}
+        if name not in there and path.parent != folder.checkpoints:
+            return None
+        return self._away(folder)
+
+    def _rank_is_on(self, folder: JobFolder, log: Path) -> CarriedRoot | None:
+        """The node that writes the log of a rank; when the run is over, its head has all."""
+        run = folder.newest_run()
+        if _carried(folder) is None or folder.attempt(run).exit.exists():
+            return None
+        launch = launch_of(folder, run)
+        for plan in launch.ranks if launch is not None else ():
+            if folder.rank_log(plan.rank) == log:
+                return self._named(plan.node)
+        return None
+
+    def _has(self, path: Path) -> bool:
+        """Whether a file is here that the run which is away does not write."""
+        if path.suffix != CHECKPOINT_SUFFIX or not path.exists():
+            return False
+        folder = JobFolder(path.parent.parent)
+        # One that goes on from an older checkpoint makes some of the same names again.
+        return made_by(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
+
+    def _named(self, node: str) -> CarriedRoot:
+        entry = node_files.entry(self._root, node)
+        if entry is None or not entry.no_share:
+            raise Unreachable(
+                f"What is asked for is on {node}, which is no longer a node without the data root.",
+                f"Add {node} again, without the data root as before.",
+            )
+        return self._root_of(entry)
+
+    def _blind(self) -> list[NodeEntry]:
+        """The nodes that do not see the data root, and have what an agent writes."""
+        return [one for one in node_files.entries(self._root) if one.no_share and one.is_ready]
+
+    def _root_of(self, entry: NodeEntry) -> CarriedRoot:
+        key = (entry.name, entry.address, entry.data_root)
+        with self._lock:
+            if key not in self._far:
+                far = FarRoot(entry.name, entry.data_root)
+                self._far[key] = CarriedRoot(self._root, far, lambda: self._connect(entry))
+            return self._far[key]
+
+
+def _carried(folder: JobFolder) -> Carried | None:
+    try:
+        carried = carried_of(folder.attempt(folder.newest_run()))
+    except OSError:
+        return None
+    return None if carried is None or carried.is_home else carried
+
+
+class _Coming:
+    """The way home of one job's files."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.progress = Progress()
+        self.thread: threading.Thread | None = None
+        self.not_before = 0.0

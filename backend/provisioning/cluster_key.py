@@ -1,0 +1,362 @@
+"""The cluster's own key: what lets mpirun go from one node to the next, and nothing else.
+
+A person's keys stay on their desktop. The program makes a pair for the cluster, puts the private
+part on each node and lists the public part there with ``restrict`` and the nodes' subnet, so that
+whoever steals it can use it from the cluster only, with no terminal and no forwarding; mpirun works
+with it all the same. Who wants more has sshd start `backend.node.agent.ssh_command_filter` for it (``command=``),
+which lets mpirun's daemon start and little else.
+
+What is edited here is text of another program, so each edit is a pure function that leaves every
+other line as it was, byte for byte.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from backend.base.errors import BackendError
+from backend.node.agent import ssh_command_filter
+from backend.records.base.layout import NodeHome
+from backend.records.nodes.entry import NodeEntry
+from backend.ssh.interface import Shell
+
+COMMENT = "ringmaster-cluster"
+PRIVATE_NAME = "id_cluster"
+GATE_NAME = "key_gate.py"
+_IN_SH = """exec env SHELL=/bin/sh /bin/sh -c 'eval "$SSH_ORIGINAL_COMMAND"'"""
+"""What mpirun asks for is text for a POSIX shell; csh and fish read this line as it is meant."""
+_DEFAULT_PORT = 22
+_CONNECT_LIMIT_S = 10
+_LIMIT_BYTES = 1_000_000
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PLAIN_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]*")
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
+_HOST_KEY = re.compile(r"[a-z0-9][a-z0-9@.-]* [A-Za-z0-9+/]+={0,3}")
+
+
+@dataclass(frozen=True)
+class ClusterKey:
+    """``private`` is an OpenSSH key file, ``public`` its type and key in one line, no comment."""
+
+    private: bytes
+    public: str
+
+    def __repr__(self) -> str:
+        return f"ClusterKey({self.public!r})"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A node as the others reach it; ``address`` is the bare IP that its ranks have.
+
+    ``alone`` are others of its addresses that stand alone (`backend.launch.network.alone`).
+    ``host_key`` is what a known-hosts line holds after the name; port 0 and user "" are OpenSSH's
+    own choice.
+    """
+
+    name: str
+    address: str
+    port: int
+    user: str
+    host_key: str
+    alone: tuple[str, ...] = ()
+
+
+def make_key() -> ClusterKey:
+    # Only where a key is made or read: cryptography takes 8 MB of every window.
+    from backend.ssh import key_pair
+
+    return ClusterKey(*key_pair.make())
+
+
+def parse_key(private: bytes) -> ClusterKey:
+    """The pair that a private key file holds.
+
+    Raises:
+        ValueError: It is no open ed25519 key.
+    """
+    from backend.ssh import key_pair
+
+    return ClusterKey(private, key_pair.public_part(private))
+
+
+def stored_key(folder: Path) -> ClusterKey | None:
+    """The key that `store_key` put there, None when there is none.
+
+    Raises:
+        BackendError: There is one, and it cannot be used.
+    """
+    path = folder / PRIVATE_NAME
+    try:
+        return parse_key(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise BackendError(
+            f"The cluster's key {path} cannot be used: {error}",
+            "Move it away; the next set-up takes the key from a node, or makes another.",
+        ) from error
+
+
+def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
+    """Keep a key, readable by this user alone; gives the one that is kept, as who came first wins.
+
+    Raises:
+        BackendError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = folder / f".{PRIVATE_NAME}.{os.getpid()}.{id(key)}"
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.private)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, folder / PRIVATE_NAME)
+        except FileExistsError:
+            return stored_key(folder) or key
+        finally:
+            fresh.unlink()
+    except OSError as error:
+        raise BackendError(
+            f"The cluster's key could not be kept in {folder}: {error.strerror}.",
+            "Make room there, or see to it that you may write there.",
+        ) from error
+    return key
+
+
+def authorized_line(public: str, subnets: str, command: str = "") -> str:
+    """The line that lets the cluster's key in from ``subnets`` (`sources`), and from nowhere else.
+
+    With a ``command`` the key starts nothing but that; without, ``/bin/sh`` reads what is asked
+    for, whatever the login shell is.
+
+    Raises:
+        ValueError: One of ``subnets`` is none, or ``command`` would end early in there.
+    """
+    if '"' in command or not command.isprintable():
+        raise ValueError("no command for a line of authorized_keys")
+    forced = command or _IN_SH.replace('"', '\\"')
+    networks = ",".join(str(ipaddress.ip_network(one)) for one in subnets.split(","))
+    return f'restrict,from="{networks}",command="{forced}" {public} {COMMENT}'
+
+
+def with_line(content: bytes, line: str) -> bytes:
+    """An authorized_keys with our ``line`` in it once; the other lines stay as they are."""
+    ours = line.encode("ascii")
+    public = ours.split(b'" ', 1)[1]
+    lines = content.split(b"\n")
+    places = [number for number, one in enumerate(lines) if _is_ours(one, public)]
+    if not places:
+        gap = b"\n" if content and not content.endswith(b"\n") else b""
+        return content + gap + ours + b"\n"
+    lines[places[0]] = ours
+    return b"\n".join(one for number, one in enumerate(lines) if number not in places[1:])
+
+
+def without_line(content: bytes, public: str) -> bytes:
+    """An authorized_keys in which the cluster's key is no longer listed."""
+    ours = f"{public} {COMMENT}".encode("ascii")
+    return b"\n".join(one for one in content.split(b"\n") if not _is_ours(one, ours))
+
+
+def _is_ours(line: bytes, public_and_comment: bytes) -> bool:
+    return line.startswith(b"restrict,from=") and line.rstrip(b"\r ").endswith(
+        b" " + public_and_comment
+    )
+
+
+def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> tuple[str, str]:
+    """The OpenSSH client file for mpirun on a node, and the known hosts that it names.
+
+    Args:
+        identity: Path of the private key on that node.
+        known_hosts: Path that the second text will have there.
+
+    Raises:
+        BackendError: A value holds what a line of these files could be misread by.
+    """
+    for path in (identity, known_hosts):
+        _checked(_PLAIN_PATH, path, "The path of the SSH settings on the nodes")
+    config = ["# Written by Ringmaster; the next set-up replaces it.\n"]
+    known = []
+    for peer in peers:
+        name = _checked(_PLAIN_NAME, peer.name, "A node's name")
+        address, *others = _addresses(peer)
+        config.append(f"Host {' '.join((address, *others))}\n  HostKeyAlias {name}\n")
+        config.append(f"  Port {_port(peer)}\n")
+        if peer.user:
+            config.append(f"  User {_checked(_PLAIN_USER, peer.user, f'The user on {name}')}\n")
+        key = _checked(_HOST_KEY, peer.host_key, f"The host key of {name}")
+        known.append(f"{name},{address} {key}\n")
+    config.append(
+        "Host *\n"
+        f"  IdentityFile {identity}\n"
+        "  IdentitiesOnly yes\n"
+        f"  UserKnownHostsFile {known_hosts}\n"
+        "  GlobalKnownHostsFile /dev/null\n"
+        "  StrictHostKeyChecking yes\n"
+        "  UpdateHostKeys no\n"
+        "  BatchMode yes\n"
+        f"  ConnectTimeout {_CONNECT_LIMIT_S}\n"
+    )
+    return "".join(config), "".join(known)
+
+
+def _checked(form: re.Pattern[str], value: str, what: str) -> str:
+    if not form.fullmatch(value):
+        raise BackendError(
+            f"{what} cannot stand in SSH settings: {value!r}.",
+            "Use letters, digits, dots, - and _ only.",
+        )
+    return value
+
+
+def _addresses(peer: Peer) -> list[str]:
+    try:
+        return [str(ipaddress.ip_address(one)) for one in (peer.address, *peer.alone)]
+    except ValueError as error:
+        raise BackendError(
+            f"The address of {peer.name} for the ranks is no IP address: {peer.address!r}.",
+            "Choose one of the addresses that the node has.",
+        ) from error
+
+
+def _port(peer: Peer) -> int:
+    port = peer.port or _DEFAULT_PORT
+    if not 0 < port < 2**16:
+        raise BackendError(f"The port of {peer.name} is no port: {peer.port}.")
+    return port
+
+
+def write_settings(shell: Shell, home: NodeHome, peers: Sequence[Peer], own_key: str = "") -> str:
+    """Put the SSH settings for mpirun on a node; gives the path of the client file there.
+
+    Args:
+        own_key: Path on the nodes of a key that goes between them already; "" is the cluster's.
+
+    Raises:
+        BackendError: A value cannot stand in them, or the node cannot be written.
+    """
+    config, known_hosts = (str(home.ssh / name) for name in ("config", "known_hosts"))
+    identity = own_key or str(home.ssh / PRIVATE_NAME)
+    texts = ssh_settings(peers, identity=identity, known_hosts=known_hosts)
+    _private_folder(shell, home.ssh)
+    for path, text in zip((config, known_hosts), texts, strict=True):
+        _replace(shell, path, text.encode())
+    return config
+
+
+def install_key(
+    shell: Shell, home: NodeHome, key: ClusterKey, subnets: str, gate_python: str = ""
+) -> bool:
+    """Put the cluster's key on a node and let it in; False when both was so already.
+
+    With the path of a Python there, the key starts only what `backend.node.agent.ssh_command_filter` lets it.
+
+    Raises:
+        BackendError: The node's files cannot be written.
+    """
+    _private_folder(shell, home.ssh)
+    command = _gate(shell, home, gate_python) if gate_python else ""
+    private = str(home.ssh / PRIVATE_NAME)
+    changed = _replace(shell, private, key.private)
+    # OpenSSH leaves a key aside that others may read.
+    _make(shell, ["chmod", "0600", "--", private], home.ssh)
+    listed = authorized_keys(shell)
+    _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
+    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnets, command))
+    changed = _replace(shell, str(listed), edited) or changed
+    # sshd ignores a list that others may write to, and says so in its own log only.
+    _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
+    return changed
+
+
+def _gate(shell: Shell, home: NodeHome, python: str) -> str:
+    """Put the gate on a node; the command line, which sshd hands to the user's shell."""
+    gate = str(home.ssh / GATE_NAME)
+    for path in (python, gate):
+        _checked(_PLAIN_PATH, path, "The path of the key's gate")
+    _replace(shell, gate, Path(ssh_command_filter.__file__).read_bytes())
+    return f"{python} -I {gate}"
+
+
+def sources(entry: NodeEntry, peers: Sequence[Peer]) -> str:
+    """From where the cluster's key is let in to a node, with commas between.
+
+    It is the network of its ranks, and of the other nodes the addresses that lie outside of that.
+
+    Raises:
+        BackendError: The node has no address for the ranks.
+    """
+    if not entry.ranks_address:
+        raise BackendError(
+            f"{entry.name} has no address for the ranks, so nobody can say from where the "
+            "cluster's key shall be let in.",
+            "Choose one of the node's addresses in its settings.",
+        )
+    own = ipaddress.ip_interface(entry.ranks_address).network
+    others = (
+        ipaddress.ip_address(address)
+        for peer in peers
+        if peer.name != entry.name
+        for address in (peer.address, *peer.alone)
+    )
+    outside = dict.fromkeys(str(one) for one in others if one not in own)
+    return ",".join((str(own), *outside))
+
+
+def forget_key(shell: Shell, home: NodeHome) -> bool:
+    """Let the cluster's key of this node in no longer; False when it was not listed."""
+    try:
+        key = parse_key(shell.read(str(home.ssh / PRIVATE_NAME)))
+    except (FileNotFoundError, ValueError):
+        return False
+    listed = str(authorized_keys(shell))
+    content = _content(shell, listed)
+    edited = without_line(content, key.public)
+    return edited != content and _replace(shell, listed, edited)
+
+
+def authorized_keys(shell: Shell) -> PurePosixPath:
+    """The file in which sshd looks; a link is followed, so that it stays one."""
+    answer = shell.run(["sh", "-c", 'readlink -m -- "$HOME/.ssh/authorized_keys"'])
+    path = answer.out.strip()
+    if not answer.ok or not path.startswith("/"):
+        raise BackendError(f"The node does not say where its home folder is: {answer.complaint}.")
+    return PurePosixPath(path)
+
+
+def _content(shell: Shell, path: str) -> bytes:
+    try:
+        content = shell.read(path, limit_bytes=_LIMIT_BYTES)
+    except FileNotFoundError:
+        return b""
+    if len(content) == _LIMIT_BYTES:
+        raise BackendError(f"{path} on the node is too large to be edited.")
+    return content
+
+
+def _replace(shell: Shell, path: str, content: bytes) -> bool:
+    if _content(shell, path) != content:
+        shell.write(path, content, 0o600)
+        return True
+    return False
+
+
+def _private_folder(shell: Shell, folder: PurePosixPath) -> None:
+    _make(shell, ["install", "-d", "-m", "0700", "--", str(folder)], folder)
+
+
+def _make(shell: Shell, argv: Sequence[str], folder: PurePosixPath) -> None:
+    done = shell.run(argv)
+    if not done.ok:
+        raise BackendError(
+            f"The folder {folder} on the node cannot be made as SSH wants it: {done.complaint}.",
+            "Let its owner mend it, then set the node up again.",
+        )

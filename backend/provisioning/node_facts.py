@@ -1,0 +1,184 @@
+"""A look at a node through a shell: what it has, and how its clock stands to this computer's."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_bytes
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import Interface, NodeFacts, PythonFound
+from backend.ssh.interface import Shell
+
+LEAST_PYTHON = (3, 10)
+"""For training; what watches over it needs 3.9."""
+_SOURCE = Path(__file__).resolve().parent.parent / "node" / "checks" / "node_facts.py"
+_LOOK_LIMIT_S = 90.0
+_CLOCK_LIMIT_S = 15.0
+_CLOCK_LOOKS = 3
+_CLOCK = "import time; print(repr(time.time()))"
+_NOT_FOUND = 127
+Leave = Callable[[Path, bytes], None]
+_KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
+"""By the words of the annotations."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """``ranks_address`` is where ranks on other nodes reach this one, an IP with its prefix."""
+
+    facts: NodeFacts
+    ranks_address: str
+
+
+def look_at(
+    shell: Shell,
+    node: str,
+    data_root: Path,
+    node_data_root: str = "",
+    leave: Leave = replace_bytes,
+    take_away: Callable[[Path], None] = Path.unlink,
+) -> Look:
+    """Look at ``node``; ``node_data_root`` is where it sees the data root, if not at the same path.
+
+    The data root is found there only if the node reads what this computer has just written to it;
+    ``leave`` and ``take_away`` write and remove a file below ``data_root``.
+
+    Raises:
+        BackendError: It has no Python, an old one, or a home that cannot be written.
+        Unreachable: The connection broke off.
+    """
+    offset_s = _clock_offset_s(shell, node)
+    with _proof(data_root, leave, take_away) as (name, content):
+        argv = ["python3", "-I", "-", node_data_root or str(data_root), name, content]
+        answer = shell.run(argv, input=_SOURCE.read_bytes(), limit_s=_LOOK_LIMIT_S)
+    if not answer.ok:
+        raise _no_answer(node, answer.complaint)
+    try:
+        raw = json.loads(answer.out)
+        reached_at, home_fault = str(raw.pop("reached_at")), str(raw.pop("home_fault"))
+        facts = replace(_facts(raw), clock_offset_s=offset_s)
+        address = ranks_address(facts, reached_at)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise _no_answer(node, str(error)) from error
+    if home_fault:
+        raise BackendError(
+            f"Nothing can be written to the home folder of {facts.user} on {node}: "
+            f"{printable(home_fault)}.",
+            "Make room there, give the folder to that user, or connect as another user.",
+        )
+    _check_python(node, facts)
+    return Look(facts, address)
+
+
+def _facts(raw: dict[str, Any]) -> NodeFacts:
+    """Facts of the right kinds: the node is somebody else's machine, and may say anything.
+
+    Raises:
+        ValueError, TypeError: They are not.
+    """
+    facts = NodeFacts.from_dict(raw)
+    records: list[NodeFacts | PythonFound | Interface] = [facts]
+    for record in (*records, *facts.pythons, *facts.interfaces):
+        for one in fields(record):
+            kind = _KINDS.get(str(one.type), object)
+            if not isinstance(getattr(record, one.name), kind):
+                raise ValueError(f"{one.name} is no {kind.__name__}")
+    return facts
+
+
+def ranks_address(facts: NodeFacts, reached_at: str) -> str:
+    """The interface that took the desktop's connection, else the first that leads out, else ""."""
+    found = [(one, ipaddress.ip_interface(one.address)) for one in facts.interfaces]
+    for _, address in found:
+        if reached_at and _is_within(reached_at, address) and not address.is_loopback:
+            return str(address)
+    outside = [
+        address
+        for one, address in found
+        if not (address.is_loopback or address.is_link_local or one.is_inner)
+    ]
+    # Open MPI's choice of interfaces is better tried with IPv4.
+    outside.sort(key=lambda address: address.version)
+    return str(outside[0]) if outside else ""
+
+
+def _is_within(text: str, address: Any) -> bool:
+    try:
+        reached = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    # An sshd that listens for both versions writes IPv4 this way.
+    return (getattr(reached, "ipv4_mapped", None) or reached) in address.network
+
+
+def _clock_offset_s(shell: Shell, node: str) -> float:
+    """The node's clock minus ours, of the quickest answer: its error is half the round trip."""
+    looks = []
+    for _ in range(_CLOCK_LOOKS):
+        # A round trip is measured with a clock that nobody sets meanwhile.
+        start_s, start = time.time(), time.monotonic()
+        answer = shell.run(["python3", "-I", "-c", _CLOCK], limit_s=_CLOCK_LIMIT_S)
+        round_trip_s = time.monotonic() - start
+        if answer.code == _NOT_FOUND:
+            raise BackendError(
+                f"{node} has no python3.", "Install it there: apt-get install python3"
+            )
+        try:
+            looks.append((round_trip_s, float(answer.out) - (start_s + round_trip_s / 2)))
+        except ValueError:
+            raise _no_answer(node, answer.complaint) from None
+    return min(looks)[1]
+
+
+@contextmanager
+def _proof(
+    data_root: Path, leave: Leave, take_away: Callable[[Path], None]
+) -> Iterator[tuple[str, str]]:
+    """A file in the data root, for a moment, that only who sees this very folder can read."""
+    name, content = f".ringmaster-look-{secrets.token_hex(8)}", secrets.token_hex(16)
+    path = data_root / name
+    try:
+        leave(path, content.encode())
+    except OSError as error:
+        raise BackendError(
+            f"The data root {data_root} cannot be written: {error.strerror}.",
+            "Check that it is mounted and that you may write there.",
+        ) from error
+    try:
+        yield name, content
+    finally:
+        with suppress(OSError, BackendError):
+            take_away(path)
+
+
+def _check_python(node: str, facts: NodeFacts) -> None:
+    versions = [one.version for one in facts.pythons]
+    if any(_numbers(version) >= LEAST_PYTHON for version in versions):
+        return
+    least = ".".join(map(str, LEAST_PYTHON))
+    newest = max(versions, key=_numbers, default="none that starts")
+    raise BackendError(
+        f"Python on {node} is {printable(newest)}; training needs {least} or newer.",
+        "Install a newer one beside it there, for example: apt-get install python3.11 "
+        "python3.11-venv",
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _no_answer(node: str, why: str) -> BackendError:
+    return BackendError(
+        f"{node} could not be looked at: {printable(why, 160)}.",
+        "Log in there and try: python3 -I -c 'import ctypes, json, ssl'",
+    )

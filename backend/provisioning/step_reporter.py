@@ -1,0 +1,149 @@
+"""Tells how far setting up a node is: each step with its outcome, its time and its output."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from backend.base.errors import BackendError, Cancelled
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.ssh.interface import Answer, HostKeyChanged, HostKeyUnknown, Shell
+
+_TELL_S = 0.2
+"""News of bytes and lines go out this often at most; a change of state goes out at once."""
+_OUTPUT_LIMIT = 200_000
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+def with_key(news: SetUp, error: BackendError) -> SetUp:
+    """With the host key that a set-up stopped at, if it was that."""
+    if isinstance(error, HostKeyUnknown):
+        return replace(news, key=error.key)
+    if isinstance(error, HostKeyChanged):
+        return replace(news, key=error.key, accepted=error.accepted)
+    return news
+
+
+class Steps:
+    """The steps of one node, in order. ``on_change`` gets each new state whole.
+
+    ``cancelled`` is asked before each command and while bytes and lines come in.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        titles: Sequence[str],
+        on_change: Callable[[SetUp], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._now = SetUp(node, tuple(SetUpStep(title) for title in titles))
+        self._on_change = on_change
+        self._cancelled = cancelled
+        self._place = -1
+        self._began = self._told = 0.0
+
+    def start(self) -> None:
+        self._on_change(self._now)
+
+    def do(self, work: Callable[[], str]) -> None:
+        """The next step; ``work`` gives its outcome as a sentence, or raises.
+
+        Raises:
+            BackendError: What ``work`` raised, told as the step's failure.
+        """
+        self._place += 1
+        self._began = time.monotonic()
+        self._change(state=StepState.RUNNING)
+        try:
+            self.stop_if_cancelled()
+            sentence = work()
+        except Cancelled:
+            done = "Cancelled. What was done stays; the next set-up goes on from here."
+            self._change(state=StepState.CANCELLED, sentence=done)
+            raise
+        except BackendError as error:
+            self._now = with_key(self._now, error)
+            self._change(state=StepState.FAILED, sentence=error.sentence, remedy=error.remedy)
+            raise
+        except BaseException as error:
+            fault = f"A fault in Ringmaster ended this step: {type(error).__name__}: {error}"
+            self._change(state=StepState.FAILED, sentence=fault)
+            raise
+        self._change(state=StepState.DONE, sentence=sentence)
+
+    def stop_if_cancelled(self) -> None:
+        if self._cancelled():
+            raise Cancelled
+
+    def line(self, text: str) -> None:
+        """One more line of output."""
+        self.stop_if_cancelled()
+        self._output(f"{self._step.output}{text}\n")
+
+    def say(self, sentence: str) -> None:
+        """How far the running step is."""
+        self.stop_if_cancelled()
+        self._later(sentence=sentence)
+
+    def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> Answer:
+        """Execute there, with what it prints kept as the step's output."""
+        self.line(f"$ {shlex.join(argv)}")
+        before = self._step.output
+        answer = shell.run(argv, limit_s=limit_s, on_line=self.line)
+        parts = (text.rstrip("\n") for text in (answer.out, answer.err))
+        said = "".join(f"{text}\n" for text in parts if text)
+        # The whole of it, instead of the lines that came in while it ran.
+        self._change(output=f"{before}{said}"[-_OUTPUT_LIMIT:])
+        return answer
+
+    def must(
+        self,
+        shell: Shell,
+        argv: Sequence[str],
+        fault: str,
+        remedy: str = "",
+        limit_s: float = 60.0,
+    ) -> str:
+        """Execute there what has to end well; gives what it printed.
+
+        Raises:
+            BackendError: It did not: ``fault`` and its last words, or that the disk is full.
+        """
+        answer = self.run(shell, argv, limit_s)
+        if answer.ok:
+            return answer.out
+        if any(words in answer.out + answer.err for words in _FULL):
+            raise BackendError(
+                f"{fault}: the disk of the home folder on {self._now.node} is full.",
+                "Make room there, then set the node up again; it goes on from here.",
+            )
+        raise BackendError(f"{fault}: {answer.complaint.rstrip('.')}.", remedy)
+
+    @property
+    def _step(self) -> SetUpStep:
+        return self._now.steps[self._place]
+
+    def _output(self, text: str) -> None:
+        self._later(output=text[-_OUTPUT_LIMIT:])
+
+    def _later(self, **values: str) -> None:
+        self._set(**values)
+        if time.monotonic() - self._told >= _TELL_S:
+            self._tell()
+
+    def _change(self, **values: object) -> None:
+        self._set(**values)
+        self._tell()
+
+    def _set(self, **values: object) -> None:
+        steps = list(self._now.steps)
+        seconds = time.monotonic() - self._began
+        steps[self._place] = replace(self._step, **values, seconds=seconds)  # type: ignore[arg-type]
+        self._now = replace(self._now, steps=tuple(steps))
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        self._on_change(self._now)

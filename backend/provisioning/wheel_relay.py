@@ -1,0 +1,90 @@
+"""Wheels on their way to several nodes: from the desktop to the data root once, then to each node.
+
+A desktop has one connection to all of them, often a thin one, and encrypts each byte that it sends:
+226 MB take a second of its processor, and eight nodes eight. A node that cannot take a wheel from
+the data root gets it sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from backend.base.errors import BackendError, Cancelled
+from backend.provisioning.step_reporter import Steps
+from backend.provisioning.wheelhouse import Wheel
+from backend.records.base.layout import NodeHome
+from backend.ssh.interface import Shell
+
+LEAST_NODES = 3
+"""With fewer, the way over the data root is the longer one."""
+_PREFIX = ".relay-"
+_ABANDONED_MINUTES = 60
+_COPY_LIMIT_S = 600.0
+
+
+class Relay:
+    """One set-up of several nodes; every method may be called on the thread of any of them."""
+
+    def __init__(self) -> None:
+        self._folder = f"{_PREFIX}{secrets.token_hex(4)}"
+        self._lock = threading.Lock()
+        self._locks: dict[Wheel, threading.Lock] = {}
+        self._there: set[Wheel] = set()
+        self.used_by = ""
+        """The data root of a node that has put something there, as that node sees it."""
+
+    def bring(
+        self,
+        shell: Shell,
+        steps: Steps,
+        data_root: str,
+        source: Path,
+        wheel: Wheel,
+        target: str,
+        tell: Callable[[int, int], None],
+    ) -> int | None:
+        """Bring a wheel to ``target`` on a node; gives the bytes that left this desktop for it.
+
+        None: it has to be sent, as the data root cannot be used for it.
+        """
+        folder = self._place(data_root)
+        place = f"{folder}/{wheel.name}"
+        sent = 0
+        with self._lock:
+            lock = self._locks.setdefault(wheel, threading.Lock())
+        with lock:
+            if wheel not in self._there:
+                try:
+                    self._prepare(shell, steps, folder, data_root)
+                    shell.send(source, place, tell)
+                except Cancelled:
+                    raise
+                except BackendError as error:
+                    steps.line(f"{folder}: {error.sentence}")
+                    return None
+                sent = wheel.bytes
+                self._there.add(wheel)
+        steps.say(f"Taking {wheel.package} from the data root")
+        copied = steps.run(shell, ["cp", "--", place, target], _COPY_LIMIT_S)
+        return sent if copied.ok else None
+
+    def clear(self, shell: Shell) -> None:
+        """Take away what lies on the data root; what cannot be reached goes with a later set-up."""
+        with suppress(BackendError):
+            shell.run(["rm", "-rf", "--", str(self._place(self.used_by))], limit_s=_COPY_LIMIT_S)
+
+    def _place(self, data_root: str) -> PurePosixPath:
+        return NodeHome.shared_in(PurePosixPath(data_root)).path / self._folder
+
+    def _prepare(self, shell: Shell, steps: Steps, folder: PurePosixPath, data_root: str) -> None:
+        if self.used_by:
+            return
+        steps.must(shell, ["mkdir", "-p", "--", str(folder)], f"{folder} cannot be made")
+        self.used_by = data_root
+        old = ["-name", f"{_PREFIX}*", "-mmin", f"+{_ABANDONED_MINUTES}"]
+        find = ["find", str(folder.parent), "-mindepth", "1", "-maxdepth", "1", *old]
+        steps.run(shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)

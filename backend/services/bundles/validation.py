@@ -1,0 +1,103 @@
+"""Whether what a bundle says can become a job here; its bytes were verified before."""
+
+from __future__ import annotations
+
+import ast
+import json
+import platform
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.datastore.bundles.archive_files import Bundle
+from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
+from backend.records.base.validation import job_name_fault, name_fault, printable
+from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.library.item import Kind
+from backend.services.jobs.run_starter import KINDS
+
+WAY_OUT = "Nothing was imported; ask for the file again."
+
+
+def usable_settings(bundle: Bundle) -> JobConfig:
+    """The settings of a bundle, once nothing in it speaks against importing it."""
+    manifest = bundle.manifest
+    name = bundle.path.name
+    try:
+        raw: Mapping[str, Any] = tomllib.loads(bundle.read(JOB_FILE).decode())
+    except (KeyError, ValueError, RecursionError) as error:
+        raise BackendError(
+            f"{name} cannot be imported: it holds no {JOB_FILE}.", WAY_OUT
+        ) from error
+    parsed = parse_job(raw)
+    fault = parsed.faults[0].sentence if parsed.faults else job_name_fault(manifest.name)
+    missing = {"model", "dataset", "loader"} - manifest.things.keys()
+    for key, thing in manifest.things.items():
+        if KINDS.get(key) is not thing.kind:
+            fault = fault or f"it calls a {thing.kind.value} its {printable(key)}"
+        fault = fault or name_fault(thing.name)
+    if missing:
+        fault = fault or f"it names no {min(missing)}"
+    if manifest.checkpoint:
+        fault = fault or _checkpoint_fault(bundle)
+    if manifest.status.state.is_live or manifest.status.run > 1_000_000:
+        fault = fault or "its job had not come to its end"
+    if fault or parsed.config is None:
+        raise BackendError(f"{name} cannot be imported: {fault.rstrip('.')}.", WAY_OUT)
+    _check_python(bundle)
+    return parsed.config
+
+
+def _checkpoint_fault(bundle: Bundle) -> str:
+    """What is wrong with the checkpoint of a bundle, or ""."""
+    name = bundle.manifest.checkpoint
+    place = f"{CHECKPOINTS}/{name}"
+    if Path(name).name != name or name.startswith("."):
+        return f"“{printable(name)}” is no name of a checkpoint"
+    file = bundle.manifest.files.get(place + CHECKPOINT_SUFFIX)
+    if file is None or not bundle.has(place + SIDECAR_SUFFIX):
+        return f"the checkpoint {printable(name)} is missing from it"
+    try:
+        record = Checkpoint.from_sidecar(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
+    except (ValueError, RecursionError):
+        return f"what stands beside the checkpoint {printable(name)} cannot be used"
+    if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
+        return f"the checkpoint {printable(name)} is not the one that was saved"
+    return ""
+
+
+def _check_python(bundle: Bundle) -> None:
+    """Sources for a Python newer than this one may use words that it does not know.
+
+    A job that failed by its own source is imported as it is: only a newer Python is a reason.
+    """
+    manifest = bundle.manifest
+    theirs = max((_minor(run.python) for run in manifest.runs), default=(0, 0))
+    if theirs <= _minor(platform.python_version()):
+        return
+    for thing in manifest.things.values():
+        for path in manifest.files:
+            if thing.kind is Kind.DATASET or not thing.folder:
+                continue
+            if path.startswith(f"{thing.folder}/") and path.endswith(".py"):
+                try:
+                    ast.parse(bundle.read(path))
+                except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                    raise BackendError(
+                        f"{bundle.path.name} cannot be imported: “{printable(path)}” is written "
+                        f"for Python {theirs[0]}.{theirs[1]}, and here is "
+                        f"{platform.python_version()}.",
+                        "Use a Ringmaster with that Python; nothing was imported.",
+                    ) from error
+
+
+def _minor(version: str) -> tuple[int, int]:
+    try:
+        major, minor = version.split(".")[:2]
+        return int(major), int(minor)
+    except ValueError:
+        return 0, 0

@@ -1,0 +1,239 @@
+"""Opens everything that belongs to one data root: the catalogue and the services over it.
+
+Without a place given, the catalogue lies in the user's own data folder under a name made of the
+data root's path, so that two data roots never share one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.catalogue.store import Catalogue, open_catalogue, set_aside
+from backend.datastore.access.root_access import Share
+from backend.datastore.remote.staging_access import CarryingShare
+from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base.layout import DataRoot
+from backend.records.base.remote_root import FarRoot
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.services.bundles.replay import ReplayService
+from backend.services.bundles.service import BundleService
+from backend.services.jobs.comparison import ComparisonService
+from backend.services.jobs.forecast import JobForecasts
+from backend.services.jobs.logs import LogService
+from backend.services.jobs.run_starter import RunStarter
+from backend.services.jobs.service import JobService
+from backend.services.jobs.templates import TemplateService
+from backend.services.jobs.trial_run import CanaryService
+from backend.services.library.service import LibraryService
+from backend.services.nodes.head_node import Heads
+from backend.services.nodes.provisioning import SetUpService, default_places
+from backend.services.nodes.registry import Accept, AskPassphrase, ClusterService
+from backend.services.nodes.service import NodeService
+from backend.services.notifications.service import NoticeService
+from backend.services.preflight.service import PreflightService
+from backend.services.queue.service import QueueService
+from backend.services.sweeps.service import SweepService
+from backend.services.tools.training_python import training_python
+from backend.ssh import persistent_connection
+from backend.ssh.interface import Shell
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a person can do in one data root. Close it in the end."""
+
+    library: LibraryService
+    jobs: JobService
+    nodes: NodeService
+    cluster: ClusterService
+    set_up: SetUpService
+    preflight: PreflightService
+    canary: CanaryService
+    logs: LogService
+    queue: QueueService
+    notices: NoticeService
+    comparison: ComparisonService
+    bundles: BundleService
+    replays: ReplayService
+    sweeps: SweepService
+    templates: TemplateService
+    data_root: DataRoot
+    share: Share
+    catalogue: Catalogue
+
+    def close(self) -> None:
+        self.share.close()
+        self.catalogue.close()
+
+
+def default_data_root() -> Path:
+    return Path.home() / "ringmaster"
+
+
+def default_catalogue(data_root: Path | FarRoot) -> Path:
+    """Where the catalogue of a data root lies when nobody says otherwise."""
+    import platformdirs
+
+    return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_key(data_root)}.sqlite"
+
+
+def open_services(
+    data_root: Path | FarRoot,
+    catalogue: Path | None = None,
+    *,
+    accept: Accept | None = None,
+    passphrase: AskPassphrase | None = None,
+) -> Services:
+    """Open a data root; the folder is made when only it is missing.
+
+    ``accept`` and ``passphrase`` ask a person on the way to one that is reached over SSH.
+
+    Raises:
+        BackendError: The data root is not there, the way to it is barred (`HostKeyUnknown`,
+            `PassphraseNeeded`), or the catalogue cannot be used (then a `CatalogueError`).
+            Nothing was changed.
+    """
+    if not isinstance(data_root, FarRoot):
+        data_root = _checked(data_root)
+    key = _key(data_root)
+    if catalogue is None:
+        import platformdirs
+
+        place = default_catalogue(data_root)
+        cache = platformdirs.user_cache_path("ringmaster") / key
+        mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / key
+        # One for all data roots: who a machine is does not depend on what is trained there.
+        profile = platformdirs.user_data_path("ringmaster") / "cluster"
+    else:
+        place = catalogue.expanduser().absolute()
+        cache = place.with_name(f"{place.name}.cache")
+        mirror = place.with_name(f"{place.name}.mirror")
+        profile = place.with_name(f"{place.name}.cluster")
+    if isinstance(data_root, FarRoot):
+        root = DataRoot(mirror, data_root.label)
+        cluster = ClusterService(root, profile)
+        cluster.share = _reached(root, data_root, cluster, accept, passphrase)
+    else:
+        root = DataRoot(data_root)
+        cluster = ClusterService(root, profile)
+        cluster.share = _carrying(root, cluster)
+    share = cluster.share
+    opened = open_catalogue(place)
+    library = LibraryService(root, opened, cache / "looks", share=share)
+    set_up = SetUpService(
+        root,
+        default_places(key, CODE_ROOT / "installers" / "constraints.txt"),
+        open_shell=lambda entry: cluster.open_shell(entry.name),
+        look=lambda entry, shell: cluster.facts(entry, shell),
+        host_key=lambda entry: cluster.host_key(entry.name),
+        share=share,
+    )
+    python = training_python()
+    nodes = NodeService(root, cluster, Heads(cluster, set_up), place, python, share)
+    first_bytes = JobForecasts(root, library, opened, share).needed_bytes
+    preflight = PreflightService(root, cluster, set_up, python, share, first_bytes)
+    jobs = JobService(root, library, nodes, preflight, opened, cache, share)
+    library.see_job = jobs.show
+    canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
+    logs = LogService(root, share)
+    queue = QueueService(root, jobs, nodes, preflight.needed_bytes, share)
+    services = Services(
+        library=library,
+        jobs=jobs,
+        nodes=nodes,
+        cluster=cluster,
+        set_up=set_up,
+        preflight=preflight,
+        canary=canary,
+        logs=logs,
+        queue=queue,
+        notices=NoticeService(root, share, cluster.list, cluster.open_shell),
+        comparison=ComparisonService(jobs),
+        bundles=BundleService(root, library, jobs, opened, share),
+        replays=ReplayService(root, library, nodes, jobs, share),
+        sweeps=SweepService(jobs, queue),
+        templates=TemplateService(root, share),
+        data_root=root,
+        share=share,
+        catalogue=opened,
+    )
+    if opened.is_new:
+        library.rescan()
+    return services
+
+
+def set_catalogue_aside(data_root: Path | FarRoot, catalogue: Path | None = None) -> Path:
+    """Rename a damaged catalogue, so that `open_services` builds a new one from the files.
+
+    Raises:
+        BackendError: It cannot be renamed; nothing was changed.
+    """
+    root = data_root.expanduser().absolute() if isinstance(data_root, Path) else data_root
+    place = default_catalogue(root) if catalogue is None else catalogue.expanduser().absolute()
+    return set_aside(place)
+
+
+def _key(data_root: Path | FarRoot) -> str:
+    place = data_root.resolve() if isinstance(data_root, Path) else data_root
+    return hashlib.sha256(str(place).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _reached(
+    root: DataRoot,
+    far: FarRoot,
+    cluster: ClusterService,
+    accept: Accept | None,
+    passphrase: AskPassphrase | None,
+) -> Share:
+    from backend.datastore.remote.mirror import Mirror
+
+    address = NodeAddress(far.host, far.port, far.user)
+
+    def connect() -> Shell:
+        return cluster.connect(
+            address,
+            accept,
+            passphrase,
+            limit_s=persistent_connection.SILENCE_S,
+            silence_s=persistent_connection.SILENCE_S,
+        )
+
+    mirror = Mirror(root, far, connect)
+    mirror.open()
+    return mirror
+
+
+def _carrying(root: DataRoot, cluster: ClusterService) -> Share:
+    def connect(entry: NodeEntry) -> Shell:
+        return cluster.connect(
+            entry.address,
+            limit_s=persistent_connection.SILENCE_S,
+            silence_s=persistent_connection.SILENCE_S,
+        )
+
+    return CarryingShare(root, connect)
+
+
+def _checked(data_root: Path) -> Path:
+    path = data_root.expanduser().absolute()
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise BackendError(
+            f"The data root {path} is a file.", "Choose a folder: --data-root DIR."
+        ) from error
+    except FileNotFoundError as error:
+        raise BackendError(
+            f"The data root {path} is not there, and neither is the folder above it.",
+            "Mount the share, or choose another folder: --data-root DIR.",
+        ) from error
+    except OSError as error:
+        raise BackendError(
+            f"The data root {path} cannot be opened: {error.strerror or error}.",
+            "Check that it is mounted and that you may read it, or choose another folder: "
+            "--data-root DIR.",
+        ) from error
+    return path

@@ -1,0 +1,33 @@
+"""The built-in example: a dataset, a loader, a model and a job, as a user would have made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.base.progress import Progress
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "resources" / "gallery" / "digits"
+NAME = "digits"
+
+
+def create_example(
+    services: Services, workers: int = 2, progress: Progress | None = None
+) -> JobView:
+    """Import the example, unless just that is there, and make a job of it; starts nothing."""
+    raw = services.jobs.read_file(EXAMPLE / "job.toml")
+    for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
+        # A user may have versions of that name that are not the example's.
+        item = services.library.import_item(
+            kind, EXAMPLE / kind.value, NAME, progress, reuse_same=True
+        )
+        raw[kind.value] = item.reference
+    raw["name"] = f"digits, {workers} {'worker' if workers == 1 else 'workers'}"
+    raw["placement"] = [{"node": THIS_COMPUTER, "processes": workers}]
+    return services.jobs.create(raw, progress)

@@ -1,0 +1,128 @@
+"""One file for whoever is to help: versions, checks, the log's end; what is secret is left out.
+
+Nothing is sent. What cannot be told from a secret by its look is left out by where it stands: the
+values of variables whose names say so, and every value of a job's own environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend import VERSION
+from backend.base.errors import BackendError
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+_LIBRARIES = ("PySide6", "pyqtgraph", "numpy", "SQLAlchemy", "alembic", "fabric", "paramiko")
+_LOG_BYTES = 2**20
+_JOBS = 20
+_HIDDEN = "(left out)"
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
+_SHORTEST_SECRET = 4
+"""Shorter values ("1", "yes") are no secrets, and replacing them would spoil every other word."""
+
+
+def write_report(services: Services, path: Path, log: Path) -> Path:
+    """Write the report as a zip to ``path``.
+
+    Raises:
+        BackendError: It cannot be written there.
+    """
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in _parts(services, log).items():
+                archive.writestr(name, text)
+    except OSError as error:
+        raise BackendError(
+            f"The report could not be written to {path}: {error.strerror}.",
+            "Choose another folder.",
+        ) from error
+    return path
+
+
+def _parts(services: Services, log: Path) -> dict[str, str]:
+    views = services.jobs.list()
+    newest = sorted(views, key=lambda view: view.created, reverse=True)[:_JOBS]
+    hide = _Hider([dict(os.environ)], (view.config.environment for view in views))
+    jobs = [
+        {
+            "id": view.id,
+            "state": view.state.value,
+            "run": view.run,
+            "ranks": view.world_size,
+            "message": view.message,
+            "sentence": view.error.sentence if view.error else "",
+            "traceback": view.error.traceback if view.error else "",
+        }
+        for view in newest
+    ]
+    parts = {
+        "versions.json": _json(_versions() | {"jobs": len(views)}),
+        "checks.json": _json([asdict(finding) for finding in services.nodes.doctor()]),
+        "jobs.json": _json(jobs),
+        "window.log": _end_of(log),
+    }
+    return {name: hide(text) for name, text in parts.items()}
+
+
+class _Hider:
+    """Takes secrets and the user's home folder out of a text."""
+
+    def __init__(
+        self, named: Iterable[Mapping[str, str]], whole: Iterable[Mapping[str, str]]
+    ) -> None:
+        values = {v for each in named for k, v in each.items() if _SECRET_NAME.search(k)}
+        values |= {value for each in whole for value in each.values()}
+        self._values = sorted(
+            (value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True
+        )
+
+    def __call__(self, text: str) -> str:
+        for value in self._values:
+            # As it stands in a log, and as JSON writes it.
+            for shape in {
+                value,
+                json.dumps(value)[1:-1],
+                json.dumps(value, ensure_ascii=False)[1:-1],
+            }:
+                text = text.replace(shape, _HIDDEN)
+        return text.replace(str(Path.home()), "~")
+
+
+def _versions() -> dict[str, object]:
+    return {
+        "ringmaster": VERSION,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        **{name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _end_of(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)

@@ -1,0 +1,223 @@
+"""Several jobs side by side, and all their scalars in one file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import replace_pieces
+from backend.records.jobs.comparison import (
+    FEWEST_JOBS,
+    MOST_JOBS,
+    ComparedLook,
+    Comparison,
+    MetricFigures,
+    RunFigures,
+    compare,
+)
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.metric_names import headings, in_spreadsheet
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.services.jobs.queries import JobLooks
+
+HEAD = ("job", "name", "run", "step", "epoch", "epochs done", "time", "seconds")
+"""Before the metrics. ``time`` is seconds since 1970, ``seconds`` since the job's first step."""
+_ROWS_A_REPORT = 20_000
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    inner: object
+    figures: RunFigures
+    reached: float
+
+
+class ComparisonService:
+    """Changes nothing of any job. Every call is plain and blocking and may run on any thread."""
+
+    def __init__(self, jobs: JobLooks) -> None:
+        self._jobs = jobs
+
+    def look(self, job_id: str, cursor: object = None) -> ComparedLook:
+        """A job as it is now, what is new of its curves, and what all of them come to."""
+        before = cursor if isinstance(cursor, _Cursor) else None
+        update = self._jobs.look(job_id, None if before is None else before.inner)
+        if before is not None and update.history.drop_from:
+            # What it repeats may have held the best value: count again.
+            before, update = None, self._jobs.look(job_id)
+        history = update.history
+        fresh = before is None or history.drop_from == 0
+        told = RunFigures() if before is None or fresh else before.figures
+        reached = math.nan if before is None or fresh else before.reached
+        figures = _counted(told, history, reached)
+        if len(history.seconds):
+            reached = float(history.seconds[-1])
+        return ComparedLook(update.view, history, figures, _Cursor(update.cursor, figures, reached))
+
+    def views(self, job_ids: Sequence[str]) -> tuple[JobView, ...]:
+        """These jobs, without those that are not there any more."""
+        found = []
+        for job_id in job_ids:
+            with contextlib.suppress(BackendError):
+                found.append(self._jobs.show(job_id))
+        return tuple(found)
+
+    def compare(self, job_ids: Sequence[str]) -> Comparison:
+        """What the jobs reached, and in which settings they differ.
+
+        Raises:
+            BackendError: They are fewer than 2 or more than 8, or one is not there.
+        """
+        if len(set(job_ids)) < len(job_ids):
+            raise BackendError("One of these jobs is named twice.", "Name each job once.")
+        if not FEWEST_JOBS <= len(job_ids) <= MOST_JOBS:
+            raise BackendError(
+                f"{FEWEST_JOBS} to {MOST_JOBS} jobs can be compared, and {len(job_ids)} "
+                f"{'was' if len(job_ids) == 1 else 'were'} given."
+            )
+        looks = [self.look(job_id) for job_id in job_ids]
+        return compare([(look.view, look.figures) for look in looks])
+
+    def write_csv(
+        self,
+        job_ids: Sequence[str],
+        path: Path,
+        *,
+        replaces: bool = False,
+        progress: Progress | None = None,
+    ) -> Path:
+        """Every scalar of every step of these jobs, one line a step, one column a metric.
+
+        An empty field is "no value". Numbers have all their digits: drawn again, the table gives
+        the curves of the window.
+
+        Raises:
+            BackendError: A job is not there, or the file cannot be written, or is there and
+                ``replaces`` is not told. Nothing is left half written.
+        """
+        path = path.expanduser().absolute()
+        if path.exists() and not replaces:
+            raise BackendError(
+                f"{path} exists already and is left as it is.", "Choose another name."
+            )
+        lines = _csv(self._jobs, job_ids, progress or Progress())
+        with in_words(f"{path} could not be written"):
+            replace_pieces(path, lines)
+        return path
+
+
+def _csv(jobs: JobLooks, job_ids: Sequence[str], progress: Progress) -> Iterator[bytes]:
+    """The table, a piece at a time. Of any number of jobs one is in memory: each is read twice,
+    for the columns are known when all were seen."""
+    names: dict[str, None] = {}
+    total = done = 0
+    for job_id in job_ids:
+        metrics, steps = _columns(jobs.history(job_id))
+        names |= dict.fromkeys(metrics)
+        total += steps
+    yield _lines([tuple(headings(HEAD, names))])
+    for job_id in job_ids:
+        for count, piece in _pieces(jobs.look(job_id), tuple(names)):
+            yield piece
+            done += count
+            progress.step(done, max(done, total), "Writing the curves")
+
+
+def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
+    """Which metrics it has, and how many steps."""
+    return tuple(history.metrics), len(history.steps)
+
+
+def _pieces(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
+    """The lines of one job, some at a time, and how many they are."""
+    head = (update.view.id, in_spreadsheet(update.view.name))
+    rows = _rows(update.history, names)
+    while piece := list(itertools.islice(rows, _ROWS_A_REPORT)):
+        yield len(piece), _lines((*head, *row) for row in piece)
+
+
+def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    steps = [int(step) for step in history.steps]
+    metrics: Mapping[str, Sequence[float]] = history.metrics
+    columns = [map(_field, _plain(metrics[n])) if n in metrics else _empty(steps) for n in names]
+    done = history.epochs_done if len(history.epochs_done) else history.epochs
+    return zip(
+        _runs(steps, history.run_starts),
+        steps,
+        (int(epoch) for epoch in history.epochs),
+        (_field(float(place)) for place in _plain(done)),
+        (_field(history.began_s + second) for second in _plain(history.seconds)),
+        map(_field, _plain(history.seconds)),
+        *columns,
+        strict=True,
+    )
+
+
+def _plain(values: Any) -> list[float]:
+    """Python's own numbers; numpy's print their type."""
+    return values.tolist() if hasattr(values, "tolist") else [float(value) for value in values]
+
+
+def _empty(steps: Sequence[int]) -> Iterator[str]:
+    return itertools.repeat("", len(steps))
+
+
+def _runs(steps: Sequence[int], starts: Sequence[RunStart]) -> Iterator[object]:
+    """The run that made each step; empty where the history does not say."""
+    begins = {start.first_step: start.run for start in starts}
+    run: object = ""
+    for step in steps:
+        run = begins.get(step, run)
+        yield run
+
+
+def _field(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunFigures:
+    """``before`` with what is new.
+
+    Args:
+        reached: Seconds of the last step that ``before`` knows; NaN without one.
+    """
+    import numpy as np
+
+    metrics = dict(before.metrics)
+    for name, values in history.metrics.items():
+        column = np.asarray(values, np.float64)
+        told = column[np.isfinite(column)]
+        if not len(told):
+            continue
+        new = MetricFigures(float(told[-1]), float(told.min()), float(told.max()))
+        old = metrics.get(name, new)
+        metrics[name] = replace(
+            new, lowest=min(old.lowest, new.lowest), highest=max(old.highest, new.highest)
+        )
+    seconds = np.concatenate(([reached], np.asarray(history.seconds, np.float64)))
+    took = np.diff(seconds)
+    # From the end of one run to the first step of the next nobody trained.
+    begins = np.isin(np.asarray(history.steps), [start.first_step for start in history.run_starts])
+    counts = ~begins & (took > 0)
+    return RunFigures(
+        metrics,
+        before.seconds + float(took[counts].sum()),
+        before.steps + int(counts.sum()),
+    )

@@ -1,0 +1,139 @@
+"""All jobs for a window: what is new since the last look, however many there are.
+
+Of 100,000 jobs nearly all are over. Those are taken from the catalogue once, as lines, and after
+that only looked at for what somebody else may have done to them, the newest first and the rest in
+turn, as long as a look may take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+
+from backend.base import worker_yield
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine, JobListing, line_of
+from backend.records.jobs.view import JobView
+from backend.services.jobs.queries import JobLooks
+
+LOOK_S = 0.3
+_NEWEST = 500
+_RECENT = 200
+_RECENT_S = 2 * 86400
+_CHECKED_AT_ONCE = 64
+
+
+class JobList:
+    """Remembers what it told. One call at a time.
+
+    Args:
+        look_s: How long one look may go on asking whether jobs that are over have changed.
+    """
+
+    def __init__(self, jobs: JobLooks, look_s: float = LOOK_S) -> None:
+        self._jobs = jobs
+        self._look_s = look_s
+        self._lines: dict[str, JobLine] | None = None
+        self._views: dict[str, JobView] = {}
+        self._turn = 0
+
+    def look(self) -> JobListing:
+        """What is new since the last call; everything, at the first one.
+
+        Raises:
+            BackendError: The data root or the catalogue cannot be read.
+        """
+        ids = self._jobs.ids()
+        queued = self._jobs.queued_ids()
+        fresh: list[JobLine] = []
+        known = self._lines
+        if known is None:
+            there = set(ids)
+            known = {line.id: line for line in self._jobs.lines() if line.id in there}
+            fresh = list(known.values())
+        gone = _gone(known, ids)
+        for job_id in gone:
+            del known[job_id]
+            self._views.pop(job_id, None)
+        told = {}
+        for job_id in self._to_read(ids, queued, known):
+            # One spoiled folder must not hide the other jobs.
+            with contextlib.suppress(BackendError):
+                view = self._jobs.show(job_id)
+                told[job_id] = self._views[job_id] = view
+                known[job_id] = line_of(view)
+            worker_yield.pause()
+        self._lines = known
+        self._forget_old(ids)
+        return JobListing(
+            views=tuple({**self._views, **told}.values()),
+            lines=tuple(line for line in fresh if line.id not in told),
+            gone=gone,
+            total=len(known),
+        )
+
+    def _to_read(
+        self, ids: Sequence[str], queued: frozenset[str], known: dict[str, JobLine]
+    ) -> Iterator[str]:
+        """What moves, what is new, what is recent, and what somebody changed."""
+        resting = []
+        since = time.time() - _RECENT_S
+        recent = 0
+        for job_id in ids:
+            line = known.get(job_id)
+            if line is None or job_id in queued or not _rests(line):
+                yield job_id
+                continue
+            resting.append(line)
+            if _last_moved(line) > since and recent < _RECENT:
+                recent += 1
+                if job_id not in self._views:
+                    yield job_id
+        yield from self._changed(resting)
+
+    def _changed(self, resting: Sequence[JobLine]) -> Iterator[str]:
+        begin = time.monotonic()
+        newest, rest = resting[:_NEWEST], resting[_NEWEST:]
+        start = self._turn % len(rest) if rest else 0
+        looked = 0
+        for line in chain(newest, islice(rest, start, None), islice(rest, start)):
+            # However slow the data root is, each look comes a little further.
+            may_end = looked >= _NEWEST + _CHECKED_AT_ONCE and looked % _CHECKED_AT_ONCE == 0
+            if may_end and time.monotonic() - begin > self._look_s:
+                break
+            looked += 1
+            if self._jobs.has_changed(line):
+                yield line.id
+            worker_yield.pause()
+        self._turn = start + max(0, looked - len(newest))
+
+    def _forget_old(self, ids: Sequence[str]) -> None:
+        """Whole views are kept of what moves, and of what was made or has ended lately."""
+        since = time.time() - _RECENT_S
+        ended = 0
+        for job_id in ids:
+            line = (self._lines or {}).get(job_id)
+            if line is None or job_id not in self._views or not _rests(line):
+                continue
+            ended += 1
+            if ended > _RECENT or _last_moved(line) <= since:
+                del self._views[job_id]
+
+
+def _last_moved(line: JobLine) -> float:
+    return max(line.created, line.ended)
+
+
+def _gone(known: dict[str, JobLine], ids: Sequence[str]) -> tuple[str, ...]:
+    if sum(job_id in known for job_id in ids) == len(known):
+        return ()
+    there = set(ids)
+    return tuple(job_id for job_id in known if job_id not in there)
+
+
+def _rests(line: JobLine) -> bool:
+    """Nothing happens to it until somebody acts."""
+    return line.state.is_over or line.state is JobState.CREATED

@@ -1,0 +1,123 @@
+"""Looks up what a job will take: in the jobs before it, and in what is known of its model."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.forecast import (
+    Twin,
+    alike,
+    checkpoint_bytes,
+    checkpoints_kept,
+    forecast,
+    twin_of,
+)
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.view import JobForecast, JobView
+from backend.records.library.item import Kind, Pin
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+    from backend.services.library.service import LibraryService
+
+_JOBS_LOOKED_AT = 200
+_FOLDERS_LOOKED_AT = 3
+
+
+class JobForecasts:
+    """Runs no user code and asks no node: what the catalogue and the folders say is enough."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        index: Catalogue,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._library = library
+        self._index = index
+        self._share = share
+
+    def of(
+        self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
+    ) -> JobForecast:
+        """A forecast is a comfort: where it cannot be made, it says nothing."""
+        jobs = self._jobs()
+        return forecast(
+            config,
+            steps_per_epoch,
+            self._twin(alike(config, pins, jobs)),
+            self._checkpoint_bytes(config, pins, jobs),
+            self._free_bytes(),
+        )
+
+    def needed_bytes(self, config: JobConfig, pins: Mapping[str, Pin]) -> int:
+        """Of all checkpoints of a job that made none yet, at most; 0 where it is not known.
+
+        Without ``pins`` its model is the one that is meant now.
+
+        Raises:
+            BackendError: There is no such model.
+        """
+        pins = pins or {"model": self._library.pin(Kind.MODEL, config.model)}
+        size = self._checkpoint_bytes(config, pins, self._jobs())
+        return (size or 0) * checkpoints_kept(config, None, None, writing=1)
+
+    def _jobs(self) -> tuple[JobView, ...]:
+        with contextlib.suppress(BackendError):
+            return self._index.jobs(limit=_JOBS_LOOKED_AT)
+        return ()
+
+    def _twin(self, jobs: Sequence[JobView]) -> Twin | None:
+        for view in jobs[:_FOLDERS_LOOKED_AT]:
+            with contextlib.suppress(OSError, ValueError):
+                status = RunStatus.from_dict(read_json(self._root.job(view.id).status))
+                found = twin_of(view, status.pace_s)
+                if found is not None:
+                    return found
+        return None
+
+    def _checkpoint_bytes(
+        self, config: JobConfig, pins: Mapping[str, Pin], jobs: Sequence[JobView]
+    ) -> int | None:
+        model = pins.get("model")
+        if model is None:
+            return None
+        alike = [
+            view
+            for view in jobs
+            if view.step
+            and "model" in view.pins
+            and view.pins["model"].sha256 == model.sha256
+            and view.config.optimizer.name == config.optimizer.name
+            and view.config.optimizer.settings == config.optimizer.settings
+        ]
+        for view in alike[:_FOLDERS_LOOKED_AT]:
+            with contextlib.suppress(OSError, BackendError):
+                found = list_checkpoints(
+                    self._root.job(view.id), view.config.checkpoint, self._share
+                )
+                if found:
+                    return max(record.bytes for record in found)
+        with contextlib.suppress(BackendError):
+            known = self._library.show(Kind.MODEL, model.reference).facts.get("parameter_bytes")
+            if isinstance(known, int):
+                return checkpoint_bytes(known, config.optimizer)
+        return None
+
+    def _free_bytes(self) -> int | None:
+        if not self._share.is_mounted:
+            return None
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(self._root.path).free
+        return None

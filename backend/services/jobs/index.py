@@ -1,0 +1,376 @@
+"""All jobs in memory, to search, sort and filter 100,000 of them while a person types.
+
+One call at a time, on any thread but the window's: each holds Python's lock for a few
+milliseconds at most, so that the window goes on. What other threads may read meanwhile is `lines`
+(entries are replaced, never moved) and the arrays of a `Found`, which nobody changes.
+
+Measured against SQLite for the same jobs by ``tests/benchmarks/jobs.py``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf, nan
+
+import numpy as np
+import numpy.typing as npt
+
+from backend.records.jobs import summary_settings
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobChoices, JobLine, JobQuery
+from backend.records.jobs.summary_settings import Comparison, comparison
+from backend.records.sweeps.summary import Folds
+from backend.services.jobs.sweep_grouping import NO_SLOTS, JobSweeps
+
+Numbers = npt.NDArray[np.float64] | npt.NDArray[np.float32]
+Slots = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+
+def _number_of(key: str) -> Callable[[JobLine], float]:
+    return lambda line: summary_settings.number(line, key)
+
+
+def _text_of(key: str) -> Callable[[JobLine], str]:
+    return lambda line: summary_settings.setting(line, key)
+
+
+_RUN = 8192
+"""So many texts are sorted at once: about 5 ms, in which nothing else in this process runs."""
+_STATES = {state: number for number, state in enumerate(JobState)}
+_NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
+    "state": lambda line: _STATES[line.state],
+    "progress": lambda line: line.progress,
+    "best": lambda line: line.best_metric[1] if line.best_metric else nan,
+    "gpus": lambda line: line.world_size if line.uses_gpus else 0,
+    "started": lambda line: line.started or nan,
+    "created": lambda line: line.created,
+    "ended": lambda line: line.ended,
+    "group": lambda line: line.group,
+    "earlier_gpu_s": lambda line: nan if line.earlier_gpu_s is None else line.earlier_gpu_s,
+    "energy": lambda line: nan if line.energy_j is None else line.energy_j,
+    **{key: _number_of(key) for key in summary_settings.NUMBERS},
+}
+_EXACT = frozenset({"best", "started", "created", "ended", *summary_settings.NUMBERS})
+"""Half as many bits are enough for the others."""
+_TEXTS: Mapping[str, Callable[[JobLine], str]] = {
+    "name": lambda line: line.name.casefold(),
+    "tags": lambda line: ", ".join(line.tags).casefold(),
+    "nodes": lambda line: ", ".join(line.nodes).casefold(),
+    "user": lambda line: line.user.casefold(),
+    "metric": lambda line: line.best_metric[0] if line.best_metric else "",
+    **{key: _text_of(key) for key in (*summary_settings.TEXTS, *summary_settings.PINS)},
+}
+_SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+_OF_TIME = ("took", "gpu_hours")
+"""They change by themselves, and are made of others."""
+ORDERS = (
+    *(name for name in (*_TEXTS, *_NUMBERS) if name not in ("metric", "group")),
+    *_OF_TIME,
+)
+"""By what can be sorted."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer to a query.
+
+    Attributes:
+        lines: The index's own list, by slot.
+        order: Slots of what was found, in order; folded, also those of sweeps.
+        total: How many jobs there are; ``live`` and ``waiting`` in the queue of them.
+        hits: How many jobs were found.
+        head_of: When it is folded: by slot of a job that of its sweep, -1 for none.
+    """
+
+    lines: list[JobLine]
+    order: Slots
+    total: int = 0
+    live: int = 0
+    waiting: int = 0
+    hits: int = 0
+    head_of: Slots = field(default_factory=lambda: NO_SLOTS)
+
+
+@dataclass(frozen=True)
+class News:
+    """What telling the index came to.
+
+    Attributes:
+        changed: Slots whose line is another now.
+        moved: Whether a list may have other rows, or another order.
+        came_or_went: Whether a job came or went.
+    """
+
+    changed: tuple[int, ...] = ()
+    moved: bool = False
+    came_or_went: bool = False
+
+
+class JobIndex:
+    """Every job by slot: a number that it keeps for as long as it is there."""
+
+    def __init__(self) -> None:
+        self.lines: list[JobLine] = []
+        self._slots: dict[str, int] = {}
+        self._sweeps = JobSweeps(self.lines)
+        self._there: Mask = np.zeros(0, bool)
+        self._keys: dict[str, Numbers] = {}
+
+    def slot(self, line_id: str) -> int | None:
+        """Of a job by its id, of a sweep by its tag. May be asked from any thread."""
+        slot = self._slots.get(line_id)
+        return self._sweeps.slot(line_id) if slot is None else slot
+
+    def take(self, lines: Iterable[JobLine], gone: Iterable[str] = ()) -> News:
+        """Add or replace these, forget those."""
+        changed = []
+        went = moved = False
+        for job_id in gone:
+            slot = self._slots.pop(job_id, None)
+            if slot is not None:
+                self._there[slot] = False
+                self._sweeps.drop(slot)
+                went = True
+        fresh = []
+        for line in lines:
+            slot = self._slots.get(line.id)
+            if slot is None:
+                fresh.append(line)
+            elif self.lines[slot] != line:
+                moved = moved or self.lines[slot].state is not line.state
+                self._replace(slot, line)
+                changed.append(slot)
+        first = len(self.lines)
+        self.lines.extend(fresh)
+        for slot, line in enumerate(fresh, first):
+            self._slots[line.id] = slot
+            self._sweeps.put(slot, line)
+        sweeps, regrouped = self._sweeps.settle()
+        grown = len(self.lines) - first
+        if grown:
+            came = np.arange(grown) < len(fresh)
+            self._there = np.concatenate((self._there, came))
+            self._keys.clear()
+        came_or_went = bool(fresh) or went
+        return News((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
+
+    def _replace(self, slot: int, line: JobLine) -> None:
+        before, self.lines[slot] = self.lines[slot], line
+        self._sweeps.put(slot, line)
+        for key, numbers in list(self._keys.items()):
+            if key in _NUMBERS:
+                numbers[slot] = _NUMBERS[key](line)
+            elif _TEXTS[key](before) != _TEXTS[key](line):
+                del self._keys[key]
+
+    def find(self, query: JobQuery, places: Mapping[str, int] | None = None) -> Found:
+        """The jobs that fit, in the order wished for.
+
+        Args:
+            query: Which, and in which order. Equals stand as in the list's own order.
+            places: Of those that wait, who stands where in the queue.
+        """
+        groups = self._key("group")
+        live = int(np.count_nonzero(groups[self._there] == 0))
+        # Drafts stand among those that wait, and wait for nothing.
+        waiting = int(np.count_nonzero(self._key("state")[self._there] == _STATES[JobState.QUEUED]))
+        slots = np.flatnonzero(self._matching(query))
+        keys = self._own_order(slots, places or {})
+        if query.order:
+            numbers = self._numbers(query.order)[slots]
+            # What has no value comes last, whichever way the others go.
+            numbers = np.where(np.isnan(numbers), inf, -numbers if query.descending else numbers)
+            keys = (*keys, numbers)
+        if query.order == "best":
+            # A loss says nothing beside an accuracy: jobs of one metric stand together.
+            metrics = self._key("metric")[slots]
+            keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
+        order = slots[np.lexsort(keys)].astype(np.int32)
+        return Found(self.lines, order, len(self._slots), live, waiting, len(order))
+
+    def fold(self, found: Found, query: JobQuery, folds: Folds) -> Found:
+        """The same, with a row for each sweep, under which its jobs stand or are folded away."""
+        order = self._sweeps.fold(found.order, folds, is_search=query.is_search)
+        return replace(found, order=order, head_of=self._sweeps.head_of)
+
+    def warm(self) -> None:
+        """Sort the names once, before somebody waits for it: of all columns that takes longest."""
+        self._key("name")
+
+    def choices(self) -> JobChoices:
+        """What there is to filter by."""
+        tags: set[str] = set()
+        users: set[str] = set()
+        nodes: set[str] = set()
+        metrics: set[str] = set()
+        for line in self._present():
+            tags.update(line.tags)
+            users.add(line.user)
+            nodes.update(line.nodes)
+            if line.best_metric:
+                metrics.add(line.best_metric[0])
+        return JobChoices(
+            tags=_sorted(tags), users=_sorted(users), nodes=_sorted(nodes), metrics=_sorted(metrics)
+        )
+
+    def uses(self) -> Mapping[tuple[str, str], int]:
+        """How many jobs use which version as what."""
+        return Counter(pin for line in self._present() for pin in line.pins)
+
+    def named(self, text: str, most: int) -> tuple[JobLine, ...]:
+        """Jobs with every word in their name: those that begin so first, the newest of each."""
+        wanted = text.casefold().split()
+        found = self._there
+        for word in wanted:
+            # The text is folded already, and the name stands in it.
+            found = self._with_word(found, word)
+        found = self._keep(found, lambda line: _all_in(wanted, line.name.casefold()))
+        slots = np.flatnonzero(found)
+        newest_first = slots[np.argsort(-self._key("created")[slots], kind="stable")]
+        lines = [self.lines[slot] for slot in newest_first.tolist()]
+        joined = " ".join(wanted)
+        begin = [line for line in lines if line.name.casefold().startswith(joined)]
+        others = (line for line in lines if not line.name.casefold().startswith(joined))
+        return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
+
+    def sweeps_named(self, text: str, most: int) -> tuple[JobLine, ...]:
+        """The lines of sweeps with every word in their name."""
+        wanted = text.casefold().split()
+        fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.name.casefold()))
+        return tuple(islice(fitting, most))
+
+    def _present(self) -> Iterable[JobLine]:
+        lines = self.lines
+        return (lines[slot] for slot in self._slots.values())
+
+    def _matching(self, query: JobQuery) -> Mask:
+        found = self._there.copy()
+        if query.group is not None:
+            found &= self._key("group") == query.group
+        if query.low is not None or query.high is not None:
+            best = self._key("best")
+            low = -inf if query.low is None else query.low
+            high = inf if query.high is None else query.high
+            found &= (best >= low) & (best <= high)
+        for wanted, fits in (
+            (query.tag, lambda line: query.tag in line.tags),
+            (query.user, lambda line: line.user == query.user),
+            (query.node, lambda line: query.node in line.nodes),
+            (query.metric, lambda line: bool(line.best_metric) and _is_of(line, query.metric)),
+        ):
+            if wanted:
+                found = self._keep(found, fits)
+        for word in query.text.casefold().split():
+            asked = comparison(word)
+            found = self._compared(found, asked) if asked else self._with_word(found, word)
+        return found
+
+    def _compared(self, found: Mask, asked: Comparison) -> Mask:
+        """Those of a setting, or of a best metric, on one side of a number."""
+        is_setting = asked.name in summary_settings.NUMBERS
+        values = self._key(asked.name if is_setting else "best")
+        # What has no value is NaN, which is on neither side.
+        found = found & _SIDES[asked.sign](values, asked.value)
+        if is_setting:
+            return found
+        metrics = {asked.name, f"validation/{asked.name}"}
+        return self._keep(
+            found,
+            lambda line: line.best_metric is not None and line.best_metric[0].casefold() in metrics,
+        )
+
+    def _with_word(self, found: Mask, word: str) -> Mask:
+        # No call for each line: that is half of the time of a search.
+        lines = self.lines
+        slots = np.flatnonzero(found)
+        kept = [
+            word in (line := lines[slot]).text or word in line.settings for slot in slots.tolist()
+        ]
+        after = np.zeros_like(found)
+        after[slots[np.array(kept, bool)]] = True
+        return after
+
+    def _keep(self, found: Mask, fits: Callable[[JobLine], bool]) -> Mask:
+        lines = self.lines
+        slots = np.flatnonzero(found)
+        kept = np.fromiter((fits(lines[slot]) for slot in slots.tolist()), bool, len(slots))
+        after = np.zeros_like(found)
+        after[slots[kept]] = True
+        return after
+
+    def _own_order(
+        self, slots: npt.NDArray[np.intp], places: Mapping[str, int]
+    ) -> tuple[Numbers, ...]:
+        """Live by start, then the queue, drafts by creation, ended by end; the newest first."""
+        group = self._key("group")[slots]
+        begun = np.where(np.isnan(self._key("started")), self._key("created"), self._key("started"))
+        when = np.where(group == 2, self._key("ended")[slots], begun[slots])
+        number = np.full(len(self.lines), inf)
+        for job_id, place in places.items():
+            slot = self._slots.get(job_id)
+            if slot is not None:
+                number[slot] = place
+        return (slots.astype(np.float64), -when, number[slots], group)
+
+    def _numbers(self, order: str) -> Numbers:
+        if order not in _OF_TIME:
+            return self._key(order)
+        now = time.time()
+        begun, ended = self._key("started"), self._key("ended")
+        over = np.where(self._key("group") == 0, now, np.where(ended > 0, ended, nan))
+        if order == "took":
+            return over - begun
+        used = self._key("earlier_gpu_s") + self._key("gpus") * (over - begun)
+        return np.where(used > 0, used, nan)
+
+    def _key(self, name: str) -> Numbers:
+        known = self._keys.get(name)
+        if known is None:
+            known = self._keys[name] = self._made(name)
+        return known
+
+    def _made(self, name: str) -> Numbers:
+        if name in summary_settings.NUMBERS:
+            return np.array(summary_settings.numbers(self.lines, name), np.float64)
+        if name in _NUMBERS:
+            number = _NUMBERS[name]
+            count = len(self.lines)
+            if name in _EXACT:
+                return np.fromiter(map(number, self.lines), np.float64, count)
+            return np.fromiter(map(number, self.lines), np.float32, count)
+        if name in summary_settings.TEXTS:
+            texts = summary_settings.settings(self.lines, name)
+        else:
+            texts = list(map(_TEXTS[name], self.lines))
+        distinct = list(dict.fromkeys(texts))
+        merged: list[str] = []
+        for first in range(0, len(distinct), _RUN):
+            merged += sorted(distinct[first : first + _RUN])
+        # Runs that are sorted already are merely merged.
+        merged.sort()
+        ranks = {text: float(rank) for rank, text in enumerate(merged)}
+        # Nothing comes last, as with numbers.
+        ranks[""] = nan
+        return np.fromiter((ranks[text] for text in texts), np.float32, len(texts))
+
+
+def _sorted(names: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(names - {""}, key=str.casefold))
+
+
+def _all_in(words: Sequence[str], text: str) -> bool:
+    return all(word in text for word in words)
+
+
+def _is_of(line: JobLine, metric: str) -> bool:
+    return line.best_metric is not None and line.best_metric[0] == metric

@@ -1,0 +1,298 @@
+"""The life of a job: it is started, stopped and resumed, and looked at before it starts.
+
+Every act does what can be done only once by a call that only one desktop can win
+(`datastore.job_files`). An act that finds its wish fulfilled already (Stop pressed twice, Start
+pressed on two desktops) returns what is there and is no error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs import audit_log
+from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
+from backend.datastore.jobs.files import JobFile
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.services.jobs.queries import JobLooks
+from backend.services.jobs.run_starter import Prepared, RunStarter
+from backend.services.jobs.validation import JobChecker
+from backend.services.preflight.service import PreflightService
+from backend.ssh.interface import Unreachable
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+
+
+class JobRuns(JobLooks):
+    """No run begins by another way than through here, so none begins without a look at its nodes.
+
+    Every call is plain and blocking and may run on any thread.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        checker: JobChecker,
+        starter: RunStarter,
+        preflight: PreflightService,
+        index: Catalogue,
+        cache: Path,
+        share: Share = MOUNTED,
+    ) -> None:
+        super().__init__(root, index, cache, share)
+        self._checker = checker
+        self._starter = starter
+        self._preflight = preflight
+
+    def start(
+        self,
+        job_id: str,
+        start_over: bool = False,
+        placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
+    ) -> JobView:
+        """Begin the job at its first step; a live job stays as it is.
+
+        What earlier runs left is in the way: with ``start_over`` it is moved to ``runs/<n>``.
+        With a ``placement`` the job runs there from now on.
+
+        Raises:
+            NotFit: Its nodes cannot run it as they are; nothing was started.
+            Cancelled: By ``progress``, during the look at its nodes.
+            BackendError: It cannot be started for another reason.
+        """
+        folder, file, view = self._at(job_id)
+        if view.state.is_live:
+            return view
+        self._bring_home(folder, progress)
+        weights = self._at_the_beginning(file, view, start_over)
+        file = _placed(file, placement)
+        return self._look_and_run(
+            folder, file, view.run + 1, bool(placement), progress, start_from=weights
+        )
+
+    def resume(
+        self,
+        job_id: str,
+        checkpoint: str = "",
+        placement: Sequence[Placement] = (),
+        progress: Progress | None = None,
+        *,
+        batch_size: int = 0,
+    ) -> JobView:
+        """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
+
+        With a ``placement`` the job runs there from now on, with a ``batch_size`` by that: a
+        checkpoint holds the place in the data in samples.
+
+        Raises:
+            See `start`.
+        """
+        folder, file, view = self._at(job_id)
+        if view.state.is_live:
+            return view
+        self._bring_home(folder, progress)
+        record = self._checkpoint(folder, file, view, checkpoint)
+        file = _placed(file, placement)
+        if batch_size:
+            file = replace(file, config=replace(file.config, batch_size=batch_size))
+        is_changed = bool(placement or batch_size)
+        return self._look_and_run(
+            folder, file, view.run + 1, is_changed, progress, resume_from=record.path
+        )
+
+    def prepare(
+        self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
+    ) -> tuple[JobFolder, JobView, Prepared]:
+        """What the next run of a job is to be, for who starts it later: the queue.
+
+        A job that has run before goes on from its newest checkpoint, unless it starts over.
+        """
+        folder, file, view = self._at(job_id)
+        file = _placed(file, placement)
+        resume_from = weights = ""
+        if view.run and not start_over:
+            resume_from = self._checkpoint(folder, file, view, "").path
+        else:
+            weights = self._at_the_beginning(file, view, start_over)
+        # Busy GPUs, or a node that is off, are what a queue is for; what never fits, it refuses.
+        prepared = self._starter.prepare(
+            file, view.run + 1, resume_from=resume_from, start_from=weights
+        )
+        return folder, view, prepared
+
+    def stop(self, job_id: str) -> JobView:
+        """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
+        folder, _, view = self._at(job_id)
+        if not view.state.is_live:
+            return view
+        with in_words("The wish to stop could not be written"):
+            is_new = job_files.ask_to_stop(folder, view.run, self._share)
+        if is_new:
+            audit_log.add(folder, "Stopped", self._share)
+        return self.show(job_id)
+
+    def kill(self, job_id: str) -> JobView:
+        """End a run that was to stop and does not: what it did since its newest checkpoint is lost.
+
+        Raises:
+            BackendError: Nobody wished it to stop before.
+        """
+        folder, _, view = self._at(job_id)
+        if not view.state.is_live:
+            return view
+        if view.state is not JobState.STOPPING:
+            raise BackendError(
+                f"The job {job_id} is {view.state.word.lower()}; to kill it would lose what it did "
+                "since its newest checkpoint.",
+                "Stop it first: then it saves.",
+            )
+        with in_words("The wish to end the run could not be written"):
+            job_files.ask_to_end(folder, view.run, self._share)
+        audit_log.add(folder, "Killed", self._share)
+        return self.show(job_id)
+
+    def _look_and_run(
+        self,
+        folder: JobFolder,
+        file: JobFile,
+        run: int,
+        is_changed: bool,
+        progress: Progress | None,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+    ) -> JobView:
+        self._preflight.insist(file.config, file.id, progress)
+        return self._run(
+            folder, file, run, is_changed, progress, resume_from=resume_from, start_from=start_from
+        )
+
+    def _run(
+        self,
+        folder: JobFolder,
+        file: JobFile,
+        run: int,
+        is_changed: bool,
+        progress: Progress | None = None,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+    ) -> JobView:
+        """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
+        self._checker.placement(file.config)
+        with in_words(f"The job {file.id} could not be started"):
+            # Where somebody else was first there is one run, and it is theirs.
+            began = self._starter.start(
+                folder,
+                file,
+                run,
+                resume_from=resume_from,
+                start_from=start_from,
+                progress=progress,
+            )
+            if began and is_changed:
+                job_files.write_placement(folder, file.config, self._share)
+        if began:
+            how = "Started over" if run > 1 else "Started"
+            if resume_from:
+                how = f"Resumed from {Path(resume_from).stem}"
+            audit_log.add(folder, f"{how} on {_places(file)}" if is_changed else how, self._share)
+        return self.show(file.id)
+
+    def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
+        """What the last run left on a node; where that is silent, what is here has to do."""
+        with contextlib.suppress(Unreachable):
+            self._share.bring_home(folder, progress or Progress())
+
+    def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
+        """The checkpoint to go on from, verified; the refusal of one offers the one before."""
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        if not found:
+            raise BackendError(
+                f"The job {file.id} has no checkpoint to go on from.", "Start it over."
+            )
+        record = self._named(found, name or "latest", file.id)
+        try:
+            verify(record, share=self._share)
+        except Unreachable:
+            raise
+        except BackendError as error:
+            older = self._newest_sound(found[: found.index(record)])
+            raise BackendError(
+                error.sentence,
+                f"The one before, {older.name}, is sound: "
+                f"{COMMAND} job resume {file.id} --checkpoint {older.name}"
+                if older is not None
+                else "There is no older one that is sound; start the job over.",
+            ) from error
+        return record
+
+    def _newest_sound(self, found: Sequence[Checkpoint]) -> Checkpoint | None:
+        for record in reversed(found):
+            try:
+                verify(record, share=self._share)
+            except BackendError:
+                continue
+            return record
+        return None
+
+    def _at_the_beginning(self, file: JobFile, view: JobView, start_over: bool) -> str:
+        """The weights that a run from the first step starts from, "" for none."""
+        if view.run and not start_over:
+            raise BackendError(
+                f"The job {view.id} has run before.",
+                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
+            )
+        return self._weights(file.config.start_from)
+
+    def _weights(self, start_from: str) -> str:
+        """The path of weights to start from, verified where their hash is known."""
+        if start_from in ("", NOTHING):
+            return ""
+        found = self._checker.weights(start_from)
+        if found.sha256:
+            with in_words("The weights to start from could not be verified"):
+                sha256 = self._share.sha256(found.path, lambda _count: None)
+            if sha256 != found.sha256:
+                raise BackendError(
+                    f"The weights {found.lasting_name} were changed after they were put there.",
+                    "Put the file back as it was, or start from another.",
+                )
+        if found.record is not None:
+            verify(found.record, share=self._share)
+        return str(found.path)
+
+    def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
+        """What a run goes on from, the newest where none is named; verified."""
+        if view.state is JobState.FINISHED and not name:
+            raise BackendError(
+                f"The job {view.id} has done all its {file.config.epochs} epochs.",
+                "Clone it with more epochs and start_from, or start it over.",
+            )
+        return self._sound_checkpoint(folder, file, name)
+
+
+def _places(file: JobFile) -> str:
+    return ", ".join(
+        "this computer" if one.node == THIS_COMPUTER else one.node for one in file.config.placement
+    )
+
+
+def _placed(file: JobFile, placement: Sequence[Placement]) -> JobFile:
+    if not placement:
+        return file
+    return replace(file, config=replace(file.config, placement=tuple(placement)))

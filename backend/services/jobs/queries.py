@@ -1,0 +1,371 @@
+"""What is known of jobs: which there are, how far each is, what it has made.
+
+The folder of a job is the truth and the catalogue is an index of it. So every look reads the folder
+first, and tells the catalogue last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
+from backend.datastore.jobs.files import JobFile, read_job, view_of
+from backend.datastore.jobs.log_reader import CHUNK_BYTES, read_log
+from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends
+from backend.datastore.queue import files as queue_files
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import printable
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
+from backend.services.jobs import run_history
+from backend.ssh.interface import Unreachable
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+    from backend.datastore.jobs.history_cache import HistoryReader
+    from backend.datastore.jobs.history_reader import HistoryCursor
+
+LOOK_INTERVAL_S = 0.2
+_NO_POINTS = HistoryUpdate()
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    """Where a look ended: the history's offset, who knows when the heartbeat advanced, and what
+    was seen."""
+
+    history: HistoryCursor | None
+    reader: RunStateReader
+    view: JobView | None = None
+
+
+class JobLooks:
+    """Changes nothing. Every call is plain and blocking and may run on any thread."""
+
+    def __init__(
+        self, root: DataRoot, index: Catalogue, cache: Path, share: Share = MOUNTED
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._index = index
+        self._cache = cache
+        self._history_reader: HistoryReader | None = None
+        self._told: dict[str, tuple[int, JobState]] = {}
+
+    def look(self, job_id: str, cursor: object = None) -> RunUpdate:
+        """The job as it is now, and what is new in its history since ``cursor``."""
+        try:
+            folder = self._folder(job_id)
+        except BackendError as error:
+            if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_away():
+                return RunUpdate(
+                    _without_news(cursor.view, cursor.reader, error), _NO_POINTS, cursor
+                )
+            raise
+        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
+        found = before.reader.look()
+        file = read_job(folder)
+        with in_words(f"The history of the job {job_id} could not be read"):
+            # Whether there is news at all, the reader has said.
+            with contextlib.suppress(Unreachable):
+                self._share.look_at_history(folder)
+            history, read_to = self._read_history(folder.history, before.history)
+        view = self._tell(self._view(folder, file, found))
+        history = with_ends(self._with_epochs(history, view), folder)
+        return RunUpdate(view, history, _Cursor(read_to, before.reader, view))
+
+    def wait(
+        self,
+        job_id: str,
+        on_update: Callable[[RunUpdate], None] = lambda update: None,
+        until: Callable[[JobView], bool] = lambda view: (
+            not (view.state.is_live or view.state is JobState.QUEUED)
+        ),
+    ) -> JobView:
+        """Look again and again until ``until``; what ends this call does nothing to the run."""
+        cursor: object = None
+        while True:
+            update = self.look(job_id, cursor)
+            cursor = update.cursor
+            on_update(update)
+            if until(update.view):
+                return self._home(update.view)
+            time.sleep(LOOK_INTERVAL_S)
+
+    def _home(self, view: JobView) -> JobView:
+        """The job, when what it left on a node is here; why not, where it is not."""
+        try:
+            if view.state.is_over:
+                self._share.bring_home(self._folder(view.id), Progress())
+        except BackendError as error:
+            return replace(view, doubt=error.sentence)
+        return view
+
+    def list(self) -> tuple[JobView, ...]:
+        """Every job, newest first. What is over is taken from the catalogue."""
+        known = {view.id: view for view in self._index.jobs()}
+        queued = self.queued_ids()
+        views = []
+        for job_id in self.ids():
+            view = known.get(job_id)
+            is_still = view is not None and view.state.is_over and job_id not in queued
+            if view is None or not is_still or self.has_changed(view):
+                # One spoiled folder must not hide the other jobs.
+                with contextlib.suppress(BackendError):
+                    view = self.show(job_id)
+            if view is not None:
+                views.append(view)
+        return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
+
+    def show(self, job_id: str) -> JobView:
+        return self._tell(self._at(job_id)[2])
+
+    def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
+        """Every step of the job; with a ``run``, of what starting over put away with it."""
+        folder = self._folder(job_id)
+        if not run or run_history.folder_of(folder, run) == folder:
+            return self.look(job_id).history
+        return self.earlier(job_id, run).history
+
+    def runs(self, job_id: str) -> tuple[JobRun, ...]:
+        """Every run of the job, the newest first."""
+        folder = self._fresh_folder(job_id)
+        now = self.show(job_id)
+        with in_words(f"The runs of the job {job_id} could not be read"):
+            return run_history.runs_of(folder, now, self._share, self._whole_history)
+
+    def _whole_history(self, path: Path) -> HistoryUpdate:
+        return self._read_history(path, None)[0]
+
+    def earlier(self, job_id: str, run: int) -> RunUpdate:
+        """A run that starting over put away, as the job was then, with all its curves.
+
+        Raises:
+            BackendError: There was no such run.
+        """
+        folder = self._fresh_folder(job_id)
+        then = run_history.folder_of(folder, run)
+        file = read_job(folder)
+        with in_words(f"Run {run} of the job {job_id} could not be read"):
+            self._share.look_at_job(then)
+            self._share.look_at_history(then)
+            history = self._whole_history(then.history)
+            policy = file.config.checkpoint
+            best = best_value(list_checkpoints(then, policy, self._share), policy)
+        view = view_of(file, run_history.last_status(then), best)
+        return RunUpdate(view, self._with_epochs(history, view))
+
+    def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
+        folder = self._fresh_folder(job_id)
+        found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
+        return tuple(replace(one, path=self._share.shown(Path(one.path))) for one in found)
+
+    def log(
+        self,
+        job_id: str,
+        rank: int | None,
+        offset: int = 0,
+        limit_bytes: int = CHUNK_BYTES,
+        run: int = 0,
+    ) -> LogChunk:
+        """A piece of a rank's log, or of mpirun's (None); a negative offset is from the end.
+
+        With a ``run``: of what starting over put away with it.
+        """
+        folder = self._folder(job_id)
+        if rank is not None and rank >= (ranks := read_job(folder).config.world_size):
+            raise BackendError(
+                f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
+            )
+        folder = run_history.folder_of(folder, run) if run else folder
+        path = folder.mpirun_log if rank is None else folder.rank_log(rank)
+        with in_words(f"{self._share.shown(path)} could not be read"):
+            return read_log(path, offset, limit_bytes, self._share)
+
+    def find(self, text: str) -> str:
+        """The id that is meant by an id, the beginning of one, or a job's name."""
+        if self._folder_exists(text):
+            return text
+        ids = self.ids()
+        begins = [job_id for job_id in ids if text and job_id.startswith(text)]
+        if len(begins) == 1:
+            return begins[0]
+        named = [] if begins else [view.id for view in self.list() if view.name == text]
+        if len(named) == 1:
+            return named[0]
+        several = begins or named
+        if several:
+            raise BackendError(
+                f"“{printable(text)}” could be {len(several)} jobs: {', '.join(several[:5])}"
+                f"{', …' if len(several) > 5 else ''}.",
+                "Give more of the id.",
+            )
+        raise BackendError(
+            f"There is no job “{printable(text)}”.", f"{COMMAND} job list shows those there are."
+        )
+
+    def lines(self) -> Iterator[JobLine]:
+        """Every job as it was last seen from here; the folders are not looked at."""
+        return self._index.job_lines()
+
+    def search(self, text: str, limit: int) -> tuple[JobView, ...]:
+        """Jobs as they were last seen from here, newest first, with every word of ``text``."""
+        return self._index.jobs(text, limit=limit)
+
+    def queued_ids(self) -> frozenset[str]:
+        """The jobs that may be waiting for their turn."""
+        with in_words("The queue could not be read"):
+            return queue_files.queued_ids(self._root, self._share)
+
+    def ids(self) -> tuple[str, ...]:
+        """Of all jobs, the newest first."""
+        with in_words("The data root could not be read"):
+            try:
+                self._share.look_at_jobs()
+                names = os.listdir(self._root.jobs)
+            except FileNotFoundError:
+                if not self._index.count_jobs():
+                    return ()
+                # An empty list would be taken for the truth.
+                raise BackendError(
+                    f"The jobs of {self._share.shown(self._root.path)} are not there any more.",
+                    "Check that the data root is mounted. If you took them away, "
+                    f"{COMMAND} rescan forgets them.",
+                ) from None
+        return tuple(sorted((name for name in names if name[0] != "."), reverse=True))
+
+    def _folder_exists(self, job_id: str) -> bool:
+        if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
+            return False
+        folder = self._root.job(job_id)
+        # Of a share that died, or is stale, asking alone is an error.
+        with in_words(f"The job {printable(job_id)} could not be read"):
+            if not folder.meta.is_file():
+                with contextlib.suppress(OSError):
+                    self._share.look_at_job(folder)
+            return folder.meta.is_file()
+
+    def _is_away(self) -> bool:
+        """No job at all can be seen: it is the data root that is gone, and not one of them."""
+        try:
+            return not self._root.jobs.is_dir()
+        except OSError:
+            return True
+
+    def _folder(self, job_id: str) -> JobFolder:
+        if not self._folder_exists(job_id):
+            raise BackendError(
+                f"There is no job “{printable(job_id)}”.",
+                f"{COMMAND} job list shows those there are.",
+            )
+        return self._root.job(job_id)
+
+    def _fresh_folder(self, job_id: str) -> JobFolder:
+        folder = self._folder(job_id)
+        with in_words(f"The job {job_id} could not be read"):
+            self._share.look_at_job(folder)
+        return folder
+
+    def _reader(self, folder: JobFolder) -> RunStateReader:
+        return RunStateReader(folder, share=self._share)
+
+    def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        folder = self._folder(job_id)
+        found = self._reader(folder).look()
+        file = read_job(folder)
+        return folder, file, self._view(folder, file, found)
+
+    def _view(self, folder: JobFolder, file: JobFile, found: RunState) -> JobView:
+        status = found.status
+        policy = file.config.checkpoint
+        best = None
+        if status.run:
+            with in_words(f"The checkpoints of the job {file.id} could not be read"):
+                best = best_value(list_checkpoints(folder, policy, self._share), policy)
+        return view_of(file, status, best, found.doubt or " ".join(found.problems))
+
+    def _tell(self, view: JobView) -> JobView:
+        """The catalogue learns what was seen; what merely moves on is not worth a write."""
+        if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
+            return view
+        try:
+            self._index.put_job(replace(view, doubt=""))
+        except BackendError as error:
+            # The folder is right without an index of it; what was done stays done, and is told.
+            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
+        if view.state.is_live:
+            self._told[view.id] = (view.run, view.state)
+        else:
+            self._told.pop(view.id, None)
+        return view
+
+    def has_changed(self, known: JobView | JobLine) -> bool:
+        """Whether the folder of a job that rests may hold something else than is known of it.
+
+        A job that is over stays so until somebody starts it, which claims a run, or annotates it,
+        which replaces a file; both are one look at the folder.
+        """
+        folder = self._root.job(known.id)
+        try:
+            if folder.newest_run() != known.run:
+                return True
+            notes = read_json(folder.notes)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
+            known.name,
+            known.notes,
+            known.tags,
+        )
+
+    def _read_history(
+        self, path: Path, cursor: HistoryCursor | None
+    ) -> tuple[HistoryUpdate, HistoryCursor]:
+        if self._history_reader is None:
+            # Late: listing jobs must not wait for numpy.
+            from backend.datastore.jobs.history_cache import HistoryReader
+
+            self._history_reader = HistoryReader(self._cache / "histories")
+        return self._history_reader.read(path, cursor)
+
+    @staticmethod
+    def _with_epochs(history: HistoryUpdate, view: JobView) -> HistoryUpdate:
+        from backend.datastore.jobs.history_reader import epochs_done
+
+        return epochs_done(history, view.steps_per_epoch)
+
+    @staticmethod
+    def _named(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+        record = checkpoint_named(found, name)
+        if record is not None:
+            return record
+        raise BackendError(
+            f"The job {job_id} has no checkpoint “{printable(name)}”.",
+            f"There are: {', '.join(record.name for record in found)}." if found else "",
+        )
+
+
+def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:
+    found = reader.without_news(error)
+    return replace(
+        seen,
+        doubt=found.doubt or " ".join(found.problems),
+        eta_s=found.status.eta_s,
+        samples_per_second=found.status.samples_per_second,
+    )

@@ -1,0 +1,121 @@
+"""The runs of a job: those that it shows now, and those that starting over put away."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import Share
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.view import JobRun, JobView
+
+Read = Callable[[Path], HistoryUpdate]
+
+
+def put_away(folder: JobFolder) -> dict[int, JobFolder]:
+    """By the number of its last run: what starting over moved away, each as a job's folder is."""
+    return {number: JobFolder(folder.runs / str(number)) for number in _numbers(folder.runs)}
+
+
+def folder_of(folder: JobFolder, run: int) -> JobFolder:
+    """Where the curves and logs of a run are.
+
+    Raises:
+        BackendError: There was no such run.
+    """
+    newest = folder.newest_run()
+    if not 0 < run <= newest:
+        there = f"Its runs are 1 to {newest}." if newest else "It never ran."
+        raise BackendError(f"The job {folder.job_id} has no run {run}.", there)
+    found = put_away(folder)
+    last = min((number for number in found if number >= run), default=0)
+    return found[last] if last else folder
+
+
+def runs_of(folder: JobFolder, now: JobView, share: Share, read: Read) -> tuple[JobRun, ...]:
+    """Every run, the newest first.
+
+    Raises:
+        OSError: The data root cannot be read.
+    """
+    found: list[JobRun] = []
+    for number, earlier in put_away(folder).items():
+        share.look_at_job(earlier)
+        found += _runs_in(earlier, number, share, read)
+    for run in _runs_in(folder, 0, share, read):
+        is_now = run.number == now.run
+        found.append(replace(run, state=now.state, message=now.message) if is_now else run)
+    return tuple(sorted(found, key=lambda run: run.number, reverse=True))
+
+
+def last_status(folder: JobFolder) -> RunStatus:
+    """How the last run in a folder ended; without a record it was lost."""
+    try:
+        return RunStatus.from_dict(read_json(folder.status))
+    except (OSError, ValueError):
+        return RunStatus(JobState.LOST, run=folder.newest_run())
+
+
+def _runs_in(folder: JobFolder, number: int, share: Share, read: Read) -> list[JobRun]:
+    numbers = _numbers(folder.attempts)
+    share.look_at_history(folder)
+    history = read(folder.history)
+    status = last_status(folder)
+    begins = {start.run: start.first_step for start in history.run_starts}
+    last_of_all = int(history.steps[-1]) if len(history.steps) else 0
+    found = []
+    for run in numbers:
+        share.look_at_file(folder.attempt(run).exit)
+        ended = _exit(folder, run)
+        later = [first for other, first in begins.items() if other > run]
+        last = min(later) - 1 if later else last_of_all
+        started = status.started if status.run == run else _when(history, begins.get(run))
+        found.append(
+            JobRun(
+                number=run,
+                put_away=number,
+                state=ended.state if ended is not None else JobState.LOST,
+                message=ended.message if ended is not None else "",
+                started=started,
+                ended=ended.ended if ended is not None else "",
+                first_step=begins.get(run, 0),
+                last_step=last if run in begins else 0,
+            )
+        )
+    return found
+
+
+def _exit(folder: JobFolder, run: int) -> RunExit | None:
+    try:
+        return RunExit.from_dict(read_json(folder.attempt(run).exit))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _when(history: HistoryUpdate, first_step: int | None) -> str:
+    """When the first step of a run was written down, "" when it made none."""
+    if first_step is None or not history.began_s:
+        return ""
+    at = bisect_left(history.steps, first_step)
+    if at >= len(history.seconds):
+        return ""
+    when = datetime.fromtimestamp(history.began_s + float(history.seconds[at]), UTC)
+    return timestamps.stamp(when)
+
+
+def _numbers(folder: Path) -> list[int]:
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())

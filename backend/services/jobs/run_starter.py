@@ -1,0 +1,233 @@
+"""One run: from a job's folder to a supervisor that no longer needs this desktop.
+
+Everything that can be refused comes before the claim (`datastore.job_files.claim_run`), and little
+comes after it: a desktop that dies in between leaves a run that never began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.files import JobFile
+from backend.datastore.library.library_files import VersionFolder
+from backend.datastore.queue import files as queue_files
+from backend.launch import mpirun
+from backend.launch.network import common_subnet
+from backend.launch.placement import Site, insist_on_one_kind, one_site, rank_plans
+from backend.node.queue import starter as queue_starter
+from backend.node.run import run_files
+from backend.node.system import wording
+from backend.records.base import timestamps
+from backend.records.base.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.library.item import Kind
+from backend.services.tools.training_python import lack_here
+
+if TYPE_CHECKING:
+    from backend.services.library.service import LibraryService
+    from backend.services.nodes.service import NodeService
+
+KINDS = {
+    "model": Kind.MODEL,
+    "dataset": Kind.DATASET,
+    "loader": Kind.LOADER,
+    "validation_dataset": Kind.DATASET,
+    "validation_loader": Kind.LOADER,
+}
+"""What the keys of a job file that name a thing of the library name."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run, decided: ``site`` is how its nodes see everything, the first of which leads."""
+
+    argv: tuple[str, ...]
+    ranks: tuple[RankPlan, ...]
+    site: Site
+    blind: tuple[str, ...] = ()
+    """Its nodes where they do not see the data root, so that all has to be carried there."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that only has to be claimed and started."""
+
+    plan: Plan
+    launch: Launch
+
+
+class RunStarter:
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._library = library
+        self._nodes = nodes
+
+    def start(
+        self,
+        folder: JobFolder,
+        file: JobFile,
+        run: int,
+        *,
+        resume_from: str = "",
+        start_from: str = "",
+        steps_limit: int = 0,
+        progress: Progress | None = None,
+    ) -> bool:
+        """Start run ``run``; False when another desktop, or a second click, was first.
+
+        ``run`` is the number after the run that was seen to be over: counting anew here could
+        begin one beside a run that another desktop has started since. A run that resumes nothing
+        begins with empty folders: what earlier runs left is moved.
+
+        Raises:
+            BackendError: The job cannot run as it was made, or its supervisor did not start.
+            Cancelled: By ``progress``, before the run was claimed.
+            OSError: The job's folder cannot be written.
+        """
+        prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
+        plan = prepared.plan
+        launch = replace(prepared.launch, steps_limit=steps_limit)
+        status = queue_starter.first_status(launch, run_files.last_status(folder), timestamps.now())
+        progress = progress or Progress()
+        share = self._share
+        if plan.blind:
+            weights = [Path(one) for one in (resume_from, start_from) if one]
+            sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
+            needed = (*weights, *(path for path in sidecars if path.exists()))
+            share.provide(plan.blind, folder, self._versions(file), needed, progress)
+        with self._nodes.head(plan.ranks) as head:
+            if not job_files.claim_run(folder, run, share):
+                return False
+            if run > 1 and not resume_from:
+                job_files.move_earlier_runs(folder, run, share)
+            job_files.clear_old_wish(folder, run, share)
+            share.replace_json(folder.launch, launch.to_dict())
+            share.replace_json(folder.status, status.to_dict())
+            if plan.blind:
+                share.hand_over(plan.blind, folder, run, Progress())
+            head.start(folder, run, plan.site)
+            queue_files.leave(self._root, folder, share)
+        return True
+
+    def _versions(self, file: JobFile) -> tuple[Path, ...]:
+        found = (
+            VersionFolder(self._root, KINDS[key], pin.name, pin.version).path
+            for key, pin in file.pins.items()
+        )
+        return tuple(dict.fromkeys(found))
+
+    def prepare(
+        self, file: JobFile, run: int, *, resume_from: str = "", start_from: str = ""
+    ) -> Prepared:
+        """Everything that can be decided, and refused, before run ``run`` is claimed.
+
+        Raises:
+            BackendError: The job cannot run as it was made.
+        """
+        for key, pin in file.pins.items():
+            self._library.verify(KINDS[key], pin)
+        plan = self.plan(file.config, file.id, run)
+        return Prepared(plan, self._launch(file, run, plan, resume_from, start_from))
+
+    def plan(self, config: JobConfig, job_id: str, run: int) -> Plan:
+        """What the supervisor will execute, and which rank runs where.
+
+        Raises:
+            BackendError: The chosen nodes cannot run it, or not together.
+        """
+        chosen = {placement.node for placement in config.placement}
+        if THIS_COMPUTER in chosen and (lack := lack_here()) is not None:
+            raise lack
+        rooms = self._nodes.rooms()
+        used = [room for room in rooms if room.node in chosen]
+        insist_on_one_kind(used)
+        network = None
+        if len(used) > 1:
+            cidr, hosts = common_subnet({room.node: room.addresses for room in used})
+            rooms = tuple(replace(room, host=hosts.get(room.node, room.host)) for room in rooms)
+        ranks = rank_plans(config, rooms)
+        site = one_site(used)
+        if len(used) > 1:
+            network = mpirun.Network(cidr, site.ssh_config)
+        # One process by itself needs no mpirun, so it runs where there is none.
+        if config.strategy.name != "alone" and not site.mpirun:
+            raise BackendError(
+                f"mpirun was not found on {wording.place(ranks[0].node)}.",
+                f"{COMMAND} doctor says how it is installed; a job of one process needs none, with "
+                "the strategy “alone”.",
+            )
+        argv = mpirun.command(
+            config,
+            ranks,
+            job_folder=self._on_site(self._root.job(job_id).path, site),
+            run=run,
+            python=site.python,
+            mpirun=site.mpirun,
+            version=site.mpi_major,
+            cores={room.node: room.cores for room in rooms},
+            network=network,
+        )
+        blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used[0].no_share else ()
+        return Plan(argv, ranks, site, blind)
+
+    def _on_site(self, path: Path, site: Site) -> str:
+        """A path of ours as the nodes of a run see it.
+
+        Raises:
+            BackendError: They do not see it.
+        """
+        here = self._root.path.absolute()
+        if site.data_root == str(here):
+            return str(path.absolute())
+        try:
+            return str(PurePosixPath(site.data_root, *path.absolute().relative_to(here).parts))
+        except ValueError as error:
+            raise BackendError(
+                f"{path} lies outside of the data root, so the nodes cannot see it.",
+                f"Copy it into {self._share.shown(here)}.",
+            ) from error
+
+    def _launch(
+        self, file: JobFile, run: int, plan: Plan, resume_from: str, start_from: str
+    ) -> Launch:
+        content = {
+            key: self._on_site(self._library.content(KINDS[key], pin.reference), plan.site)
+            for key, pin in file.pins.items()
+        }
+        several = len({rank.node for rank in plan.ranks}) > 1
+        return Launch(
+            job_id=file.id,
+            run=run,
+            config=file.config,
+            argv=plan.argv,
+            ranks=plan.ranks,
+            model_source=content["model"],
+            loader_source=content["loader"],
+            dataset_files=content["dataset"],
+            validation_loader_source=content.get("validation_loader", ""),
+            validation_dataset_files=content.get("validation_dataset", ""),
+            resume_from=self._on_site(Path(resume_from), plan.site) if resume_from else "",
+            start_from=self._on_site(Path(start_from), plan.site) if start_from else "",
+            environment=mpirun.environment(
+                file.config, job_id=file.id, run=run, code_root=plan.site.code_root
+            ),
+            hashes={key: pin.sha256 for key, pin in file.pins.items()},
+            python=plan.site.python,
+            ssh_config=plan.site.ssh_config if several else "",
+            apart=several and bool(plan.blind),
+        )

@@ -1,0 +1,502 @@
+"""Jobs from the job file to the exported checkpoint; what the window and the command line call.
+
+What is known of jobs is in `queries`, their starts and stops in `lifecycle`; here they are made,
+copied, named, exported and removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.bundles.imported_job import mark_replay
+from backend.datastore.jobs import audit_log
+from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.checkpoint_files import (
+    Damaged,
+    checkpoint_named,
+    keep,
+    list_checkpoints,
+    verify,
+)
+from backend.datastore.jobs.files import JobFile, read_job
+from backend.datastore.queue import files as queue_files
+from backend.launch import mpirun
+from backend.records.base.atomic_files import read_json, replace_bytes
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.validation import (
+    Fault,
+    job_name_fault,
+    notes_fault,
+    printable,
+    tags_fault,
+)
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.view import JobCheck, JobCommand, JobView
+from backend.records.library.item import Kind
+from backend.records.sweeps.spec import sweep_of
+from backend.services.jobs.dataset_size import DataSizes
+from backend.services.jobs.forecast import JobForecasts
+from backend.services.jobs.lifecycle import JobRuns
+from backend.services.jobs.run_starter import RunStarter
+from backend.services.jobs.validation import Checked, JobChecker, check_size, rates, read_job_file
+from backend.services.preflight.service import PreflightService
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
+from backend.services.tools.training_python import lack_here
+
+if TYPE_CHECKING:
+    from backend.catalogue.store import Catalogue
+    from backend.services.library.service import LibraryService
+    from backend.services.nodes.service import NodeService
+
+_NAME_BYTES = 255
+_TOGETHER = ("model", "dataset", "loader")
+
+
+class JobService(JobRuns):
+    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        preflight: PreflightService,
+        index: Catalogue,
+        cache: Path,
+        share: Share = MOUNTED,
+    ) -> None:
+        checker = JobChecker(root, library, nodes, share)
+        starter = RunStarter(root, library, nodes, share)
+        super().__init__(root, checker, starter, preflight, index, cache, share)
+        self._library = library
+        self._sizes = DataSizes(library, cache / "sizes")
+        self._forecasts = JobForecasts(root, library, index, share)
+
+    # Making a job.
+
+    def read_file(self, path: Path) -> dict[str, Any]:
+        """A job file as plain values."""
+        return read_job_file(path)
+
+    def write_file(self, raw: Mapping[str, Any], path: Path, *, replaces: bool = False) -> Path:
+        """A job file, to change and create. Writes over a file only where that was asked for."""
+        content = tomli_w.dumps(raw).encode()
+        try:
+            if replaces:
+                replace_bytes(path, content)
+                return path.absolute()
+            with path.open("xb") as file:
+                file.write(content)
+        except FileExistsError as error:
+            raise BackendError(
+                f"{path} exists already and is left as it is.", "Choose another name."
+            ) from error
+        except OSError as error:
+            raise BackendError(f"{path} cannot be written: {error.strerror or error}.") from error
+        return path.absolute()
+
+    def check(self, raw: Mapping[str, Any]) -> JobCheck:
+        """What the form shows while a job is being written; runs no user code."""
+        check, checked = self._look_over(raw)
+        pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
+        if len(pins) == len(_TOGETHER):
+            together = tuple(pin.sha256 for pin in pins)
+            check = replace(check, together=together, trial=self._library.known_check(*pins))
+        if checked.config is None:
+            return check
+        found = self._forecasts.of(checked.config, checked.pins, check.steps_per_epoch)
+        return replace(check, forecast=found)
+
+    def try_together(
+        self, raw: Mapping[str, Any], progress: Progress | None = None, *, fetch: bool = True
+    ) -> bool:
+        """Try one batch of the dataset in the model, once for the same files; whether it was tried.
+
+        Runs the user's code in a process of its own. Without ``fetch`` it is not tried where that
+        takes more than this computer has: the files of the dataset, or PyTorch.
+
+        Raises:
+            BackendError: They do not fit together, or it cannot be tried.
+        """
+        model, dataset, loader = (self._checker.check(raw).pins[key] for key in _TOGETHER)
+        is_ready = self._library.is_here(Kind.DATASET, dataset.reference) and lack_here() is None
+        if not (fetch or is_ready):
+            return False
+        self._library.check_model(model.reference, dataset.reference, loader.reference, progress)
+        return True
+
+    def count_items(self, raw: Mapping[str, Any], progress: Progress | None = None) -> bool:
+        """Count what the loader gives of the dataset; whether it is known afterwards.
+
+        Runs the user's loader in a process of its own; once for the same files.
+
+        Raises:
+            BackendError: The loader cannot be used, or did not come to an end.
+        """
+        checked = self._checker.check(raw)
+        return self._sizes.count(checked.pins, progress or Progress()) is not None
+
+    def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
+        """What is wrong with a job file, and no figures: many can be looked over."""
+        return self._look_over(raw)[0].faults
+
+    def _look_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
+        checked = self._checker.check(raw)
+        config = checked.config
+        size = self._sizes.known(checked.pins)
+        check_size(checked, size)
+        if config is None:
+            told = JobCheck(
+                faults=tuple(checked.faults),
+                findings=tuple(checked.findings),
+                is_counted=size is not None,
+            )
+            return told, checked
+        steps = size.training // config.global_batch_size if size is not None else None
+        command: tuple[str, ...] = ()
+        if not checked.faults:
+            try:
+                command = self._starter.plan(config, "JOB", 1).argv
+            except BackendError as error:
+                checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
+        told = JobCheck(
+            faults=tuple(checked.faults),
+            global_batch=config.global_batch_size,
+            learning_rate=config.optimizer.lr * config.lr_factor,
+            steps_per_epoch=steps,
+            rates=rates(config, steps or 100),
+            command=command,
+            findings=tuple(checked.findings),
+            is_counted=size is not None,
+        )
+        return told, checked
+
+    def command(self, job_id: str) -> JobCommand:
+        """What started the newest run of a job, to be run by hand, or what will start its first."""
+        folder, file, view = self._at(job_id)
+        try:
+            launch = Launch.from_dict(read_json(folder.launch))
+        except (OSError, ValueError):
+            with contextlib.suppress(BackendError):
+                plan = self._starter.plan(file.config, job_id, view.run + 1)
+                return JobCommand(mpirun.shown(plan.argv, {}))
+            return JobCommand()
+        name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        # As the node sees it that leads.
+        there = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
+        return JobCommand(
+            mpirun.by_hand(launch, name), launch.ranks[0].node, str(there.by_hand(name).path)
+        )
+
+    def create(
+        self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
+    ) -> JobView:
+        """Make a job; nothing is made when anything is wrong with it.
+
+        Args:
+            replay_of: The id of the job whose curve it is to make again, or "".
+
+        Raises:
+            BackendError: Every fault, one sentence after the other.
+        """
+        checked, config = self._whole(raw, progress or Progress())
+        return self.show(self._make(checked, config, replay_of).id)
+
+    def create_and_start(
+        self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
+    ) -> JobView:
+        """Make a job and start it; nothing is made when anything keeps it from starting.
+
+        Raises:
+            NotFit: Its nodes cannot run it as they are.
+            Cancelled: By ``progress``.
+            BackendError: As `create` and `start`.
+        """
+        checked, config = self._whole(raw, progress or Progress())
+        weights = self._weights(config.start_from)
+        self._preflight.insist(config, progress=progress)
+        file = self._make(checked, config, replay_of)
+        folder = self._folder(file.id)
+        try:
+            return self._run(folder, file, 1, False, progress, start_from=weights)
+        except BackendError:
+            # A run that was claimed stays: it may have begun, and says why it failed.
+            with contextlib.suppress(BackendError, OSError):
+                if not self._share.names(folder.attempts):
+                    self.remove(file.id)
+            raise
+
+    def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
+        checked = self._checker.check(raw)
+        if checked.config is not None and not checked.faults:
+            # A loader may need what only the job gives it; then the ranks will say what is wrong.
+            with contextlib.suppress(ToolError):
+                check_size(checked, self._sizes.count(checked.pins, progress))
+        if checked.faults or checked.config is None:
+            raise BackendError(
+                " ".join(fault.sentence for fault in checked.faults),
+                "Change the job file; nothing was created.",
+            )
+        return checked, checked.config
+
+    def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
+        with in_words("The job could not be created"):
+            file = job_files.create_job(self._root, config, checked.pins, self._share)
+        if replay_of:
+            with in_words(f"That {file.id} is a replay could not be written down"):
+                mark_replay(self._root.job(file.id), replay_of, self._share)
+        return file
+
+    def clone(self, job_id: str) -> dict[str, Any]:
+        """A job file that repeats a job: same settings, same versions, another name."""
+        file = read_job(self._folder(job_id))
+        raw = without_neighbours(file.config.to_dict())
+        raw.update(name=_cut(f"{file.name} (copy)"))
+        for key, pin in file.pins.items():
+            raw[key] = pin.reference
+        if not file.config.start_from and "model" in file.pins:
+            # The model may have been given weights since, with which this job did not begin.
+            with contextlib.suppress(BackendError):
+                if self._library.weights(raw["model"]) is not None:
+                    raw["start_from"] = NOTHING
+        # With other settings it is no job of that sweep.
+        tags = [tag for tag in file.tags if not sweep_of((tag,))]
+        for key, value in (("notes", file.notes), ("tags", tags)):
+            raw.pop(key, None)
+            if value:
+                raw[key] = value
+        return raw
+
+    # What a person changes.
+
+    def annotate(
+        self,
+        job_id: str,
+        name: str | None = None,
+        notes: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> JobView:
+        """Change what is said about a job; None leaves it as it is."""
+        folder, file, _ = self._at(job_id)
+        faults = (
+            "" if name is None else job_name_fault(name),
+            "" if tags is None else tags_fault(tags),
+            "" if notes is None else notes_fault(notes),
+        )
+        if any(faults):
+            raise BackendError(" ".join(filter(None, faults)))
+        with in_words("The notes could not be written"):
+            job_files.write_notes(
+                folder,
+                file.name if name is None else name,
+                file.notes if notes is None else notes,
+                file.tags if tags is None else tuple(tags),
+                self._share,
+            )
+        for what in _changed(file, name, notes, tags):
+            audit_log.add_once(folder, file, what, self._share)
+        return self.show(job_id)
+
+    def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
+        """Keep a checkpoint for ever, or leave it to the job's policy again.
+
+        Raises:
+            BackendError: It is gone.
+        """
+        folder = self._fresh_folder(job_id)
+        policy = read_job(folder).config.checkpoint
+        record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        if record.is_kept == is_kept:
+            return record
+        with in_words(f"The checkpoint {record.name} could not be marked"):
+            keep(record, is_kept, self._share)
+            # Only now it is certain that rank 0 saw the mark before it removed anything.
+            found = list_checkpoints(self._fresh_folder(job_id), policy, self._share)
+        kept = checkpoint_named(found, record.name)
+        if kept is None:
+            with in_words(f"The mark of {record.name} could not be removed"):
+                keep(record, False, self._share)
+            raise BackendError(
+                f"The run has just removed the checkpoint {record.name} to make room.",
+                "Keep a newer one.",
+            )
+        verb = "Kept for ever" if is_kept else "Not kept for ever any more"
+        audit_log.add(folder, f"{verb}: {record.name}", self._share)
+        return replace(kept, path=self._share.shown(Path(kept.path)))
+
+    def damage(self, job_id: str, checkpoint: str) -> str:
+        """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
+
+        Raises:
+            BackendError: It cannot be read.
+        """
+        folder = self._fresh_folder(job_id)
+        policy = read_job(folder).config.checkpoint
+        record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        try:
+            verify(record, share=self._share)
+        except Damaged as error:
+            return error.sentence
+        return ""
+
+    def acts(self, job_id: str) -> tuple[Act, ...]:
+        """Who did what to the job, the newest first."""
+        folder = self._fresh_folder(job_id)
+        with in_words(f"What was done to the job {job_id} could not be read"):
+            return audit_log.acts_of(folder, read_job(folder))
+
+    def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
+        """Change the "name", the "notes" or the "tags" of a job, if they are what a person saw.
+
+        Raises:
+            BackendError: It cannot be that, or another desktop changed it meanwhile.
+        """
+        file = self._at(job_id)[1]
+        now = {"name": file.name, "notes": file.notes, "tags": file.tags}[what]
+        if now == value:
+            return self.show(job_id)
+        if now != was:
+            shown = ", ".join(file.tags) if what == "tags" else str(now)
+            verb = "is" if what == "name" else "are"
+            raise BackendError(
+                f"Somebody changed the {what} meanwhile; {'it' if verb == 'is' else 'they'} {verb} "
+                f"“{printable(shown)}” now and left so.",
+                "Change it again if that is still wanted.",
+            )
+        if what == "tags":
+            return self.annotate(job_id, tags=_tags(value))
+        return self.annotate(job_id, **{what: str(value)})
+
+    def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
+        """Give a job these tags and take those from it; the others stay as they are by then."""
+        tags = self._at(job_id)[1].tags
+        kept = [tag for tag in tags if tag not in remove]
+        wanted = tuple(dict.fromkeys((*kept, *add)))
+        return self.show(job_id) if wanted == tags else self.annotate(job_id, tags=wanted)
+
+    def size_bytes(self, job_id: str) -> int:
+        """What a job takes on the disk of the data root."""
+        folder, file, _ = self._at(job_id)
+        with in_words(f"The job {job_id} could not be measured"):
+            weights = {
+                Path(one.path).name: one.bytes
+                for one in list_checkpoints(folder, file.config.checkpoint, self._share)
+            }
+            others = 0
+            for entry in folder.path.rglob("*"):
+                # A rank may take a file away meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.name not in weights and not entry.is_symlink() and entry.is_file():
+                        others += entry.stat().st_size
+        return others + sum(weights.values())
+
+    def export(
+        self,
+        job_id: str,
+        checkpoint: str,
+        format: str,
+        output: Path,
+        progress: Progress | None = None,
+    ) -> Path:
+        """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
+        folder, file, view = self._at(job_id)
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        record = self._named(found, checkpoint, job_id)
+        with in_words(f"The checkpoint {record.name} could not be fetched"):
+            self._share.bring_file(Path(record.path), progress or Progress())
+            self._share.look_at_history(folder)
+        # A dataset is read for ONNX alone, and may be large.
+        part = self._library.open_content if format == "onnx" else self._library.content
+        tool_process.export(
+            Path(record.path),
+            format,
+            output,
+            self._library.open_content(Kind.MODEL, file.pins["model"].reference),
+            part(Kind.LOADER, file.pins["loader"].reference),
+            part(Kind.DATASET, file.pins["dataset"].reference),
+            files={"job.toml": tomli_w.dumps(_without_secrets(file.config))},
+            history=folder.history if folder.history.exists() else None,
+            progress=progress,
+            run_goes_on=view.state.is_live,
+        )
+        return output.absolute()
+
+    def remove(self, job_id: str) -> JobView:
+        """Move the job's folder to the trash of the data root; refused while it is live."""
+        folder, _, view = self._at(job_id)
+        if view.state.is_live:
+            raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
+        self._bring_home(folder, None)
+        with in_words(f"The job {job_id} could not be moved to the trash"):
+            queue_files.leave(self._root, folder, self._share)
+            job_files.move_to_trash(self._root, folder, self._share)
+        self._index.forget_job(job_id)
+        return view
+
+    def restore(self, job_id: str) -> JobView:
+        """Move a job's folder back from the trash; one that waited in the queue does so no more.
+
+        Raises:
+            BackendError: It is not in the trash, or is in its place again already.
+        """
+        if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
+            raise _not_in_trash(job_id)
+        with in_words(f"The job {job_id} could not be moved back from the trash"):
+            try:
+                there = job_files.take_from_trash(self._root, job_id, self._share)
+            except FileExistsError as error:
+                raise BackendError(
+                    f"The job {job_id} is in its place; what the trash holds of it stays there."
+                ) from error
+        if not there:
+            raise _not_in_trash(job_id)
+        return self.show(job_id)
+
+
+def _changed(
+    file: JobFile, name: str | None, notes: str | None, tags: Sequence[str] | None
+) -> Iterator[str]:
+    if name is not None and name != file.name:
+        yield f"Name changed from “{file.name}” to “{name}”"
+    if notes is not None and notes != file.notes:
+        yield "Notes changed"
+    if tags is not None and tuple(tags) != file.tags:
+        yield f"Tags changed to {', '.join(tags)}" if tags else "Tags removed"
+
+
+def _not_in_trash(job_id: str) -> BackendError:
+    return BackendError(
+        f"There is no job “{printable(job_id)}” in the trash.",
+        "Give its whole id: the name of its folder there.",
+    )
+
+
+def _without_secrets(config: JobConfig) -> dict[str, Any]:
+    """The job file for others: a variable may hold a token, so only its name goes along."""
+    raw = config.to_dict()
+    if config.environment:
+        raw["environment"] = dict.fromkeys(config.environment, "")
+    return raw
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    return tuple(str(tag) for tag in value) if isinstance(value, (tuple, list)) else ()
+
+
+def _cut(name: str) -> str:
+    """``name``, no longer than a job's name may be, and no character cut in two."""
+    return name.encode()[:_NAME_BYTES].decode(errors="ignore")

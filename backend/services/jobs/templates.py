@@ -1,0 +1,135 @@
+"""Templates: named job files in the data root, for all who train there.
+
+They lie in ``templates/`` of the data root and not with one user's preferences: a template names
+models, datasets and nodes of that data root, a lab trains from the same ones, and they are backed
+up and read as plain files with all else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from backend.base.errors import BackendError, in_words
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.records.base.layout import DataRoot
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import name_fault, nearest, printable
+from backend.records.jobs.template import SUFFIX, Template, describe, template_of
+from backend.services.jobs.validation import read_job_file
+
+
+class TemplateService:
+    """Every call is plain and blocking and may run on any thread."""
+
+    def __init__(self, root: DataRoot, share: Share = MOUNTED) -> None:
+        self._root = root
+        self._share = share
+
+    def list(self) -> tuple[Template, ...]:
+        """By name; one whose file is damaged says so and hides no other."""
+        return tuple(self._look(name) for name in self._names())
+
+    def load(self, name: str) -> dict[str, Any]:
+        """The settings, as a job file without a name.
+
+        Raises:
+            BackendError: There is none, or its file is damaged; one sentence.
+        """
+        names = self._names()
+        if name not in names:
+            near = nearest(name, names)
+            raise BackendError(
+                f"There is no template “{printable(name)}”.",
+                f"Did you mean “{printable(near)}”?" if near else f"{COMMAND} template list",
+            )
+        return self._read(name)
+
+    def save(self, name: str, raw: Mapping[str, Any], *, replaces: bool = False) -> Template:
+        """Keep settings under a name.
+
+        Raises:
+            BackendError: The name cannot be, or is taken and ``replaces`` is not told; nothing was
+                changed.
+        """
+        self._insist_on(name)
+        content = tomli_w.dumps(template_of(raw)).encode()
+        path = self._path(name)
+        with in_words(f"The template “{name}” could not be saved"):
+            self._share.make_folder(self._root.templates, exist_ok=True)
+            if replaces:
+                self._share.replace_bytes(path, content)
+            else:
+                self._create(name, content)
+        return self._look(name)
+
+    def rename(self, name: str, new_name: str) -> Template:
+        """Another name for a template; no other one is written over."""
+        self._insist_on(new_name)
+        self.load(name)
+        with in_words(f"The template “{name}” could not be renamed"):
+            self._create(new_name, self._path(name).read_bytes())
+            self._share.remove(self._path(name))
+        return self._look(new_name)
+
+    def remove(self, name: str) -> Template:
+        """Move a template to the trash of the data root; a damaged one, too."""
+        if name not in self._names():
+            self.load(name)
+        found = self._look(name)
+        trash = self._root.trash / "templates"
+        with in_words(f"The template “{name}” could not be moved to the trash"):
+            self._share.make_folder(self._root.trash, exist_ok=True)
+            self._share.make_folder(trash, exist_ok=True)
+            target = trash / f"{name}{SUFFIX}"
+            while self._share.exists(target):
+                target = trash / f"{name}-{secrets.token_hex(3)}{SUFFIX}"
+            self._share.rename(self._path(name), target)
+        return found
+
+    def _names(self) -> tuple[str, ...]:
+        with in_words("The templates could not be read"), contextlib.suppress(FileNotFoundError):
+            found = self._share.names(self._root.templates)
+            names = (
+                entry.removesuffix(SUFFIX)
+                for entry in found
+                if entry.endswith(SUFFIX) and not entry.startswith(".")
+            )
+            return tuple(sorted(names, key=str.casefold))
+        return ()
+
+    def _look(self, name: str) -> Template:
+        path = self._share.shown(self._path(name))
+        try:
+            return Template(name, describe(self._read(name)), path)
+        except BackendError as error:
+            return Template(name, "", path, str(error))
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self._path(name)
+        with in_words(f"The template “{name}” could not be read"):
+            self._share.look_at_file(path)
+        return template_of(read_job_file(path))
+
+    def _create(self, name: str, content: bytes) -> None:
+        try:
+            self._share.create(self._path(name), content)
+        except FileExistsError as error:
+            raise BackendError(
+                f"There is a template “{name}” already, and it is left as it is.",
+                "Choose another name, or say that it is to be replaced.",
+            ) from error
+
+    def _path(self, name: str) -> Path:
+        return self._root.templates / f"{name}{SUFFIX}"
+
+    @staticmethod
+    def _insist_on(name: str) -> None:
+        fault = name_fault(name)
+        if fault:
+            raise BackendError(fault, "Nothing was changed.")

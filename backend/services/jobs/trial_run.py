@@ -1,0 +1,181 @@
+"""One batch on the real ranks before a long run: what no look from outside can tell.
+
+A canary is a run like any other, of the job's own settings and on its own nodes, in a folder
+``jobs/.canary-…`` that no list shows and that is removed afterwards. It makes one step, writes a
+checkpoint, verifies it and reads it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from backend.base.errors import BackendError, Cancelled
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.files import JobFile, read_job
+from backend.datastore.jobs.run_status import RunState, RunStateReader
+from backend.node.system import wording
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import THIS_COMPUTER, CheckpointPolicy, JobConfig, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.nodes.preflight import Canary
+from backend.services.jobs.run_starter import RunStarter
+from backend.services.nodes.registry import ClusterService
+
+PREFIX = ".canary-"
+_LIMIT_S = 300.0
+"""A rank that hangs is ended by its guard first; this is for a supervisor that was lost."""
+_LOOK_S = 0.2
+_TO_STOP_S = 60.0
+_STEPS = 1
+_RUN = 1
+
+
+class CanaryService:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        cluster: ClusterService,
+        starter: RunStarter,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._cluster = cluster
+        self._starter = starter
+
+    def run(
+        self,
+        job_id: str,
+        on_state: Callable[[JobState], None] = lambda state: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        placement: Sequence[Placement] = (),
+    ) -> Canary:
+        """Train one batch of a job where it is to run; the job itself is left as it is.
+
+        With a ``placement`` the batch is trained there.
+
+        Raises:
+            BackendError: It could not be started; nothing is left of it.
+            Cancelled: As ``cancelled`` said, when the ranks have ended.
+        """
+        began = time.monotonic()
+        file = self._job(job_id)
+        if placement:
+            file = replace(file, config=replace(file.config, placement=tuple(placement)))
+        self._sweep(file.config)
+        folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
+        try:
+            self._share.make_folder(folder.path)
+            job_files.make_parts(folder, self._share)
+            trial = replace(file, id=folder.job_id, config=_short(file.config))
+            self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
+            found = self._wait(folder, on_state, cancelled)
+        except OSError as error:
+            raise BackendError(
+                f"The trial could not be written to {self._share.shown(folder.path)}: "
+                f"{error.strerror}.",
+                "Make room there, or check that you may write there.",
+            ) from error
+        finally:
+            self._remove(folder, file.config)
+        return _told(found, file.config, time.monotonic() - began)
+
+    def _job(self, job_id: str) -> JobFile:
+        folder = self._root.job(job_id)
+        # Of one that is gone, reading it tells.
+        with contextlib.suppress(FileNotFoundError):
+            self._share.look_at_job(folder)
+        return read_job(folder)
+
+    def _wait(
+        self,
+        folder: JobFolder,
+        on_state: Callable[[JobState], None],
+        cancelled: Callable[[], bool],
+    ) -> RunState:
+        """Until it has ended, one way or the other."""
+        reader = RunStateReader(folder, share=self._share)
+        end = time.monotonic() + _LIMIT_S
+        told = None
+        is_cancelled = is_stopping = False
+        while True:
+            found = reader.look()
+            if found.state is not told:
+                told = found.state
+                on_state(told)
+            if not found.state.is_live or (is_stopping and time.monotonic() > end):
+                if is_cancelled:
+                    raise Cancelled
+                return found
+            is_cancelled = is_cancelled or cancelled()
+            if not is_stopping and (is_cancelled or time.monotonic() > end):
+                is_stopping = True
+                job_files.ask_to_stop(folder, _RUN, self._share)
+                end = time.monotonic() + _TO_STOP_S
+            time.sleep(_LOOK_S)
+
+    def _sweep(self, config: JobConfig) -> None:
+        """What a desktop left that was ended in the middle of its trial."""
+        share = self._share
+        with contextlib.suppress(OSError):
+            for name in share.names(self._root.jobs):
+                folder = self._root.job(name)
+                if name.startswith(PREFIX) and share.exists(folder.attempt(_RUN).exit):
+                    self._remove(folder, config)
+
+    def _remove(self, folder: JobFolder, config: JobConfig) -> None:
+        """By name; where the nodes' user made what this one may not remove, that one does."""
+        head, share = config.placement[0].node, self._share
+        share.remove_tree(folder.path)
+        if head == THIS_COMPUTER:
+            return
+        with contextlib.suppress(BackendError):
+            entry = self._cluster.entry(head)
+            if not share.exists(folder.path) and not entry.no_share:
+                return
+            there = PurePosixPath(entry.data_root, "jobs", folder.job_id)
+            shell = self._cluster.open_shell(head)
+            try:
+                shell.run(["rm", "-rf", "--", str(there)])
+            finally:
+                shell.close()
+        share.remove_tree(folder.path)
+
+
+def _short(config: JobConfig) -> JobConfig:
+    """The same training, with nothing in it that needs more than a step."""
+    return replace(
+        config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
+    )
+
+
+def _told(found: RunState, config: JobConfig, took_s: float) -> Canary:
+    status = found.status
+    ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
+    if found.state is JobState.FINISHED:
+        return Canary(
+            True,
+            f"{ranks} trained one batch together, and the checkpoint was written and read back.",
+            took_s,
+        )
+    if status.error is not None:
+        return Canary(False, _words_of(status.error), took_s, status.error.traceback)
+    late = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
+    is_late = found.state.is_live or found.state is JobState.INTERRUPTED
+    why = late if is_late else status.message or found.doubt or "The trial ended without a word."
+    return Canary(False, why, took_s)
+
+
+def _words_of(error: RankError) -> str:
+    if error.rank is None:
+        return error.sentence
+    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"

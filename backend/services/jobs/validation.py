@@ -1,0 +1,370 @@
+"""What keeps a job from being made or started, all of it at once, and what its settings come to.
+
+`records.job.parse_job` checks what a job file says by itself; here it meets the library, the nodes
+and the size of the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
+from backend.datastore.jobs.files import read_job
+from backend.datastore.library import model_weights
+from backend.node.system import wording
+from backend.records.base import number_format
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import Fault, nearest, printable
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
+from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.view import GPU_CHECK
+from backend.records.library.item import Kind, Pin
+from backend.records.library.preview import DataSize
+from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
+from backend.services.library.service import LibraryService
+from backend.services.nodes.service import NodeService
+
+PROCESSES_PER_CORE = 4
+"""More processes than cores only take turns; a few more are useful to try things out."""
+_RATES_SHOWN = 240
+_JOB_FILE_BYTES = 1_000_000
+
+
+@dataclass
+class Checked:
+    """A job file held against the library and the nodes."""
+
+    config: JobConfig | None
+    draft: JobConfig
+    """As far as it can be read; where there is a config, as that was read."""
+    faults: list[Fault] = field(default_factory=list)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def fault(self, name: str, sentence: str) -> None:
+        self.faults.append(Fault(name, f"{name}: {sentence}"))
+
+    def is_wrong(self, *parts: str) -> bool:
+        """Whether there is a fault in one of these parts of the job file."""
+        return any(fault.part in parts for fault in self.faults)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights to start from; ``record`` where they are a checkpoint of a job.
+
+    ``sha256``: of those beside a model, where it is known.
+    """
+
+    path: Path
+    lasting_name: str
+    record: Checkpoint | None = None
+    sha256: str = ""
+
+
+class JobChecker:
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        nodes: NodeService,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._library = library
+        self._nodes = nodes
+
+    def check(self, raw: Mapping[str, Any]) -> Checked:
+        parsed = parse_job(raw)
+        checked = Checked(parsed.config, parsed.draft, list(parsed.faults))
+        # What the file names is looked up even when something else in it is wrong.
+        for key, kind in (
+            ("model", Kind.MODEL),
+            ("dataset", Kind.DATASET),
+            ("loader", Kind.LOADER),
+            ("validation_dataset", Kind.DATASET),
+            ("validation_loader", Kind.LOADER),
+        ):
+            reference = raw.get(key)
+            if isinstance(reference, str) and reference.strip():
+                self._pin(checked, key, kind, reference)
+        # And so is all that does not hang on what is wrong.
+        if not checked.is_wrong("start_from"):
+            self._check_start_from(checked, parsed.draft.start_from)
+        if not checked.is_wrong("placement"):
+            self._check_placements(checked, parsed.draft)
+        return checked
+
+    def placement(self, config: JobConfig) -> None:
+        """At the start of a run: all chosen nodes are there, and their GPUs are free.
+
+        Raises:
+            BackendError: Not so; every reason, one sentence after the other.
+        """
+        checked = Checked(config, config)
+        absent = self._check_placements(checked, config)
+        if checked.faults:
+            others = [one.node for one in config.placement if one.node not in absent]
+            raise BackendError(
+                " ".join(fault.sentence.partition(": ")[2] for fault in checked.faults),
+                f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} alone."
+                if absent and others
+                else "Choose other nodes; nothing was started.",
+            )
+        self._busy_gpus(config)
+
+    def _check_placements(self, checked: Checked, config: JobConfig) -> list[str]:
+        """Returns the names of the nodes that are not there."""
+        nodes = {node.name: node for node in self._nodes.list()}
+        for number, placement in enumerate(config.placement):
+            self._check_placement(checked, f"placement[{number}]", placement, nodes)
+        return [
+            one.node
+            for one in config.placement
+            if one.node not in nodes or nodes[one.node].presence is not Presence.ONLINE
+        ]
+
+    def _pin(self, checked: Checked, key: str, kind: Kind, reference: str) -> None:
+        try:
+            checked.pins[key] = self._library.pin(kind, reference)
+        except (BackendError, ValueError) as error:
+            checked.fault(key, str(error))
+
+    def _check_start_from(self, checked: Checked, start_from: str) -> None:
+        if start_from == NOTHING:
+            return
+        try:
+            start_from = start_from or self._own_weights(checked)
+            if not start_from:
+                return
+            found = self.weights(start_from)
+        except BackendError as error:
+            checked.fault("start_from", str(error))
+            return
+        # Another folder or a newer checkpoint must not make it another job later.
+        if checked.config is not None:
+            checked.config = replace(checked.config, start_from=found.lasting_name)
+
+    def _own_weights(self, checked: Checked) -> str:
+        """Of a model that has weights its jobs begin with them, unless they say otherwise."""
+        model = checked.pins.get("model")
+        own = self._library.weights(model.reference) if model is not None else None
+        if model is None or own is None:
+            return ""
+        checked.findings.append(
+            Finding(
+                "start_from",
+                True,
+                f"It begins with the weights of {model.reference}; “{NOTHING}” in “Start from” "
+                "begins without them.",
+            )
+        )
+        return f"{model.reference}/{own.name}"
+
+    def weights(self, start_from: str) -> Weights:
+        """What ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path names.
+
+        Raises:
+            BackendError: There is nothing.
+        """
+        job_id, _, name = start_from.partition("/")
+        folder = self._root.job(job_id)
+        may_be_job = name and job_id == Path(job_id).name and not job_id.startswith(".")
+        if may_be_job:
+            with contextlib.suppress(OSError):
+                self._share.look_at_job(folder)
+        if may_be_job and folder.meta.is_file():
+            found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
+            record = checkpoint_named(found, name)
+            if record is None:
+                raise BackendError(f"The job {job_id} has no checkpoint “{printable(name)}”.")
+            return Weights(Path(record.path), f"{job_id}/{record.name}", record)
+        if name in model_weights.NAMES:
+            with contextlib.suppress(BackendError, ValueError):
+                pin = self._library.pin(Kind.MODEL, job_id)
+                own = self._library.weights(pin.reference)
+                if own is not None and own.name == name:
+                    sha256 = self._library.weights_hash(pin.reference)
+                    return Weights(own, f"{pin.reference}/{name}", sha256=sha256)
+        path = Path(start_from).expanduser()
+        if not path.is_file():
+            raise BackendError(
+                f"“{printable(start_from)}” is neither JOB/CHECKPOINT nor a file of weights."
+            )
+        return Weights(path.absolute(), str(path.absolute()))
+
+    def _check_placement(
+        self,
+        checked: Checked,
+        name: str,
+        placement: Placement,
+        nodes: Mapping[str, NodeState],
+    ) -> None:
+        node = nodes.get(placement.node)
+        if node is None:
+            near = nearest(placement.node, tuple(nodes))
+            checked.fault(
+                f"{name}.node",
+                f"There is no node “{printable(placement.node)}”; "
+                + (f"did you mean “{near}”?" if near else f"there is {', '.join(nodes)}."),
+            )
+        elif node.presence is not Presence.ONLINE or node.reading is None:
+            # Never run smaller in silence: what is chosen is there, or nothing starts.
+            why = f": {node.message}" if node.message else ""
+            checked.fault(
+                f"{name}.node", f"{placement.node} is {node.presence.value.lower()}{why}."
+            )
+        elif placement.node == THIS_COMPUTER and not self._nodes.trains_here:
+            checked.fault(
+                f"{name}.node",
+                f"{THIS_COMPUTER} does not mount the data root and so cannot train on it; choose "
+                "other nodes, or mount it here and open it with --data-root DIR.",
+            )
+        elif placement.gpus:
+            self._check_gpus(checked, f"{name}.gpus", placement, node.reading)
+        else:
+            cores = node.reading.cpu.cores
+            slots = cores * PROCESSES_PER_CORE
+            if placement.processes > slots:
+                checked.fault(
+                    f"{name}.processes",
+                    f"The node {placement.node} has {cores} cores and takes {slots} processes at "
+                    f"most ({PROCESSES_PER_CORE} a core), not {placement.processes}.",
+                )
+            elif placement.processes > cores:
+                checked.findings.append(
+                    Finding(
+                        "processes",
+                        False,
+                        f"{placement.processes} processes share {cores} cores of "
+                        f"{placement.node}; more than {cores} make it no faster.",
+                    )
+                )
+
+    def _check_gpus(
+        self, checked: Checked, name: str, placement: Placement, reading: NodeReading
+    ) -> None:
+        known = {gpu.uuid: gpu for gpu in reading.gpus}
+        for uuid in placement.gpus:
+            gpu = known.get(uuid)
+            if gpu is None:
+                there = ", ".join(known) or reading.gpu_message or "it has none"
+                sentence = f"The node {placement.node} has no GPU “{printable(uuid)}” ({there})."
+                checked.fault(name, sentence)
+                continue
+            where = f"GPU {gpu.index} of {wording.place(placement.node)}"
+            beside = placement.user_beside(uuid)
+            strangers = gpu.strangers(beside)
+            if strangers:
+                sentence = f"{where} is in use by {_who(strangers[0])}; the job can start when it "
+                checked.findings.append(Finding(GPU_CHECK, False, f"{sentence}is free."))
+            elif gpu.holders:
+                sentence = f"{where} is shared with {printable(beside)}, as was chosen."
+                checked.findings.append(Finding(GPU_CHECK, True, sentence))
+
+    def _busy_gpus(self, config: JobConfig) -> None:
+        if not config.uses_gpus:
+            return
+        readings = {node.name: node.reading for node in self._nodes.list()}
+        for placement in config.placement:
+            reading = readings.get(placement.node)
+            for gpu in reading.gpus if reading is not None else ():
+                if gpu.uuid not in placement.gpus:
+                    continue
+                for process in gpu.strangers(placement.user_beside(gpu.uuid)):
+                    raise BackendError(
+                        f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
+                        f"{process.who}.",
+                        "Choose another GPU, or start when it is free.",
+                    )
+
+
+def _who(process: GpuProcess) -> str:
+    job = process.run_tag.partition("/")[0]
+    return printable(f"the job {job}" if job else process.user or f"process {process.pid}")
+
+
+def check_size(checked: Checked, size: DataSize | None) -> None:
+    """A batch that is larger than the data would make no step."""
+    config = checked.draft
+    if size is None or checked.is_wrong("batch_size", "placement"):
+        return
+    if size.training >= config.global_batch_size:
+        return
+    processes = f"{config.world_size} × " if config.world_size > 1 else ""
+    fits = size.training // config.world_size
+    way_out = (
+        f"choose {number_format.count(fits)} or less"
+        if fits
+        else f"there are fewer items than processes ({config.world_size})"
+    )
+    checked.fault(
+        "batch_size",
+        f"One step takes {processes}{number_format.count(config.batch_size)} items, but the dataset has "
+        f"{number_format.count(size.training)}; {way_out}.",
+    )
+
+
+def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
+    """Learning rates at equal distances over the whole job."""
+    total = steps_per_epoch * config.epochs
+    count = min(total, _RATES_SHOWN)
+    if count < 2:
+        return (learning_rate(config, steps_per_epoch, 0),) * count
+    return tuple(
+        learning_rate(config, steps_per_epoch, number * (total - 1) // (count - 1))
+        for number in range(count)
+    )
+
+
+def read_job_file(path: Path) -> dict[str, Any]:
+    """A job file as plain values.
+
+    Raises:
+        BackendError: It cannot be read or is no TOML; the sentence names the line.
+    """
+    try:
+        with path.open("rb") as file:
+            if not os.path.isfile(path):
+                raise BackendError(f"{path} is no file.")
+            content = file.read(_JOB_FILE_BYTES + 1)
+    except OSError as error:
+        raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(content) > _JOB_FILE_BYTES:
+        most = number_format.count(_JOB_FILE_BYTES)
+        raise BackendError(f"{path} is larger than {most} bytes and no job file.")
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise BackendError(
+            f"{path}, line {line}: a byte is no UTF-8.", "Save the file as UTF-8."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise BackendError(
+            f"{path}, {_where(str(error), content)}", "Mend that line of the job file."
+        ) from error
+    except RecursionError as error:
+        raise BackendError(f"{path} is nested too deeply for a job file.") from error
+
+
+def _where(message: str, content: bytes) -> str:
+    """``line 3: expected '=' …`` of tomllib's "Expected '=' … (at line 3, column 5)"."""
+    what, at, place = message.rpartition(" (at ")
+    if not at:
+        return message
+    place = place.rstrip(")")
+    if place == "end of document":
+        place = f"line {content.count(bytes([10])) + 1}"
+    line = place.partition(",")[0]
+    return f"{line}: {what[0].lower() + what[1:]}."

@@ -1,0 +1,107 @@
+"""Keeps the catalogue like the folders of the data root, which other desktops change as well."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from backend.base.errors import BackendError, in_words
+from backend.base.progress import Progress
+from backend.catalogue.store import Catalogue
+from backend.datastore.access.root_access import Share
+from backend.datastore.jobs.scan import JobFolderReader
+from backend.datastore.library import library_files, staging
+from backend.datastore.library.library_files import VersionFolder
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import Kind, RescanReport
+from backend.ssh.interface import Unreachable
+
+
+class Rescan:
+    """A glance at the names of folders before each list, and a look at everything when asked."""
+
+    def __init__(
+        self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, share: Share
+    ) -> None:
+        self._root = root
+        self._catalogue = catalogue
+        self._jobs = jobs
+        self._share = share
+
+    def notice(self, kind: Kind) -> None:
+        """Take into the catalogue what another desktop imported or removed meanwhile."""
+        try:
+            folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
+        except Unreachable:
+            # The list is there while the data root is away.
+            return
+        if not folders and not library_files.kind_folder(self._root, kind).is_dir():
+            # Nothing was imported yet, or the data root is not mounted just now.
+            return
+        known = {(item.name, item.version) for item in self._catalogue.items(kind)}
+        fresh = []
+        for key in folders.keys() - known:
+            # A folder that cannot be read is told by a rescan; a list shows what can be used.
+            with contextlib.suppress(BackendError):
+                fresh.append(library_files.read_item(folders[key]))
+        gone = known - folders.keys()
+        if fresh or gone:
+            self._catalogue.sync_items(kind, fresh, gone)
+
+    def everything(self, progress: Progress) -> RescanReport:
+        """Read the whole data root into the catalogue, whatever the catalogue held before."""
+        counts: dict[str, int] = {}
+        forgotten: list[str] = []
+        swept: list[str] = []
+        problems: list[str] = []
+        for kind in Kind:
+            items = []
+            for folder in self._versions(kind):
+                progress.step(0, 0, f"Reading {kind.folder}")
+                try:
+                    items.append(library_files.read_item(folder))
+                except BackendError as error:
+                    problems.append(error.sentence)
+            for left in staging.stagings(library_files.kind_folder(self._root, kind)):
+                if left.is_left_over:
+                    staging.sweep(left)
+                    swept.append(f"{kind.value} {left.name}")
+            gone = {(i.name, i.version) for i in self._catalogue.items(kind)}
+            gone -= {(item.name, item.version) for item in items}
+            forgotten += [f"{kind.value} {name}@{version}" for name, version in sorted(gone)]
+            self._catalogue.sync_items(kind, items, gone)
+            counts[kind.folder] = len(items)
+        views = []
+        ids = self.job_ids()
+        for number, job_id in enumerate(ids):
+            progress.step(number, len(ids), "Reading jobs")
+            try:
+                views.append(self._jobs.read(job_id))
+            except BackendError as error:
+                problems.append(error.sentence)
+        lost = sorted(self._catalogue.job_ids() - {view.id for view in views})
+        self._catalogue.put_jobs(views)
+        self._catalogue.forget_jobs(lost)
+        return RescanReport(
+            **counts,
+            jobs=len(views),
+            forgotten=(*forgotten, *(f"job {job_id}" for job_id in lost)),
+            swept=tuple(swept),
+            problems=tuple(problems),
+        )
+
+    def job_ids(self) -> Sequence[str]:
+        with in_words(f"The jobs in {self._root.name} cannot be listed"):
+            try:
+                self._share.look_at_jobs()
+                return self._jobs.ids()
+            except FileNotFoundError:
+                return ()
+
+    def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
+        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
+            self._share.look_at_library(kind)
+            try:
+                return tuple(library_files.found(self._root, kind))
+            except FileNotFoundError:
+                return ()

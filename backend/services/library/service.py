@@ -1,0 +1,502 @@
+"""Datasets, models and loaders: imported, listed, verified, looked into, removed.
+
+The folders in the data root are the truth. The catalogue answers a list at once, after a look at
+the names of the folders that costs no file a read: so what another desktop imported a moment ago
+is there, and while the data root is away the list still is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError, Cancelled, in_words
+from backend.base.progress import Progress
+from backend.catalogue.store import Catalogue
+from backend.datastore.access import hashes
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs.scan import JobFolderReader
+from backend.datastore.library import imports, library_files, model_weights, project_detection
+from backend.datastore.library.library_files import VersionFolder
+from backend.datastore.library.sources import Source
+from backend.records.base import timestamps
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import nearest, printable
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.library.item import (
+    WEIGHTS_FACT,
+    FileEntry,
+    Kind,
+    LibraryItem,
+    Pin,
+    RescanReport,
+    Together,
+    VersionChanges,
+    split_reference,
+)
+from backend.records.library.preview import ModelCheck, Preview
+from backend.records.library.project import Found, Project
+from backend.services.library.rescan import Rescan
+from backend.services.library.result_cache import KeptResults
+from backend.services.library.version_diff import changes
+from backend.services.tools import tool_process
+
+_PINNED_AS = {
+    Kind.DATASET: ("dataset", "validation_dataset"),
+    Kind.LOADER: ("loader", "validation_loader"),
+    Kind.MODEL: ("model",),
+}
+_JOBS_LOOKED_AT = 200
+
+
+class LibraryService:
+    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread.
+
+    ``see_job`` says how a job is now; left out, its folder is believed. ``cache`` is a folder on
+    this computer for what previews and checks found.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        catalogue: Catalogue,
+        cache: Path,
+        see_job: Callable[[str], JobView] | None = None,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._share = share
+        self._root = root
+        self._catalogue = catalogue
+        self._kept = KeptResults(cache)
+        self._jobs = JobFolderReader(root)
+        self._rescan = Rescan(root, catalogue, self._jobs, share)
+        self.see_job = see_job or self._jobs.read
+
+    def watch(self, changed: Callable[[Kind], object]) -> None:
+        """Call ``changed`` after each write of items into the catalogue, on the writing thread."""
+        self._catalogue.items_changed = changed
+
+    def import_item(
+        self,
+        kind: Kind,
+        source: Path,
+        name: str,
+        progress: Progress | None = None,
+        *,
+        reuse_same: bool = False,
+    ) -> LibraryItem:
+        """Import a folder, a zip file or (as a model or loader) one ``.py`` as the next version.
+
+        The same files again are a version of their own: whoever imports asks for one. With
+        ``reuse_same`` the newest version with just these files is taken instead.
+        """
+        same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
+        self._share.look_at_library(kind)
+        item, trusted = imports.import_version(
+            self._root, kind, source, name, progress or Progress(), same, self._share
+        )
+        self._catalogue.put_item(item, trusted)
+        return item
+
+    def look_at(self, path: Path) -> Found:
+        """Guess what a folder, zip or file is, by its names alone; never raises."""
+        return project_detection.look_at(path)
+
+    def import_project(
+        self, source: Path, project: Project, name: str, progress: Progress | None = None
+    ) -> tuple[LibraryItem, ...]:
+        """Import each part as the next version of ``name``, or take its newest if that is the same.
+
+        All parts are looked at before the first byte is written.
+
+        Raises:
+            BackendError: A part cannot be imported; it is named, and so are those that were.
+        """
+        progress = progress or Progress()
+        looked_at: dict[Kind, Source] = {}
+        for kind, part in project.parts.items():
+            with _named(kind, ()):
+                self._share.look_at_library(kind)
+                looked_at[kind] = imports.look_at(kind, source, progress, part)
+        total = sum(files.bytes for files in looked_at.values())
+        items: list[LibraryItem] = []
+        before = 0
+        for kind, files in looked_at.items():
+            with _named(kind, items):
+                item, trusted = imports.import_source(
+                    self._root,
+                    kind,
+                    files,
+                    name,
+                    imports.whence(source / project.parts[kind].folder),
+                    _Stretch(progress, before, files.bytes, total, kind),
+                    partial(self._newest_with_hash, kind, name),
+                    self._share,
+                )
+                self._catalogue.put_item(item, trusted)
+            items.append(item)
+            before += files.bytes
+        return tuple(items)
+
+    def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
+        """Every version, by name, newest first."""
+        self._rescan.notice(kind)
+        return self._catalogue.items(kind)
+
+    def used_together(self) -> tuple[Together, ...]:
+        """What worked together: in previews and checks, then in jobs, the newest job first."""
+        found = [
+            Together(item.name, _name(loader))
+            for item in self._catalogue.items(Kind.DATASET)
+            if (loader := item.facts.get("seen_through"))
+        ]
+        for item in self._catalogue.items(Kind.MODEL):
+            tried = item.facts.get("tried_on")
+            if isinstance(tried, list) and len(tried) == 2:
+                found.append(Together(_name(tried[0]), _name(tried[1]), item.name))
+        for view in self._catalogue.jobs(limit=_JOBS_LOOKED_AT):
+            names = {key: pin.name for key, pin in view.pins.items()}
+            if view.step and {"dataset", "loader"} <= names.keys():
+                dataset, loader = names["dataset"], names["loader"]
+                found.append(Together(dataset, loader, names.get("model", "")))
+                other = names.get("validation_dataset", dataset)
+                found.append(Together(other, names.get("validation_loader", loader)))
+        return tuple(dict.fromkeys(found))
+
+    def show(self, kind: Kind, reference: str) -> LibraryItem:
+        """One version; ``reference`` is a name (its newest version) or ``name@version``."""
+        item = self._item(self._folder(kind, reference))
+        self._catalogue.put_item(item)
+        return item
+
+    def content(self, kind: Kind, reference: str) -> Path:
+        """The folder with the user's files, for who names it; see `open_content`."""
+        folder = self._folder(kind, reference)
+        library_files.read_item(folder)
+        return folder.content
+
+    def open_content(self, kind: Kind, reference: str, progress: Progress | None = None) -> Path:
+        """The folder with the user's files, to be read on this computer."""
+        folder = self._folder(kind, reference)
+        item = library_files.read_item(folder)
+        if not self._share.holds(folder.content):
+            listing, digests = self._hashes(folder)
+            if hashlib.sha256(listing).hexdigest() != item.sha256:
+                raise hashes.changed(f"The {folder.words}", "is not the one that was imported")
+            with in_words(f"The {folder.words} cannot be fetched"):
+                self._share.bring_content(folder.content, digests, progress or Progress())
+        return folder.content
+
+    def is_here(self, kind: Kind, reference: str) -> bool:
+        """Whether its files can be read on this computer without being fetched."""
+        return self._share.holds(self.content(kind, reference))
+
+    def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
+        return library_files.list_files(self._folder(kind, reference), self._share)
+
+    def text(self, kind: Kind, reference: str, path: str) -> str:
+        """One of the user's files, to be shown; at most a megabyte of it."""
+        return library_files.read_text(self._folder(kind, reference), path, self._share)
+
+    def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
+        """What is different in a version; left out, ``older`` is the one before it.
+
+        Raises:
+            BackendError: There is no such version, or none before it.
+        """
+        after = self._folder(kind, newer)
+        if older:
+            before = self._folder(kind, older)
+        else:
+            versions = library_files.versions(self._root, kind, after.name)
+            earlier = [version for version in versions if version < after.version]
+            if not earlier:
+                raise BackendError(
+                    f"There is no version before {after.name}@{after.version}.",
+                    "Name another one: --since NAME@VERSION.",
+                )
+            before = VersionFolder(self._root, kind, after.name, max(earlier))
+        sides = [(f"{one.name}@{one.version}", self._hashes(one)[1]) for one in (before, after)]
+        return changes(sides[0], sides[1], partial(self.text, kind))
+
+    def pin(self, kind: Kind, reference: str) -> Pin:
+        """The exact version that is meant now."""
+        item = library_files.read_item(self._folder(kind, reference))
+        return Pin(item.name, item.version, item.sha256)
+
+    def verify(
+        self,
+        kind: Kind,
+        pin: Pin,
+        progress: Progress | None = None,
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """See that the files are those that were pinned.
+
+        They are hashed when that was never done here, or when a name, size or time among them
+        changed since; with ``thorough`` always, which finds what a failing disk did as well.
+
+        Raises:
+            BackendError: They are not; the first file that differs is named.
+        """
+        folder = VersionFolder(self._root, kind, pin.name, pin.version)
+        item = self._item(folder)
+        listing, digests = self._hashes(folder)
+        what = f"The {folder.words}"
+        if hashlib.sha256(listing).hexdigest() != pin.sha256:
+            raise hashes.changed(what, "is not the one that was pinned: its files are others")
+        with in_words(f"{what} cannot be verified"):
+            before = self._share.fingerprint(folder.content)
+            known = self._catalogue.trusted(kind, pin.name, pin.version)
+            if before != known or thorough:
+                tell = _Bytes(progress or Progress(), item.bytes, f"Verifying {pin.reference}")
+                self._share.compare(what, folder.content, digests, tell)
+                self._catalogue.put_item(item, before)
+
+    def remove(self, kind: Kind, reference: str) -> LibraryItem:
+        """Move a version to the trash of the data root; refused while a live job uses it."""
+        folder = self._folder(kind, reference)
+        item = library_files.read_item(folder)
+        for view in self._pinned_by(kind, item):
+            if view.state.is_live or view.state is JobState.QUEUED:
+                raise BackendError(
+                    f"The {folder.words} is in use by the job “{printable(view.name)}” "
+                    f"({view.id}), which is {view.state.word.lower()}.",
+                    "Stop the job first." if view.state.is_live else "Take it out of the queue.",
+                )
+        today = datetime.now(UTC)
+        record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
+        place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
+        with in_words(f"The {folder.words} cannot be moved to the trash"):
+            library_files.move_to_trash(folder, record, place, self._share)
+        self._catalogue.forget_item(kind, item.name, item.version)
+        return item
+
+    def weights(self, reference: str) -> Path | None:
+        """The weights that lie beside a model, None when it has none; `weights_hash` knows them."""
+        return model_weights.find(self._folder(Kind.MODEL, reference), self._share)
+
+    def weights_hash(self, reference: str) -> str:
+        """The SHA-256 that they had when they were given, "" where nobody wrote it down."""
+        item = self._item(self._folder(Kind.MODEL, reference))
+        return str(item.facts.get(WEIGHTS_FACT, {}).get("sha256", ""))
+
+    def give_weights(
+        self, reference: str, source: Path, progress: Progress | None = None
+    ) -> LibraryItem:
+        """Copy a file of weights beside a model that has none; new jobs of it begin with them."""
+        folder = self._folder(Kind.MODEL, reference)
+        item = self._item(folder)
+        path, sha256, size = model_weights.put(folder, source, progress or Progress(), self._share)
+        known = {"name": path.name, "sha256": sha256, "bytes": size, "source": source.name}
+        return self._add_facts(item, {WEIGHTS_FACT: known}, str(item.facts.get("warning", "")))
+
+    def preview(
+        self,
+        dataset: str,
+        loader: str,
+        split: str = "training",
+        progress: Progress | None = None,
+    ) -> Preview:
+        """Look at a dataset through a loader, in a process of its own; known results are kept."""
+        data = self.show(Kind.DATASET, dataset)
+        code = self.show(Kind.LOADER, loader)
+        found = self._kept.get(
+            ("preview", data.sha256, code.sha256, split),
+            Preview.from_dict,
+            lambda: tool_process.preview(
+                self.open_content(Kind.LOADER, code.reference, progress),
+                self.open_content(Kind.DATASET, data.reference, progress),
+                split,
+                progress=progress,
+            ),
+        )
+        if split == "training":
+            warning = next((fault.sentence for fault in found.faults), "")
+            facts: dict[str, Any] = {"items": found.count}
+            if found.count and (found.samples or not found.faults):
+                facts["seen_through"] = code.reference
+            if found.classes and found.is_complete:
+                facts["classes"] = len(found.classes)
+            self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
+        return found
+
+    def check_model(
+        self,
+        model: str,
+        dataset: str = "",
+        loader: str = "",
+        progress: Progress | None = None,
+    ) -> ModelCheck:
+        """Build a model, and try a batch where data is given, in a process of its own."""
+        item = self.show(Kind.MODEL, model)
+        code = self.show(Kind.LOADER, loader) if loader else None
+        data = self.show(Kind.DATASET, dataset) if dataset else None
+        found = self._kept.get(
+            _check_key(item.sha256, data.sha256 if data else "", code.sha256 if code else ""),
+            ModelCheck.from_dict,
+            lambda: tool_process.check_model(
+                self.open_content(Kind.MODEL, item.reference, progress),
+                self.open_content(Kind.LOADER, code.reference, progress) if code else None,
+                self.open_content(Kind.DATASET, data.reference, progress) if data else None,
+                progress=progress,
+            ),
+        )
+        facts: dict[str, Any] = {
+            "parameters": found.parameters,
+            "trainable_parameters": found.trainable_parameters,
+            "parameter_bytes": found.parameter_bytes,
+        }
+        if found.was_tried and data and code:
+            facts["tried_on"] = [data.reference, code.reference]
+        self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
+        return found
+
+    def known_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
+        """What `check_model` found of just these files, None when they were never tried."""
+        key = _check_key(model.sha256, dataset.sha256, loader.sha256)
+        return self._kept.known(key, ModelCheck.from_dict)
+
+    def rescan(self, progress: Progress | None = None) -> RescanReport:
+        """Read the whole data root into the catalogue, whatever the catalogue held before."""
+        return self._rescan.everything(progress or Progress())
+
+    def _folder(self, kind: Kind, reference: str) -> VersionFolder:
+        """The folder that a reference means; of a name alone, the newest version's."""
+        try:
+            name, version = split_reference(reference)
+        except ValueError as error:
+            raise BackendError(f"{error}.") from error
+        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
+            self._share.look_at_library(kind)
+            try:
+                names = library_files.names(self._root, kind)
+            except FileNotFoundError:
+                names = []
+            found = library_files.versions(self._root, kind, name) if name in names else []
+        if version is not None and name in names:
+            return VersionFolder(self._root, kind, name, version)
+        if not found:
+            near = nearest(name, tuple(names))
+            raise BackendError(
+                f"There is no {kind.value} “{printable(reference)}”.",
+                f"Did you mean “{near}”?"
+                if near and near != name
+                else f"Import it first, or see the list of {kind.folder}.",
+            )
+        return VersionFolder(self._root, kind, name, found[0])
+
+    def _item(self, folder: VersionFolder) -> LibraryItem:
+        """A version's record as it is now."""
+        with in_words(f"The record of the {folder.words} cannot be read"):
+            self._share.look_at_file(folder.meta)
+        return library_files.read_item(folder)
+
+    def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
+        with in_words(f"The list of files of the {folder.words} cannot be read"):
+            self._share.look_at_file(folder.manifest)
+        return library_files.read_hashes(folder)
+
+    def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
+        return self._with_hash(kind, name, sha256, most=1)
+
+    def _with_hash(
+        self, kind: Kind, name: str, sha256: str, most: int | None = None
+    ) -> LibraryItem | None:
+        for version in library_files.versions(self._root, kind, name)[:most]:
+            with contextlib.suppress(BackendError):
+                item = library_files.read_item(VersionFolder(self._root, kind, name, version))
+                if item.sha256 == sha256:
+                    return item
+        return None
+
+    def _pinned_by(self, kind: Kind, item: LibraryItem) -> Iterator[JobView]:
+        """Every job that uses a version, as it is now."""
+        for job_id in self._rescan.job_ids():
+            try:
+                pins = self._jobs.read(job_id).pins
+            except BackendError:
+                # What cannot be read cannot train either.
+                continue
+            used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
+            if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
+                yield self.see_job(job_id)
+
+    def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
+        merged = {**item.facts, **facts, "warning": warning}
+        if not warning:
+            del merged["warning"]
+        if merged == item.facts:
+            return item
+        known = replace(item, facts=merged)
+        # Facts are a comfort: on a data root that is read-only they are in the catalogue alone.
+        with contextlib.suppress(OSError, BackendError):
+            folder = VersionFolder(self._root, item.kind, item.name, item.version)
+            library_files.write_item(folder.path, known, self._share)
+        self._catalogue.put_item(known)
+        return known
+
+
+def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
+    return "check", model, loader, dataset
+
+
+def _name(reference: object) -> str:
+    return str(reference).partition("@")[0]
+
+
+@contextlib.contextmanager
+def _named(kind: Kind, before: Sequence[LibraryItem]) -> Iterator[None]:
+    """Say which part of a project failed, and which were imported ``before`` it and stay."""
+    try:
+        yield
+    except BackendError as error:
+        kept = " and ".join(f"the {item.kind.value} {item.reference}" for item in before)
+        were = f"{kept} {'was' if len(before) == 1 else 'were'} imported before"
+        stay = "stays" if len(before) == 1 else "stay"
+        if isinstance(error, Cancelled):
+            if not before:
+                raise
+            raise BackendError(f"Cancelled; {were} and {stay}.") from error
+        kept = f"{were[0].upper()}{were[1:]} it and {stay}." if before else ""
+        raise BackendError(
+            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {kept}".strip()
+        ) from error
+
+
+class _Stretch(Progress):
+    """Reports of one part of a work, in bytes, become reports of the whole work."""
+
+    def __init__(self, whole: Progress, before: int, size: int, total: int, kind: Kind) -> None:
+        super().__init__()
+        self._whole, self._before, self._size, self._total = whole, before, size, total
+        self._kind = kind
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._whole.is_cancelled
+
+    def step(self, done: float, total: float, what: str) -> None:
+        share = done / total if total else 0.0
+        what = f"{self._kind.value.capitalize()}: {what}"
+        self._whole.step(self._before + share * self._size, self._total, what)
+
+
+class _Bytes:
+    """Adds up bytes for a `Progress`."""
+
+    def __init__(self, progress: Progress, total: int, what: str) -> None:
+        self._progress, self._total, self._what = progress, total, what
+        self._done = 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        self._progress.step(self._done, self._total, self._what)

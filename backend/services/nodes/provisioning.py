@@ -1,0 +1,462 @@
+"""Sets nodes up, several at once; takes from them again what was put there.
+
+The wheels for nodes alike are fetched once, all nodes get one version of Open MPI, and a node that
+fails keeps no other from being set up.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.nodes import files as node_files
+from backend.launch.network import alone
+from backend.node.system.start_supervisor import CODE_ROOT
+from backend.provisioning import agent_commands, cluster_key, horovod_wheels, unprovision
+from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.cluster_key import ClusterKey, Peer
+from backend.provisioning.code_archive import make_bundle
+from backend.provisioning.horovod_wheels import HorovodWheel
+from backend.provisioning.provisioner import SetUpPlan, set_up
+from backend.provisioning.wheel_relay import LEAST_NODES, Relay
+from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
+from backend.records.base.layout import DataRoot, JobFolder, NodeHome
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.remote_run import carried_of
+from backend.ssh.interface import Shell
+from backend.ssh.known_hosts import fingerprint_of
+
+_MOST_AT_ONCE = 16
+_log = logging.getLogger("ringmaster.set_up")
+
+T = TypeVar("T")
+OpenShell = Callable[[NodeEntry], Shell]
+Look = Callable[[NodeEntry, Shell], NodeFacts]
+
+
+@dataclass(frozen=True)
+class DesktopPlaces:
+    """What setting nodes up takes from this desktop.
+
+    ``keys`` holds the cluster's key of one data root, ``wheels`` the wheels for the nodes,
+    ``horovod`` the folders in which Horovod wheels were built, ``constraints`` the lock file.
+    """
+
+    keys: Path
+    wheels: Path
+    constraints: Path
+    horovod: Sequence[Path]
+    pip: Sequence[str] = (sys.executable, "-m", "pip")
+
+
+def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
+    """Those of this user: ``data_key`` keeps the clusters of two data roots apart."""
+    import platformdirs
+
+    cache = platformdirs.user_cache_path("ringmaster")
+    built = [cache / "wheels"]
+    try:
+        # The environment that this program runs in says where its own wheel came from.
+        stamp = json.loads((Path(sys.prefix) / "ringmaster.json").read_text("utf-8"))
+        built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
+    except (OSError, ValueError, KeyError, IndexError):
+        pass
+    # A bundle brings the one that was built where it was made.
+    built.append(CODE_ROOT / "wheels")
+    return DesktopPlaces(
+        keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
+        wheels=cache / "node-wheels",
+        constraints=constraints,
+        horovod=tuple(dict.fromkeys(built)),
+    )
+
+
+class SetUpService:
+    """Every call blocks and may run on any thread.
+
+    Args:
+        host_key: What a known-hosts line of an accepted node holds after the name, or "".
+        start_agent: See `SetUpPlan`.
+    """
+
+    def __init__(
+        self,
+        root: DataRoot,
+        places: DesktopPlaces,
+        open_shell: OpenShell,
+        look: Look,
+        host_key: Callable[[NodeEntry], str],
+        start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._places = places
+        self._open_shell = open_shell
+        self._look = look
+        self._host_key = host_key
+        self._start_agent = start_agent
+        self._share = share
+
+    def set_up(
+        self,
+        names: Sequence[str],
+        on_change: Callable[[SetUp], None],
+        cancelled: Callable[[str], bool] = lambda name: False,
+        options: SetUpOptions | None = None,
+    ) -> Mapping[str, NodeEntry | BackendError]:
+        """Set nodes up side by side: what became of each, by name.
+
+        ``on_change`` is called on several threads, for one node always on the same. ``cancelled``
+        is asked about each node by its name.
+
+        Raises:
+            BackendError: A name is not that of a node, or the cluster's key cannot be used.
+        """
+        chosen = options or SetUpOptions()
+        entries = {one.name: one for one in self._entries()}
+        wanted = [self._known(entries, name) for name in dict.fromkeys(names)]
+        others = [one for one in entries.values() if one not in wanted]
+        key = None if chosen.own_key else self._key([*others, *wanted])
+        bundle = make_bundle()
+        wheels = _Wheels(self._places, chosen.cpu_only)
+        versions = _Versions(
+            {one.name: one.installation.mpi_version for one in others if one.installation}
+        )
+        peers = self.peers()
+        hold = _Locks().hold
+        # Of nodes that share an environment one gets the wheels anyway.
+        relay = Relay() if len(wanted) >= LEAST_NODES and not chosen.shared else None
+
+        def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
+            plan = SetUpPlan(
+                wheels=wheels,
+                bundle=bundle,
+                look=lambda shell: self._look(entry, shell),
+                agree=lambda version: versions.agree(entry.name, version),
+                key=key,
+                own_key=chosen.own_key,
+                limits_key=chosen.limits_key,
+                peers=peers,
+                start_agent=self._start_agent,
+                system_mpi=chosen.system_mpi,
+                shared=chosen.shared,
+                alone=hold,
+                relay=relay,
+            )
+            trusted = self._trusted(entry)
+
+            def tell(news: SetUp) -> None:
+                on_change(replace(news, trusted=trusted))
+
+            try:
+                done = set_up(entry, self._open_shell, plan, tell, lambda: cancelled(entry.name))
+                node_files.write_entry(self._root, done, self._share)
+            except BackendError as error:
+                return error
+            return done
+
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
+            done = dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
+        if key is not None:
+            new = [one.name for one in done.values() if isinstance(one, NodeEntry)]
+            self._let_in_at(others, new, key)
+        if relay is not None and relay.used_by:
+            self._clear(
+                relay, [one for one in done.values() if isinstance(one, NodeEntry)] + wanted
+            )
+        return done
+
+    def _let_in_at(
+        self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
+    ) -> None:
+        """Let new nodes in at nodes that were set up before, where no common subnet does."""
+        peers = self.peers()
+        new = [peer for peer in peers if peer.name in names]
+        for entry in others:
+            if entry.installation is None:
+                continue
+            try:
+                if "," in cluster_key.sources(entry, new):
+                    self._with_shell(
+                        entry, partial(self._let_in, entry=entry, key=key, peers=peers)
+                    )
+            except BackendError:
+                # The look before a start finds it and offers to do it again.
+                _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
+
+    def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
+        """By the first node that sees the data root under the same name and answers."""
+        for entry in entries:
+            if entry.data_root == relay.used_by:
+                with suppress(BackendError):
+                    self._with_shell(entry, relay.clear)
+                    return
+
+    def brought_mpi(self) -> str:
+        """Version of the Open MPI that a node gets unless it is to use its own, "" if unknown."""
+        with suppress(OSError, ValueError):
+            for line in self._places.constraints.read_text("utf-8").splitlines():
+                package, _, version = line.partition("==")
+                if package == OPEN_MPI:
+                    return version.partition(";")[0].strip()
+        return ""
+
+    def wake(self, name: str) -> None:
+        """Start the agent of a node that is set up: it was rebooted and nothing else does it.
+
+        Raises:
+            BackendError: The node does not answer, or its agent does not start.
+        """
+        entry = self._entry(name)
+        if entry.installation is None or entry.facts is None:
+            return
+        place = AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+
+        def start(shell: Shell) -> None:
+            if shell.run(agent_commands.check(place)).ok:
+                return
+            answer = shell.run(self._start_agent(place))
+            if not answer.ok:
+                raise BackendError(
+                    f"The agent of {name} does not start: {answer.complaint}.",
+                    f"Set {name} up again.",
+                )
+
+        self._with_shell(entry, start)
+
+    def peers(self) -> tuple[Peer, ...]:
+        """Every node that mpirun on another one may go to, for `keys.write_settings`."""
+        return tuple(
+            Peer(
+                one.name,
+                own,
+                one.address.port,
+                one.address.user or (one.facts.user if one.facts else ""),
+                key,
+                tuple(ip for ip in alone(one.addresses) if ip != own),
+            )
+            for one in self._entries()
+            if one.ranks_address
+            and (own := str(ipaddress.ip_interface(one.ranks_address).ip))
+            and (key := self._host_key(one))
+        )
+
+    def let_in_again(self) -> None:
+        """Put the cluster's key on every node that is set up, and list it there; settings as well.
+
+        Raises:
+            BackendError: A node could not be reached or written; all others were.
+        """
+        entries = [one for one in node_files.entries(self._root) if one.installation is not None]
+        key, peers = self._key(entries), self.peers()
+
+        def one_node(entry: NodeEntry) -> BackendError | None:
+            try:
+                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key, peers))
+            except BackendError as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(entries)))) as pool:
+            faults = [fault for fault in pool.map(one_node, entries) if fault is not None]
+        if faults:
+            raise faults[0]
+
+    def _let_in(
+        self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
+    ) -> None:
+        assert entry.facts is not None, "a node that is set up was looked at"
+        assert entry.installation is not None, "asked for by the caller"
+        home = NodeHome(PurePosixPath(entry.facts.home))
+        if not entry.installation.own_key:
+            there = entry.installation
+            gate = there.python if there.limits_key else ""
+            cluster_key.install_key(shell, home, key, cluster_key.sources(entry, peers), gate)
+        cluster_key.write_settings(shell, home, peers, entry.installation.own_key)
+
+    def environments(self, name: str) -> Mapping[str, int]:
+        """The environments on a node, with their size in bytes."""
+        entry = self._entry(name)
+        return self._with_shell(entry, lambda shell: unprovision.environments(entry, shell))
+
+    def remove_environment(self, name: str, environment: str) -> int:
+        """See `backend.provisioning.unprovision.remove_environment`."""
+        entry = self._entry(name)
+        return self._with_shell(
+            entry, lambda shell: unprovision.remove_environment(entry, shell, environment)
+        )
+
+    def un_provision(self, name: str) -> int:
+        """Take everything of Ringmaster from a node; gives the bytes freed. The entry stays.
+
+        Raises:
+            BackendError: See `backend.provisioning.unprovision.remove`.
+        """
+        entry = self._entry(name)
+        if entry.no_share:
+            self._insist_all_is_home(name)
+        freed = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
+        node_files.write_entry(self._root, replace(entry, installation=None), self._share)
+        return freed
+
+    def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
+        """Take everything from several nodes, one after the other: what became of each, by name.
+
+        One after the other, because the last node with a shared environment takes that away.
+
+        Raises:
+            BackendError: A name is not that of a node; nothing was taken.
+        """
+        entries = {one.name: one for one in self._entries()}
+        for entry in [self._known(entries, name) for name in dict.fromkeys(names)]:
+            try:
+                yield entry.name, self.un_provision(entry.name)
+            except BackendError as error:
+                yield entry.name, error
+
+    def _insist_all_is_home(self, name: str) -> None:
+        """What a node that does not see the data root made must not go with it."""
+        with suppress(FileNotFoundError):
+            for path in self._root.jobs.iterdir():
+                folder = self._root.job(path.name)
+                if not _is_on(folder, name):
+                    continue
+                self._share.bring_home(folder, Progress())
+                if _is_on(folder, name):
+                    raise BackendError(
+                        f"The job {folder.job_id} is on {name}, and what it made is nowhere else.",
+                        "Stop that job, or wait for its end.",
+                    )
+
+    def _trusted(self, entry: NodeEntry) -> str:
+        """The fingerprint of a node's accepted key; the step that connects says what is wrong."""
+        with suppress(BackendError):
+            return fingerprint_of(self._host_key(entry))
+        return ""
+
+    def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
+        """The cluster's key: this desktop's, else the one that a node has, else a new one."""
+        folder = self._places.keys
+        kept = cluster_key.stored_key(folder)
+        if kept is not None:
+            return kept
+        # Another desktop set these nodes up: its key must stay the one that all let in.
+        silent: BackendError | None = None
+        for entry in entries:
+            try:
+                found = self._key_on(entry)
+            except BackendError as error:
+                silent = silent or error
+                continue
+            if found is not None:
+                return cluster_key.store_key(folder, found)
+        if silent is not None:
+            raise BackendError(
+                "The cluster's key lies on the nodes that are set up already, and none of them "
+                f"gave it: {silent.sentence}",
+                "Start one of them, or remove those that are gone for good; then set up again.",
+            ) from silent
+        return cluster_key.store_key(folder, cluster_key.make_key())
+
+    def _key_on(self, entry: NodeEntry) -> ClusterKey | None:
+        if entry.installation is None or entry.facts is None:
+            return None
+        path = str(NodeHome(PurePosixPath(entry.facts.home)).ssh / cluster_key.PRIVATE_NAME)
+        try:
+            return cluster_key.parse_key(self._with_shell(entry, lambda shell: shell.read(path)))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _with_shell(self, entry: NodeEntry, work: Callable[[Shell], T]) -> T:
+        shell = self._open_shell(entry)
+        try:
+            return work(shell)
+        finally:
+            shell.close()
+
+    def _entry(self, name: str) -> NodeEntry:
+        return self._known({one.name: one for one in self._entries()}, name)
+
+    def _entries(self) -> tuple[NodeEntry, ...]:
+        self._share.look_at_nodes()
+        return node_files.entries(self._root)
+
+    @staticmethod
+    def _known(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:
+        try:
+            return entries[name]
+        except KeyError:
+            raise BackendError(f"There is no node “{printable(name)}”.", "Add it first.") from None
+
+
+def _is_on(folder: JobFolder, node: str) -> bool:
+    """Whether the newest run of a job was carried to a node and did not come home."""
+    carried = carried_of(folder.attempt(folder.newest_run()))
+    return carried is not None and carried.node == node and not carried.is_home
+
+
+class _Wheels:
+    """The wheels of one set-up: nodes alike share them, and the first one's thread fetches."""
+
+    def __init__(self, places: DesktopPlaces, cpu_only: bool) -> None:
+        self._built = horovod_wheels.built_wheels(places.horovod)
+        self._houses = Wheelhouses(places.wheels, places.constraints, places.pip)
+        self._cpu_only = cpu_only
+
+    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+        return horovod_wheels.choose(name, facts, self._built, cpu_only=self._cpu_only)
+
+    def gather(
+        self,
+        wheel: HorovodWheel,
+        on_line: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Wheelhouse:
+        return self._houses.gather(wheel.target, wheel, on_line, cancelled)
+
+
+class _Locks:
+    """One for each name. Another desktop is not kept waiting: who renames first has made it."""
+
+    def __init__(self) -> None:
+        self._own = threading.Lock()
+        self._known: dict[str, threading.Lock] = {}
+
+    def hold(self, name: str) -> threading.Lock:
+        with self._own:
+            return self._known.setdefault(name, threading.Lock())
+
+
+class _Versions:
+    """The Open MPI of each node; whoever comes with another than the first is refused."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self._known = dict(known)
+        self._lock = threading.Lock()
+
+    def agree(self, name: str, version: str) -> None:
+        with self._lock:
+            for other, theirs in sorted(self._known.items()):
+                if theirs != version:
+                    raise BackendError(
+                        f"{name} has Open MPI {version} and {other} has {theirs}; the ranks of a "
+                        "job need the same version on all its nodes.",
+                        f"Set {name} and {other} up again together, and all other nodes: with the "
+                        "Open MPI that Ringmaster brings, or with the one of their system.",
+                    )
+            self._known[name] = version

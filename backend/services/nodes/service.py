@@ -1,0 +1,321 @@
+"""The nodes. This computer is one from the first start, with no SSH.
+
+What a node has is read anew each time: nobody keeps a list that could be wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from backend.base import worker_yield
+from backend.base.errors import BackendError
+from backend.datastore.access import untrusted
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.nodes.heartbeat_watch import NodeNews, StatusWatch
+from backend.datastore.nodes.history import PastReader
+from backend.launch.placement import NodeRoom, Site, this_computer
+from backend.node.checks import orphans
+from backend.node.checks.doctor import Places, findings
+from backend.node.metrics.probe import Probe
+from backend.node.system.mpi import MpiRun, find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
+from backend.records.base import number_format
+from backend.records.base.layout import DataRoot
+from backend.records.base.validation import printable
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.launch import RankPlan
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.history import PastReading
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
+from backend.services.nodes import ssh_reading
+from backend.services.nodes.head_node import Head, Heads
+from backend.services.nodes.registry import ClusterService
+from backend.services.tools.training_python import lack_here
+from backend.ssh.interface import Unreachable
+
+PAST_S = 7 * 86_400.0
+_SETTLE_S = 0.2
+_CHECK_LIMIT_S = 180.0
+
+
+class NodeService:
+    """See `docs/architecture.md`. Every call may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        cluster: ClusterService,
+        heads: Heads,
+        catalogue: Path | None = None,
+        python: str = sys.executable,
+        share: Share = MOUNTED,
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._cluster = cluster
+        self._heads = heads
+        self._catalogue = catalogue
+        self._python = python
+        self._probe: Probe | None = None
+        self._reading = threading.Lock()
+        self._watch = StatusWatch(root)
+        self._watching = threading.Lock()
+        self._past = PastReader(root)
+        self._reading_past = threading.Lock()
+        self._mpirun: MpiRun | None = None
+
+    def reading(self) -> NodeReading:
+        """This computer, now; rates come with the second reading."""
+        with self._reading:
+            if self._probe is None:
+                self._probe = Probe(THIS_COMPUTER, self._root.path)
+            return self._probe.read()
+
+    def list(self) -> tuple[NodeState, ...]:
+        """This computer, then every node that was added, by name.
+
+        The first look at a node takes until its agent's next beat: one beat alone proves nothing.
+        """
+        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()), *self.far())
+
+    def far(self) -> tuple[NodeState, ...]:
+        """Every node that was added, by name."""
+        entries = self._cluster.entries_known()
+        with self._watching:
+            while True:
+                # Who cannot be asked falls silent by itself: what is here grows old.
+                with contextlib.suppress(Unreachable):
+                    self._share.look_at_nodes()
+                news = {}
+                for entry in entries:
+                    news[entry.name] = self._watch.look(entry.name)
+                    worker_yield.pause()
+                if all(
+                    news[entry.name].presence is not None or not entry.is_ready for entry in entries
+                ):
+                    return tuple(_state(entry, news[entry.name]) for entry in entries)
+                time.sleep(_SETTLE_S)
+
+    def past(self, name: str) -> tuple[PastReading, ...]:
+        """What the node's agent kept of the last week, oldest first, by this computer's clock.
+
+        Nothing of this computer: it has no agent.
+
+        Raises:
+            BackendError: There is no such node.
+        """
+        if name == THIS_COMPUTER:
+            return ()
+        facts = self._cluster.entry(name).facts
+        ahead_s = facts.clock_offset_s if facts is not None else None
+        with contextlib.suppress(Unreachable):
+            self._share.look_at_past(self._root.node(name))
+        with self._reading_past:
+            return self._past.look(name, time.time(), ahead_s or 0.0, PAST_S)
+
+    def check(self, name: str) -> tuple[Finding, ...]:
+        """Whether the node can train: two ranks add up a number there, too.
+
+        Raises:
+            BackendError: There is no such node, or it does not answer.
+        """
+        if name == THIS_COMPUTER:
+            return self._findings(smoke=True)
+        if self._cluster.entry(name).installation is None:
+            return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
+        answer = self._ask(name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S)
+        return tuple(Finding(**one) for one in answer)
+
+    def orphans(self, name: str) -> tuple[Orphan, ...]:
+        """Processes on a node that a run of this data root left behind (S14).
+
+        Raises:
+            BackendError: There is no such node, or it does not answer.
+        """
+        if name == THIS_COMPUTER:
+            try:
+                return orphans.find(self._root)
+            except OSError:
+                return ()
+        return _orphans(name, self._ask(name, "backend.node.checks.orphans"))
+
+    def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:
+        """End these, and no others; returns the orphans that are left.
+
+        Raises:
+            BackendError: There is no such node, or it does not answer.
+        """
+        keys = [(one.process.pid, one.process.start_ticks) for one in wanted]
+        if not keys:
+            return ()
+        if name == THIS_COMPUTER:
+            orphans.end(self._root, keys)
+            return self.orphans(name)
+        words = [f"{pid}:{ticks}" for pid, ticks in keys]
+        return _orphans(name, self._ask(name, "backend.node.checks.orphans", "--end", *words))
+
+    def reading_over_ssh(self, entry: NodeEntry) -> NodeReading:
+        """One reading of a node whose agent writes none (`services.far_reading`).
+
+        Raises:
+            BackendError: There is no way in, or what it answers cannot be used.
+        """
+        shell = self._cluster.connect(entry.address, limit_s=ssh_reading.CONNECT_LIMIT_S)
+        with contextlib.closing(shell):
+            return ssh_reading.read(shell, entry)
+
+    def _ask(self, name: str, module: str, *more: str, limit_s: float = 60.0) -> Any:
+        """What a module of ours prints on a node, as JSON."""
+        entry = self._cluster.entry(name)
+        if entry.installation is None:
+            raise BackendError(f"{name} is not set up.", f"Set up {name} first.")
+        shell = self._cluster.open_shell(name)
+        try:
+            answer = shell.run(
+                (
+                    *("env", f"PYTHONPATH={entry.installation.bundle}"),
+                    *(entry.installation.python, "-m", module),
+                    *("--data-root", entry.data_root, *more),
+                ),
+                limit_s=limit_s,
+            )
+        finally:
+            shell.close()
+        try:
+            return json.loads(answer.out)
+        except ValueError as error:
+            raise BackendError(
+                f"{name} could not be checked: {answer.complaint}.", f"Set {name} up again."
+            ) from error
+
+    def doctor(self) -> tuple[Finding, ...]:
+        """What is installed, what is missing, and what mends it."""
+        return self._findings(smoke=False)
+
+    @property
+    def trains_here(self) -> bool:
+        """Whether this computer sees the data root, as every node of a run must."""
+        return self._share.is_mounted
+
+    def rooms(self) -> tuple[NodeRoom, ...]:
+        """What the nodes offer a job; those that are not online offer nothing."""
+        reading = self.reading()
+        gpus = tuple(gpu.uuid for gpu in reading.gpus)
+        here = this_computer(reading.cpu.cores, gpus, self._site())
+        return (here, *(_room(state) for state in self.far() if state.reading is not None))
+
+    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
+        """Where the supervisor of a run with these ranks is started."""
+        return self._heads.of(ranks)
+
+    def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
+        """Let the head of these ranks start them by itself, whenever that will be."""
+        self._heads.prepare(ranks)
+
+    def _site(self) -> Site:
+        if self._mpirun is None:
+            self._mpirun = find_mpirun(self._python)
+        return Site(
+            data_root=str(self._root.path.absolute()) if self.trains_here else "",
+            python=self._python,
+            code_root=str(CODE_ROOT),
+            mpirun=self._mpirun.path if self._mpirun is not None else "",
+            mpi_version=self._mpirun.version if self._mpirun is not None else "",
+        )
+
+    def _findings(self, smoke: bool) -> tuple[Finding, ...]:
+        lack = lack_here()
+        places = Places(self._root.path, self._catalogue, self._python, trains=lack is None)
+        found = findings(places, smoke)
+        if lack is not None:
+            found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
+        if self.trains_here:
+            return found
+        far = tuple(self._far_root() if one.check == "data root" else one for one in found)
+        return (*far, *self._mirror())
+
+    def _far_root(self) -> Finding:
+        """The data root where it is, instead of its mirror."""
+        name = self._share.shown(self._root.path)
+        proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
+        try:
+            self._share.replace_bytes(proof, b"ringmaster")
+            self._share.remove(proof)
+        except BackendError as error:
+            return Finding("data root", False, error.sentence, error.remedy)
+        return Finding("data root", True, f"{name} can be written, over SFTP.")
+
+    def _mirror(self) -> Iterator[Finding]:
+        room = self._share.room()
+        if room is None:
+            return
+        told = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
+        if room.fetched_bytes:
+            told += (
+                f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear gives "
+                f"{number_format.size(room.fetched_bytes)} back, which are fetched again when they are "
+                "wanted"
+            )
+        yield Finding("mirror", True, f"{told}.")
+
+
+def _state(entry: NodeEntry, news: NodeNews) -> NodeState:
+    presence = news.presence or Presence.OFFLINE
+    message = news.message
+    if not entry.is_ready:
+        presence, message = Presence.NEW, "not set up yet"
+    elif not entry.in_service:
+        presence, message = Presence.OUT_OF_SERVICE, "taken out of service"
+    problem = (news.problem,) if news.problem is not None else ()
+    return NodeState(
+        entry.name, presence, news.reading, problem, entry, message, silent_s=news.silent_s
+    )
+
+
+def _room(state: NodeState) -> NodeRoom:
+    entry, reading = state.entry, state.reading
+    assert entry is not None, "a far node was added"
+    assert reading is not None, "asked for by the caller"
+    return NodeRoom(
+        node=entry.name,
+        host=entry.ranks_address.partition("/")[0] or entry.address.host,
+        cores=reading.cpu.cores,
+        gpus=tuple(gpu.uuid for gpu in reading.gpus),
+        addresses=entry.addresses,
+        site=_site(entry),
+        no_share=entry.no_share,
+    )
+
+
+def _site(entry: NodeEntry) -> Site | None:
+    installation = entry.installation
+    if installation is None:
+        return None
+    return Site(
+        data_root=entry.data_root,
+        python=installation.python,
+        code_root=installation.bundle,
+        mpirun=installation.mpirun,
+        mpi_version=installation.mpi_version,
+        ssh_config=installation.ssh_config,
+    )
+
+
+def _orphans(name: str, answer: Any) -> tuple[Orphan, ...]:
+    try:
+        return tuple(untrusted.build(Orphan, one) for one in answer["orphans"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BackendError(
+            f"What {name} tells of its processes cannot be used: {printable(str(error), 200)}.",
+            f"Set {name} up again.",
+        ) from error

@@ -1,0 +1,98 @@
+"""A reading of a node that has no agent, or whose agent is silent: asked for over SSH.
+
+The probe is sent as it is and run from memory by the Python of the node, so that nothing is left
+there and a bundle that is broken or was never put there does not matter. The binding to the NVIDIA
+driver goes along, which a node that was not set up lacks. The answer is read as a stranger's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import time
+import zipfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from backend.base.errors import BackendError
+from backend.datastore.access import untrusted
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import NodeReading
+from backend.ssh.interface import Shell
+
+CONNECT_LIMIT_S = 5.0
+_LIMIT_S = 20.0
+_LIMIT_CHARACTERS = 1_000_000
+_PACKAGE = Path(__file__).resolve().parents[2]
+_NODE_MODULES = (
+    "metrics/gpus",
+    "metrics/probe",
+    "system/process_cleanup",
+    "system/process_identity",
+    "system/process_info",
+    "system/timeout_call",
+)
+_FROM_MEMORY = (
+    "import os, sys; "
+    "memory = os.memfd_create('ringmaster'); "
+    "open(memory, 'wb', closefd=False).write(sys.stdin.buffer.read()); "
+    "sys.path.insert(0, f'/proc/self/fd/{memory}'); "
+    "from backend.node.metrics.probe import main; "
+    "main()"
+)
+
+
+def read(shell: Shell, entry: NodeEntry) -> NodeReading:
+    """One reading of a node through an open connection.
+
+    Its heartbeat is the desktop's own and greater each time.
+
+    Raises:
+        BackendError: The node has no Python, or what it answers cannot be used.
+        Unreachable: The connection broke off.
+    """
+    there = entry.installation
+    python = there.python if there is not None else "python3"
+    argv = (python, "-I", "-c", _FROM_MEMORY, entry.name, entry.data_root or "/")
+    answer = shell.run(argv, input=_probe_code(), limit_s=_LIMIT_S)
+    if not answer.ok:
+        raise _unusable(entry.name, answer.complaint)
+    try:
+        if len(answer.out) > _LIMIT_CHARACTERS:
+            raise ValueError(f"it is longer than {_LIMIT_CHARACTERS} characters")
+        reading = untrusted.build(NodeReading, json.loads(answer.out))
+    except (ValueError, RecursionError) as error:
+        raise _unusable(entry.name, str(error)) from error
+    return replace(reading, name=entry.name, heartbeat=time.monotonic_ns() // 1_000_000)
+
+
+def _unusable(name: str, why: str) -> BackendError:
+    return BackendError(
+        f"{name} gives no reading over SSH: {printable(why, 200)}.",
+        "Log in there and try: python3 -I -c 'import json, zipfile'",
+    )
+
+
+@cache
+def _probe_code() -> bytes:
+    """What the probe needs, as one archive that Python imports from."""
+    files = {Path("backend/__init__.py"), Path("backend/node/__init__.py")}
+    for name in _NODE_MODULES:
+        module = Path(f"backend/node/{name}.py")
+        files |= {module, module.with_name("__init__.py")}
+    files |= {
+        path.relative_to(_PACKAGE.parent)
+        for name in ("base", "records")
+        for path in (_PACKAGE / name).rglob("*.py")
+    }
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(files):
+            archive.write(_PACKAGE.parent / path, path)
+        binding = importlib.util.find_spec("pynvml")
+        if binding is not None and binding.origin is not None:
+            archive.write(binding.origin, Path(binding.origin).name)
+    return packed.getvalue()

@@ -1,0 +1,247 @@
+"""Webhook and mail from the desktop: what this user wants to be told, and telling it.
+
+The end of a run on this computer is told by what its supervisor leaves behind
+(`backend.node.notifications.send`), and so is one on nodes that were given these settings. A desktop tells what
+is not told yet: what needs a password, which the keyring here has and no node, and what ended where
+nobody could tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from backend.base.errors import BackendError, in_words
+from backend.datastore.access.root_access import Share
+from backend.node.notifications import send as send_notice
+from backend.node.notifications.delivery import Telling
+from backend.node.notifications.message import TAIL_BYTES, message_of
+from backend.node.notifications.transport import NotSent, post_webhook, send_mail
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.nodes.entry import NodeEntry
+from backend.records.notifications.notification import (
+    MAIL,
+    WEBHOOK,
+    Channels,
+    Mail,
+    Message,
+    Target,
+    mail_fault,
+    settings_name,
+    webhook_fault,
+)
+from backend.ssh.interface import Shell
+from backend.ssh.system_keyring import MAIL_SERVICE, SystemKeyring
+
+_OWN_MODE, _OWN_FOLDER_MODE = 0o600, 0o700
+_AGAIN_S = 60.0
+_TEST = Message(
+    "test",
+    0,
+    "TEST",
+    "Test",
+    "a notice of Ringmaster",
+    "It works: the end of a job will be told here.",
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """After a try: look again in ``wait_s`` (None: never), and why it did not arrive, or ""."""
+
+    wait_s: float | None
+    trouble: str = ""
+
+
+class NoticeService:
+    """Every call is plain and blocking. ``tell`` belongs in one lane; the others may run beside."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        share: Share,
+        entries: Callable[[], tuple[NodeEntry, ...]],
+        open_shell: Callable[[str], Shell],
+        keyring: SystemKeyring | None = None,
+    ) -> None:
+        self._root = root
+        self._share = share
+        self._entries = entries
+        self._open_shell = open_shell
+        self._keyring = keyring or SystemKeyring(MAIL_SERVICE, "password")
+        self._passwords: dict[str, str] = {}
+        self._tellings: dict[tuple[str, int], Telling] = {}
+
+    # What is wished for.
+
+    @property
+    def path(self) -> Path:
+        """The file with the settings; nobody else may read it."""
+        if self._share.is_mounted:
+            return send_notice.settings_path(self._root.path)
+        return send_notice.settings_folder() / settings_name(self._root.name)
+
+    def channels(self) -> Channels:
+        """What was kept; nothing where that cannot be read."""
+        with suppress(OSError, ValueError):
+            return Channels.from_dict(read_json(self.path))
+        return Channels()
+
+    def keep(self, channels: Channels, password: str | None = None) -> Channels:
+        """Keep what is wished for, and a password when one is given.
+
+        Without a keyring the password is used until the program ends. Returns what was kept: where
+        anything new is to be told to, only what ends from now on is.
+
+        Raises:
+            BackendError: A setting cannot be, or it cannot be written; nothing was changed.
+        """
+        if channels.webhook and (fault := webhook_fault(channels.webhook)):
+            raise BackendError(fault)
+        if channels.mail is not None and (fault := mail_fault(channels.mail)):
+            raise BackendError(fault)
+        before = self.channels()
+        if set(channels.targets) - set(before.targets) or not before.since:
+            channels = replace(channels, since=timestamps.now("seconds"))
+        else:
+            channels = replace(channels, since=before.since)
+        if channels.mail is not None and password is not None:
+            if not self._keyring.fault():
+                self._keyring.keep(channels.mail.account, password)
+            self._passwords[channels.mail.account] = password
+        with in_words("The settings of notices cannot be written"):
+            folder = self.path.parent
+            folder.mkdir(parents=True, exist_ok=True, mode=_OWN_FOLDER_MODE)
+            folder.chmod(_OWN_FOLDER_MODE)
+            replace_json(self.path, channels.to_dict(), mode=_OWN_MODE)
+        self._forget(before.mail, channels.mail)
+        self._tellings.clear()
+        return channels
+
+    def _forget(self, before: Mail | None, now: Mail | None) -> None:
+        """A password that nothing needs any more is kept nowhere."""
+        if before is not None and (now is None or now.account != before.account):
+            self._passwords.pop(before.account, None)
+            self._keyring.forget(before.account)
+
+    def keyring_fault(self) -> str:
+        """Why a password lasts only until the program ends, or ""."""
+        return self._keyring.fault()
+
+    def has_password(self) -> bool:
+        """Whether mail can go out as far as its password is concerned."""
+        mail = self.channels().mail
+        return mail is None or not mail.user or bool(self._password(mail))
+
+    def spread(self) -> tuple[str, ...]:
+        """Give the settings to the nodes, or take them away; why not, a sentence for each.
+
+        What needs a password stays here.
+        """
+        channels = self.channels()
+        if channels.mail is not None and channels.mail.user:
+            channels = replace(channels, mail=None)
+        troubles = []
+        for entry in self._entries():
+            if entry.facts is None or not entry.data_root:
+                continue
+            try:
+                self._spread_to(entry, channels)
+            except BackendError as error:
+                troubles.append(f"{entry.name} does not have the settings: {error.sentence}")
+        return tuple(troubles)
+
+    def _spread_to(self, entry: NodeEntry, channels: Channels) -> None:
+        assert entry.facts is not None
+        folder = NodeHome(PurePosixPath(entry.facts.home)).notices
+        shell = self._open_shell(entry.name)
+        try:
+            # The node knows its data root by the path behind all links.
+            real = shell.run(["readlink", "-f", entry.data_root])
+            place = folder / settings_name(real.out.strip() or entry.data_root)
+            if not channels.from_nodes or not channels.targets:
+                shell.run(["rm", "-f", str(place)])
+                return
+            made = shell.run(["mkdir", "-p", "-m", "700", str(folder)])
+            if not made.ok:
+                raise BackendError(f"{made.complaint}.")
+            content = json.dumps(channels.to_dict()).encode()
+            shell.write(str(place), content, mode=_OWN_MODE)
+        finally:
+            shell.close()
+
+    # Sending.
+
+    def send_test(self, kind: str, channels: Channels, password: str | None = None) -> None:
+        """One message to the webhook or by mail, as ``channels`` have it, kept or not.
+
+        Raises:
+            BackendError: It did not arrive, or a setting cannot be.
+        """
+        fault = webhook_fault(channels.webhook) if kind == WEBHOOK else ""
+        if kind == MAIL:
+            fault = mail_fault(channels.mail) if channels.mail is not None else "No mail is set up."
+        if fault:
+            raise BackendError(fault)
+        try:
+            self._send(channels, kind, _TEST, password)
+        except NotSent as error:
+            raise BackendError(str(error)) from error
+
+    def tell(self, job_id: str, run: int) -> Told:
+        """Tell the end of a run to who has not been told; call again after `Told.wait_s`.
+
+        Raises:
+            BackendError: The data root cannot be reached now.
+        """
+        folder = self._root.job(job_id)
+        try:
+            self._share.look_at_job(folder)
+            telling = self._tellings.get((job_id, run))
+            if telling is None:
+                channels = self.channels()
+                message = message_of(folder, run, channels, self._tail)
+                if message is None:
+                    is_recorded = folder.attempt(run).exit.exists()
+                    return Told(None if is_recorded else _AGAIN_S)
+                telling = Telling(
+                    folder.attempt(run),
+                    message,
+                    channels.targets,
+                    lambda target, what: self._send_to(channels, target, what),
+                    self._share,
+                )
+                self._tellings[job_id, run] = telling
+            wait = telling.look()
+        except OSError:
+            return Told(_AGAIN_S)
+        if wait is None:
+            del self._tellings[job_id, run]
+        return Told(wait, telling.trouble)
+
+    def _tail(self, path: Path) -> bytes:
+        try:
+            size = self._share.size(path)
+            return self._share.read(path, max(0, size - TAIL_BYTES), TAIL_BYTES)
+        except OSError:
+            return b""
+
+    def _send_to(self, channels: Channels, target: Target, message: Message) -> None:
+        self._send(channels, target.kind, message, None)
+
+    def _send(self, channels: Channels, kind: str, message: Message, password: str | None) -> None:
+        if kind == WEBHOOK:
+            post_webhook(channels.webhook, message)
+        elif channels.mail is not None:
+            known = self._password(channels.mail) if password is None else password
+            if channels.mail.user and not known:
+                raise NotSent(f"The password of {channels.mail.account} is not known here.")
+            send_mail(channels.mail, known, message)
+
+    def _password(self, mail: Mail) -> str:
+        return self._passwords.get(mail.account) or self._keyring.read(mail.account)

@@ -1,0 +1,206 @@
+"""What the connections between the nodes of a job tell: who is to blame when some fail. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from backend.records.base.validation import printable
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.services.preflight.findings import BETWEEN, ROUTE, SLOW_BYTES_PER_S, Facts
+
+_REMEDY = (
+    "Let all ports between the nodes of the cluster through; mpirun and the ranks use random ones."
+)
+_MTU_REMEDY = (
+    "Give both ends and the switch between them the same MTU: ip link set dev INTERFACE mtu 1500"
+)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One node's attempt to reach another: its facts as `backend.node.checks.preflight_probe` has them."""
+
+    source: str
+    target: str
+    facts: Facts
+
+    @property
+    def works(self) -> bool:
+        return bool(self.facts["bytes"])
+
+
+def route_findings(
+    meetings: Sequence[Meeting], log_ins: Sequence[Meeting]
+) -> Iterator[PreflightFinding]:
+    """``log_ins`` are those of the head; for want of a route they fail as well, and say nothing."""
+    failed = [one for one in meetings if not one.works]
+    lost: set[tuple[str, str]] = set()
+    for blamed, some in _blamed(failed, len({one.source for one in meetings})):
+        lost.update((one.source, one.target) for one in some)
+        yield _no_route(blamed, some)
+    slow = [one for one in meetings if one.works and _rate(one) < SLOW_BYTES_PER_S]
+    for blamed, some in _blamed(slow, len({one.source for one in meetings})):
+        rate = min(map(_rate, some))
+        names = " and ".join(blamed)
+        yield PreflightFinding(
+            ROUTE,
+            False,
+            f"The network of {names} carries {rate / 1e6:.1f} MB/s only; the ranks will wait for "
+            "it.",
+            "Look at its cable and at who else uses the network.",
+            blamed,
+            is_warning=True,
+        )
+    refused = [one for one in log_ins if one.facts["code"]]
+    refused = [one for one in refused if (one.source, one.target) not in lost]
+    reasons = {_reason(one) for one in refused}
+    if len(refused) == len(log_ins) > 1 and len(reasons) == 1 and not refused[0].facts.get("shell"):
+        # All others at once and in the same way: it is the one who asks.
+        yield _no_log_in_anywhere(refused[0])
+    else:
+        yield from map(_no_log_in, refused)
+
+
+def _rate(one: Meeting) -> float:
+    return float(one.facts["bytes"]) / max(float(one.facts["seconds"]), 1e-6)
+
+
+def _blamed(
+    failed: Sequence[Meeting], nodes: int
+) -> Iterator[tuple[tuple[str, ...], list[Meeting]]]:
+    """Failures by whose they are: a node that nobody reaches, or that reaches nobody, else a pair.
+
+    With two nodes nobody can tell; then the pair has it.
+    """
+    left = list(failed)
+    while left:
+        targets = Counter(one.target for one in left)
+        sources = Counter(one.source for one in left)
+        target, to = targets.most_common(1)[0]
+        source, of = sources.most_common(1)[0]
+        if nodes > 2 and max(to, of) == nodes - 1:
+            name = target if to >= of else source
+            some = [one for one in left if name in (one.source, one.target)]
+            yield (name,), some
+        else:
+            pair = {left[0].source, left[0].target}
+            some = [one for one in left if {one.source, one.target} == pair]
+            yield (some[0].source, some[0].target), some
+        left = [one for one in left if one not in some]
+
+
+def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFinding:
+    is_open = any(one.facts["connected"] for one in some)
+    why = printable(str(some[0].facts["why"]), 120)
+    if len(blamed) == 1:
+        sources = sorted({one.source for one in some if one.source != blamed[0]})
+        who = f"{blamed[0]} and {' or '.join(sources) or 'other nodes'}"
+    else:
+        who = " and ".join(blamed)
+    if is_open:
+        return PreflightFinding(
+            ROUTE,
+            False,
+            f"Connections between {who} open, but no data comes through ({why}): large packets "
+            "are lost on the way.",
+            _MTU_REMEDY,
+            blamed,
+            Fix.LEAVE_OUT,
+        )
+    return PreflightFinding(
+        ROUTE,
+        False,
+        f"Connections between {who} do not come about ({why}), though both nodes are on: a "
+        "firewall or a wrong route.",
+        _REMEDY,
+        blamed,
+        Fix.LEAVE_OUT,
+    )
+
+
+_SSH_WORDS: Mapping[str, tuple[str, str, Fix]] = {
+    "Host key verification failed": (
+        "{target} shows {source} another host key than the accepted one.",
+        "Ask whoever looks after {target}; if the change is meant, forget the old key and look at "
+        "it again.",
+        Fix.LEAVE_OUT,
+    ),
+    "Permission denied": (
+        "{target} does not let {source} in by SSH, so mpirun cannot start ranks there.",
+        "Let the cluster's key in again.",
+        Fix.INSTALL_CLUSTER_KEY,
+    ),
+    "Connection refused": (
+        "{target} refuses the SSH connections of {source}.",
+        "Look whether sshd listens on the address that the other nodes use.",
+        Fix.LEAVE_OUT,
+    ),
+}
+
+
+def _reason(one: Meeting) -> str:
+    """What ssh said, without the name of whom it was said."""
+    return str(one.facts["why"]).rpartition(": ")[2]
+
+
+def _no_log_in_anywhere(one: Meeting) -> PreflightFinding:
+    found = _no_log_in(one)
+    if found.nodes == (one.source,):
+        return found
+    return replace(
+        found,
+        sentence=f"{one.source} cannot log in to any other node of the job by SSH, as mpirun must: "
+        f"{_said(one)}.",
+        nodes=(one.source,),
+    )
+
+
+def _said(one: Meeting) -> str:
+    return (
+        printable(str(one.facts["why"]).rstrip("."), 160)
+        or f"ssh ended with code {one.facts['code']}"
+    )
+
+
+def _no_log_in(one: Meeting) -> PreflightFinding:
+    why = str(one.facts["why"])
+    if one.facts.get("shell"):
+        return PreflightFinding(
+            BETWEEN,
+            False,
+            f"The login shell of {one.target} does not read what mpirun sends it: {_said(one)}.",
+            "Let the cluster's key in again: /bin/sh reads it then. With a key of your own between "
+            f"the nodes, that account needs another shell on {one.target}: chsh -s /bin/bash.",
+            (one.target,),
+            Fix.INSTALL_CLUSTER_KEY,
+        )
+    names = {"source": one.source, "target": one.target}
+    for words, (sentence, remedy, fix) in _SSH_WORDS.items():
+        if words in why:
+            return PreflightFinding(
+                BETWEEN,
+                False,
+                sentence.format(**names),
+                remedy.format(**names),
+                (one.target,),
+                fix,
+            )
+    if one.facts["code"] == 127 and not why.startswith("ssh:"):
+        return PreflightFinding(
+            BETWEEN,
+            False,
+            f"{one.source} has no ssh, with which mpirun goes to the other nodes.",
+            "Install it there: apt-get install openssh-client",
+            (one.source,),
+            Fix.LEAVE_OUT,
+        )
+    return PreflightFinding(
+        BETWEEN,
+        False,
+        f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}.",
+        "Let the cluster's key in again; if that fails too, log in there by hand and look.",
+        (one.target,),
+        Fix.INSTALL_CLUSTER_KEY,
+    )

@@ -1,0 +1,265 @@
+"""What a pre-flight checks, and what the desktop knows of it: each fault one sentence. Pure."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.node.system import wording
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import printable
+from backend.records.jobs.config import Placement
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, Refused, Unreachable
+
+Facts = Mapping[str, Any]
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+CLOCK_WARNING_S = 60.0
+SLOW_BYTES_PER_S = 10e6
+"""Less than Fast Ethernet; a training across such nodes waits for its network."""
+
+DATA_ROOT, DISK, HOME = "data root", "disk", "home folder"
+PYTHON, PYTORCH, HOROVOD, OPEN_MPI = "Python", "PyTorch", "Horovod", "Open MPI"
+PROGRAM, AGENT, NODE, NETWORK = "program", "agent", "node", "common network"
+SSH, HOST_KEY, BETWEEN = "SSH", "host key", "SSH between nodes"
+ROUTE, GPUS, CLOCK = "connections between nodes", "GPUs", "clock"
+SHARED_MEMORY, OPEN_FILES, LEFTOVERS = "shared memory", "open files", "left-over processes"
+PROCESSES, SETTINGS = "processes", "SSH settings"
+ALL = (
+    *(NODE, SSH, HOST_KEY, PYTHON, PYTORCH, HOROVOD, OPEN_MPI, PROGRAM, AGENT, DATA_ROOT, DISK),
+    *(HOME, NETWORK, SETTINGS, BETWEEN, ROUTE, GPUS, SHARED_MEMORY, OPEN_FILES, PROCESSES, CLOCK),
+    LEFTOVERS,
+)
+"""In the order in which they are shown."""
+ONLY_FAR = frozenset((SSH, HOST_KEY, PROGRAM, AGENT, HOME, CLOCK))
+ONLY_BETWEEN = frozenset((NETWORK, SETTINGS, BETWEEN, ROUTE))
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is asked of one node: ``placement`` is its share of the job."""
+
+    node: str
+    placement: Placement
+    python: str
+    mpirun: str
+    mpi_version: str
+    bundle: str
+    data_root: str
+    home: str
+    leads: bool
+    needed_bytes: int = 0
+    needs_mpirun: bool = True
+    jobs_are_narrow: bool = False
+    """This computer made the folder of all jobs so that fewer may write there than above it."""
+    no_share: bool = False
+    """`data_root` is a carried one, see `NodeEntry`."""
+
+
+@dataclass
+class Told:
+    """The facts of one node, by question; None for one that was not answered in time."""
+
+    facts: dict[str, Facts | None] = field(default_factory=dict)
+
+    def of(self, name: str) -> Facts:
+        return self.facts.get(name) or {}
+
+
+def fault(
+    check: str,
+    node: str,
+    sentence: str,
+    remedy: str,
+    fix: Fix = Fix.NONE,
+    **more: Any,
+) -> PreflightFinding:
+    return PreflightFinding(check, False, sentence, remedy, (node,), fix, **more)
+
+
+def no_way_in(node: str, error: BackendError) -> PreflightFinding:
+    check = HOST_KEY if isinstance(error, (HostKeyChanged, HostKeyUnknown)) else SSH
+    known = isinstance(error, (HostKeyChanged, HostKeyUnknown, Refused, Unreachable))
+    sentence = error.sentence if known else f"{node} cannot be reached: {error.sentence}"
+    return fault(check, node, sentence, error.remedy, Fix.LEAVE_OUT)
+
+
+def no_python(node: str, python: str, why: str) -> PreflightFinding:
+    return fault(
+        PYTHON,
+        node,
+        f"{python} on {node} does not start: {printable(why, 160)}.",
+        f"Install Python there again (apt-get install python3), then set {node} up again.",
+        Fix.LEAVE_OUT,
+    )
+
+
+def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
+    """What the desktop knows without asking. ``bundle`` is the name of its own."""
+    name, there = entry.name, entry.installation
+    if not entry.in_service:
+        yield fault(
+            NODE,
+            name,
+            f"{name} was taken out of service.",
+            "Put it back into service, or run without it.",
+            Fix.PUT_INTO_SERVICE,
+        )
+    if there is None:
+        yield fault(NODE, name, f"{name} is not set up.", f"Set {name} up.", Fix.SET_UP_AGAIN)
+        return
+    if not entry.data_root:
+        yield fault(
+            DATA_ROOT,
+            name,
+            f"{name} does not see the data root.",
+            "Mount it there at the same place as on the other nodes, then look at the node again.",
+            Fix.LOOK_AGAIN,
+        )
+    if there.bundle.rpartition("/")[2] != bundle:
+        yield fault(
+            PROGRAM,
+            name,
+            f"{name} has another version of Ringmaster than this computer.",
+            f"Set {name} up again; that takes some seconds.",
+            Fix.SET_UP_AGAIN,
+        )
+
+
+def clock(node: str, offset_s: float) -> Iterator[PreflightFinding]:
+    if abs(offset_s) >= CLOCK_WARNING_S:
+        way = "ahead of" if offset_s > 0 else "behind"
+        minutes = abs(offset_s) / 60
+        yield fault(
+            CLOCK,
+            node,
+            f"The clock of {node} is {minutes:.0f} min {way} this computer's; times in its logs "
+            "will look wrong.",
+            "Switch time synchronisation on there: timedatectl set-ntp true",
+            is_warning=True,
+        )
+
+
+def apart(head: Site, other: Site) -> Iterator[PreflightFinding]:
+    """What two nodes must have alike, by what set-up left there."""
+    again = f"Set up {head.node} and {other.node} again together."
+    if head.no_share is not other.no_share:
+        blind, sees = (head, other) if head.no_share else (other, head)
+        yield fault(
+            DATA_ROOT,
+            other.node,
+            f"{blind.node} does not see the data root and {wording.place(sees.node)} does; the nodes "
+            "of a job need to be of one kind.",
+            f"Choose others, or mount the data root on {blind.node} and add it anew.",
+            Fix.LEAVE_OUT,
+        )
+        return
+    for check, what, mine, theirs in (
+        (DATA_ROOT, "the data root", head.data_root, other.data_root),
+        (OPEN_MPI, "Open MPI", head.mpi_version, other.mpi_version),
+        (PYTHON, "Python", head.python, other.python),
+        (OPEN_MPI, "mpirun", head.mpirun, other.mpirun),
+    ):
+        if mine and theirs and mine != theirs:
+            yield fault(
+                check,
+                other.node,
+                f"{what[0].upper() + what[1:]} is {mine} on {head.node} and {theirs} on "
+                f"{other.node}; the nodes of a job need the same.",
+                again if check != DATA_ROOT else "Mount it at the same place on both.",
+                Fix.SET_UP_AGAIN if check != DATA_ROOT else Fix.LEAVE_OUT,
+            )
+            return
+
+
+def versions_apart(told: Mapping[str, Facts]) -> Iterator[PreflightFinding]:
+    """Libraries as they were imported, node -> facts: whoever has another one than most."""
+    for check, key in ((PYTORCH, "torch"), (HOROVOD, "horovod")):
+        found = {node: facts[key] for node, facts in told.items() if facts.get(key)}
+        if len(set(found.values())) < 2:
+            continue
+        # Of equally many the leading node's, which comes first.
+        usual = Counter(found.values()).most_common(1)[0][0]
+        like = next(node for node, version in found.items() if version == usual)
+        for node, version in found.items():
+            if version != usual:
+                yield fault(
+                    check,
+                    node,
+                    f"{check} is {version} on {node} and {usual} on {like}; the nodes of a job "
+                    "need the same.",
+                    f"Set {node} up again.",
+                    Fix.SET_UP_AGAIN,
+                )
+
+
+def not_its_address(node: str, address: str, why: str) -> PreflightFinding:
+    return fault(
+        NETWORK,
+        node,
+        f"{node} no longer has the address {address}, by which the other nodes know it: "
+        f"{printable(why)}.",
+        "Look at the node again; it may have been given another one.",
+        Fix.LOOK_AGAIN,
+    )
+
+
+def unknown_node(node: str, known: Sequence[str]) -> PreflightFinding:
+    return fault(
+        NODE,
+        node,
+        f"There is no node “{printable(node)}”.",
+        f"There is {', '.join(known)}." if known else f"Add it: {COMMAND} node add HOST",
+        Fix.LEAVE_OUT,
+    )
+
+
+def too_many(site: Site, cores: int, slots: int) -> PreflightFinding:
+    return fault(
+        PROCESSES,
+        site.node,
+        f"{wording.place(site.node)} has {cores} cores, enough for {slots} processes; the job asks "
+        f"for {site.placement.processes}.",
+        "Give it fewer processes.",
+        Fix.FIT_PROCESSES,
+        fitting=slots,
+    )
+
+
+def not_seen_here(node: str, root: str) -> PreflightFinding:
+    return fault(
+        DATA_ROOT,
+        node,
+        f"This computer does not see in {root} what {wording.place(node)} wrote there.",
+        f"Mount the same share on both, and no copy of it on {wording.place(node)}.",
+        Fix.LEAVE_OUT,
+    )
+
+
+def no_settings(node: str, error: BackendError) -> PreflightFinding:
+    return fault(
+        SETTINGS,
+        node,
+        f"The SSH settings of mpirun on {node} cannot be brought up to date: {error.sentence}",
+        error.remedy,
+        Fix.INSTALL_CLUSTER_KEY,
+    )
+
+
+def settings_renewed(node: str) -> PreflightFinding:
+    return PreflightFinding(
+        SETTINGS,
+        True,
+        f"The SSH settings of mpirun on {node} were not up to date and have been written anew.",
+        nodes=(node,),
+    )
+
+
+def no_common_network(nodes: Sequence[str], error: BackendError) -> PreflightFinding:
+    return PreflightFinding(NETWORK, False, error.sentence, error.remedy, tuple(nodes))

@@ -1,0 +1,269 @@
+"""What the program itself can mend of what a look before a start found.
+
+Nothing is deleted that could be somebody's: what is damaged or another user's is set aside beside
+its place, under a name that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from backend.base.errors import BackendError, in_words
+from backend.datastore.access.folder_modes import take_after
+from backend.node.checks import orphans
+from backend.node.system.wording import place
+from backend.provisioning import agent_commands
+from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.code_archive import bundle_name
+from backend.provisioning.node_environment import STAMP
+from backend.records.base.layout import DataRoot, NodeHome
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.records.nodes.provisioning_options import SetUpOptions, options_of
+from backend.services.nodes.provisioning import SetUpService
+from backend.services.nodes.registry import ClusterService
+from backend.services.preflight import findings as preflight_findings
+from backend.services.preflight import node_findings
+from backend.services.preflight.setup_mismatch import to_be_alike
+from backend.ssh.interface import Shell
+
+OnChange = Callable[[SetUp], None]
+
+_AGENT_LIMIT_S = 20.0
+_DAMAGED = frozenset(
+    (
+        preflight_findings.PYTHON,
+        preflight_findings.PYTORCH,
+        preflight_findings.HOROVOD,
+        preflight_findings.OPEN_MPI,
+    )
+)
+_SET_ASIDE = (
+    'for one in "$@"; do if [ -e "$one" ] && [ ! -O "$one" ]; then'
+    ' mv -T -- "$one" "$one.not-ours-$(date +%s)" || exit; fi; done'
+)
+
+
+class PreflightMender:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(self, root: DataRoot, cluster: ClusterService, set_up: SetUpService) -> None:
+        self._root = root
+        self._cluster = cluster
+        self._set_up = set_up
+
+    def mend(
+        self, findings: Sequence[PreflightFinding], on_change: OnChange
+    ) -> dict[PreflightFinding, BackendError]:
+        """See `PreflightService.fix_all`."""
+        acts: Mapping[Fix, Callable[[str], None]] = {
+            Fix.PUT_INTO_SERVICE: self._put_into_service,
+            Fix.LOOK_AGAIN: self._look_again,
+            Fix.SHARE_JOBS: lambda node: self._share_jobs(),
+            Fix.END_ORPHANS: self._end_orphans,
+            Fix.INSTALL_CLUSTER_KEY: self._set_aside_foreign_of,
+        }
+        failed: dict[PreflightFinding, BackendError] = {
+            finding: BackendError(
+                f"The program cannot mend this by itself: {finding.sentence}", finding.remedy
+            )
+            for finding in findings
+            if finding.fix.is_about_job or finding.fix is Fix.NONE
+        }
+
+        def do(fix: Fix, act: Callable[[str], None], once: Callable[[], None] | None) -> None:
+            wanted = [finding for finding in findings if finding.fix is fix]
+            for finding in wanted:
+                try:
+                    for node in finding.nodes:
+                        act(node)
+                    if once is not None and finding is wanted[-1]:
+                        once()
+                except BackendError as error:
+                    failed[finding] = error
+
+        for fix, act in acts.items():
+            # The head's own copy of the key may be what is spoiled, so each node gets it again.
+            once = self._set_up.let_in_again if fix is Fix.INSTALL_CLUSTER_KEY else None
+            do(fix, act, once)
+        failed.update(self._set_up_again(findings, on_change))
+        do(Fix.START_AGENT, self._start_agent, None)
+        return failed
+
+    def _set_up_again(
+        self, findings: Sequence[PreflightFinding], on_change: OnChange
+    ) -> dict[PreflightFinding, BackendError]:
+        """Each node once, whatever is damaged there, and all of them side by side."""
+        wanted: dict[str, list[PreflightFinding]] = {}
+        for finding in findings:
+            if finding.fix is Fix.SET_UP_AGAIN:
+                for node in finding.nodes:
+                    wanted.setdefault(node, []).append(finding)
+        failed: dict[PreflightFinding, BackendError] = {}
+        plans: dict[SetUpOptions, dict[str, list[PreflightFinding]]] = {}
+        for node, some in wanted.items():
+            try:
+                names, options = self._plan(node, [one.check for one in some])
+            except BackendError as error:
+                failed.update(dict.fromkeys(some, error))
+                continue
+            for name in names:
+                plans.setdefault(options, {}).setdefault(name, []).extend(some)
+        for options, because in plans.items():
+            outcome: Mapping[str, NodeEntry | BackendError]
+            try:
+                outcome = self._set_up.set_up(tuple(because), on_change, options=options)
+            except BackendError as error:
+                outcome = dict.fromkeys(because, error)
+            for name, result in outcome.items():
+                if isinstance(result, BackendError):
+                    failed.update(dict.fromkeys(because[name], result))
+        return failed
+
+    def _plan(self, node: str, checks: Sequence[str]) -> tuple[Sequence[str], SetUpOptions]:
+        """Which nodes to set up, and how, so that ``node`` is whole and like the others."""
+        entry = self._cluster.entry(node)
+        entries = self._cluster.list()
+        for check in checks:
+            if plan := to_be_alike(check, entry, entries):
+                return plan
+        self._clear(entry, checks)
+        return (node,), options_of(entry)
+
+    def _clear(self, entry: NodeEntry, checks: Sequence[str]) -> None:
+        """What is damaged there is set aside."""
+        there = entry.installation
+        if there is None or entry.facts is None:
+            return
+        shell = self._cluster.open_shell(entry.name)
+        try:
+            _set_aside_foreign(shell, entry.facts)
+            for check in checks:
+                _set_aside_damaged(shell, check, there, is_ours=not entry.has_own_mpi)
+        finally:
+            shell.close()
+
+    def _set_aside_foreign_of(self, node: str) -> None:
+        shell = self._cluster.open_shell(node)
+        try:
+            _set_aside_foreign(shell, self._ready(node)[2])
+        finally:
+            shell.close()
+
+    def _start_agent(self, node: str) -> None:
+        entry, there, facts = self._ready(node)
+        agent = AgentPlace(node, there.python, there.bundle, facts)
+        shell = self._cluster.open_shell(node)
+        try:
+            started = shell.run(agent_commands.start(agent))
+            lives = started.ok and shell.run(agent_commands.check(agent, _AGENT_LIMIT_S)).ok
+        finally:
+            shell.close()
+        if not lives:
+            raise BackendError(
+                f"The agent of {entry.name} does not start: {started.complaint}.",
+                f"Set {entry.name} up again.",
+            )
+
+    def _look_again(self, node: str) -> None:
+        """Where the others see the data root is the place to look where it was not seen."""
+        others = Counter(one.data_root for one in self._cluster.list() if one.data_root)
+        usual = others.most_common(1)[0][0] if others else ""
+        known = self._cluster.entry(node).data_root
+        self._cluster.look(node, node_data_root=known or usual)
+
+    def _share_jobs(self) -> None:
+        with in_words(f"The rights of {self._root.jobs} could not be changed"):
+            take_after(self._root.jobs, self._root.path)
+
+    def _put_into_service(self, node: str) -> None:
+        self._cluster.set_in_service(node, True)
+
+    def _end_orphans(self, node: str) -> None:
+        """Those only whose run is known in this data root, and known to be over."""
+        if node == THIS_COMPUTER:
+            old = [one for one in orphans.find(self._root) if node_findings.is_over(one.why)]
+            left: object = orphans.end(
+                self._root, [(one.process.pid, one.process.start_ticks) for one in old]
+            )
+        else:
+            left = self._end_far_orphans(node)
+        if left:
+            raise BackendError(
+                f"Processes {left} on {place(node)} do not end.",
+                "They wait for a disk or a driver that hangs; restart that computer.",
+            )
+
+    def _end_far_orphans(self, node: str) -> object:
+        entry, there, _ = self._ready(node)
+        argv = [
+            "env",
+            f"PYTHONPATH={there.bundle}",
+            there.python,
+            "-m",
+            "backend.node.checks.orphans",
+        ]
+        argv += ["--data-root", entry.data_root]
+        shell = self._cluster.open_shell(node)
+        try:
+            found = _answer(shell, node, argv)["orphans"]
+            wanted = [
+                f"{one['process']['pid']}:{one['process']['start_ticks']}"
+                for one in found
+                if node_findings.is_over(one["why"])
+            ]
+            return _answer(shell, node, [*argv, "--end", *wanted])["left"] if wanted else []
+        finally:
+            shell.close()
+
+    def _ready(self, node: str) -> tuple[NodeEntry, NodeInstallation, NodeFacts]:
+        entry = self._cluster.entry(node)
+        if entry.installation is None or entry.facts is None:
+            raise BackendError(f"{node} is not set up.", f"Set {node} up first.")
+        return entry, entry.installation, entry.facts
+
+
+def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
+    """What is another user's in the program's own folder cannot be written, so it gets a new one.
+
+    Raises:
+        BackendError: It cannot be renamed either.
+    """
+    home = NodeHome(PurePosixPath(facts.home))
+    places = [str(one) for one in (home.environments, home.bundles, home.wheels, home.ssh)]
+    done = shell.run(["sh", "-c", _SET_ASIDE, "sh", *places])
+    if not done.ok:
+        raise BackendError(
+            f"What lies in {home.path} belongs to another user: {done.complaint}.",
+            f"Let its administrator give it back: chown -R {facts.user} {home.path}",
+        )
+
+
+def _set_aside_damaged(shell: Shell, check: str, there: NodeInstallation, is_ours: bool) -> None:
+    """What is damaged looks whole to a set-up, which changes nothing that has its stamp."""
+    is_current = there.bundle.rpartition("/")[2] == bundle_name()
+    if check == preflight_findings.PROGRAM and is_current:
+        aside = f"{there.bundle}.damaged"
+        shell.run(["rm", "-rf", "--", aside])
+        shell.run(["mv", "-T", "--", there.bundle, aside])
+    elif check in _DAMAGED and (check != preflight_findings.OPEN_MPI or is_ours):
+        environment = PurePosixPath(there.python).parent.parent
+        shell.run(["rm", "-f", "--", str(environment / STAMP)])
+
+
+def _answer(shell: Shell, node: str, argv: list[str]) -> dict[str, Any]:
+    answer = shell.run(argv)
+    try:
+        found = json.loads(answer.out)
+        assert isinstance(found, dict)
+    except ValueError as error:
+        raise BackendError(
+            f"{node} does not tell what is left over there: {answer.complaint}.",
+            f"Set {node} up again.",
+        ) from error
+    return found

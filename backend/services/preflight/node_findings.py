@@ -1,0 +1,412 @@
+"""What one node's facts mean: each fault one sentence, its remedy, and its cause alone.
+
+Pure. A fault that follows from another one is left out: without Python there is no PyTorch, and
+where the data root is away nobody can say what an agent writes to it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+from backend.node.system import wording
+from backend.node.system.mpi import version_in
+from backend.records.base import number_format
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import printable
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.services.preflight.findings import (
+    AGENT,
+    DATA_ROOT,
+    DISK,
+    FULL,
+    GPUS,
+    HOME,
+    HOROVOD,
+    LEFTOVERS,
+    OPEN_FILES,
+    OPEN_MPI,
+    PROGRAM,
+    PYTHON,
+    PYTORCH,
+    SHARED_MEMORY,
+    Facts,
+    Site,
+    Told,
+    fault,
+)
+
+LEAST_HOME_BYTES = 50_000_000
+LEAST_DISK_BYTES = 100_000_000
+SHARED_MEMORY_BYTES = 16 * 2**20
+"""Of each rank that is not alone on its node, for Open MPI's ``sm``."""
+LEAST_OPEN_FILES = 256
+_NO_END = 124
+"""The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
+_NO_RIGHT = (errno.EACCES, errno.EPERM)
+_ADMINISTRATOR = "Ask its administrator, or run without it."
+
+
+def of_node(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    """Everything that one node says about itself."""
+    node = site.node
+    here = node == THIS_COMPUTER
+    place = wording.place(node)
+    is_noexec = bool(told.of("home").get("noexec"))
+    if not here:
+        yield from _home(site, told)
+    yield from _data_root(site, told)
+    sees = bool(told.of("data_root").get("seen"))
+    if is_noexec:
+        # Nothing in there can be executed, so whatever else fails has this one cause.
+        return
+    works = True
+    if not here:
+        before = list(_environment(site, told))
+        yield from before
+        works = not any(one.check in (PYTHON, PROGRAM) for one in before)
+        if works and sees:
+            yield from _agent(site, told)
+    beside = site.mpirun.rpartition("/")[0] == site.python.rpartition("/")[0]
+    imports = told.of("imports")
+    has_no_python = imports.get("failed") == "python" and imports.get("code") != _NO_END
+    if site.needs_mpirun and not (beside and has_no_python):
+        yield from _mpirun(site, told)
+    if works and sees:
+        yield from _leftovers(site, told)
+    if works and site.placement.gpus:
+        yield from _gpus(site, told)
+    yield from _shared_memory(site, told, place)
+    yield from _limits(told, node, place)
+
+
+def _home(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    node, facts = site.node, told.facts.get("home")
+    if facts is None:
+        yield fault(
+            HOME,
+            node,
+            f"The disk of {site.home} on {node} does not answer.",
+            _ADMINISTRATOR,
+            Fix.LEAVE_OUT,
+        )
+    elif facts["why"]:
+        yield fault(
+            HOME,
+            node,
+            f"Nothing can be written to {site.home} on {node}: {printable(facts['why'])}.",
+            "Make room there, or give the folder to the user who runs jobs.",
+            Fix.LEAVE_OUT,
+        )
+    elif facts["free"] < LEAST_HOME_BYTES:
+        yield fault(
+            HOME,
+            node,
+            f"The disk of {site.home} on {node} has {facts['free'] / 1e6:.0f} MB left.",
+            "Make room there.",
+            Fix.LEAVE_OUT,
+        )
+    elif facts["noexec"]:
+        yield fault(
+            HOME,
+            node,
+            f"The file system of {site.home} on {node} is mounted noexec, so nothing there can be "
+            "executed.",
+            f"Let its administrator mount it anew: mount -o remount,exec {site.home}",
+            Fix.LEAVE_OUT,
+        )
+
+
+def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    node, root, facts = site.node, site.data_root, told.facts.get("data_root")
+    place = wording.place(node)
+    if not root:
+        # That it was not seen there is known, and told by the desktop.
+        return
+    if site.no_share and (facts is None or not facts["seen"]):
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"What is carried to {place} cannot be read there, in {root}.",
+            f"Set {node} up again; where that does not help, look at that folder there.",
+            Fix.SET_UP_AGAIN,
+        )
+    elif facts is None:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"The data root {root} does not answer on {place}.",
+            "Look whether its file server is on and the mount is not stale.",
+            Fix.LEAVE_OUT,
+        )
+    elif not facts["there"]:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"The data root {root} is not there on {place}.",
+            f"Mount it on {place}.",
+            Fix.LEAVE_OUT,
+        )
+    elif not facts["seen"] and facts["why"]:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"The data root {root} cannot be read on {place}: {printable(facts['why'])}.",
+            f"Let the user who runs jobs on {place} read and write there.",
+            Fix.LEAVE_OUT,
+        )
+    elif not facts["seen"]:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"{place} does not see the data root of this computer: a file written here did not "
+            f"appear there in {root}.",
+            f"Mount the same share on {place} at {root}.",
+            Fix.LEAVE_OUT,
+        )
+    elif facts["why"] and facts.get("code") in FULL:
+        yield fault(
+            DISK,
+            node,
+            f"The data root is full: {place} cannot write one byte to {root}.",
+            "Make room there, or empty its trash.",
+        )
+    elif facts["why"] and facts.get("code") in _NO_RIGHT and site.jobs_are_narrow:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"{place} may write to the data root {root}, but not to the folder of its jobs: "
+            f"{printable(facts['why'])}.",
+            "Give that folder the rights of the data root.",
+            Fix.SHARE_JOBS,
+        )
+    elif facts["why"]:
+        yield fault(
+            DATA_ROOT,
+            node,
+            f"{place} cannot write to the data root {root}: {printable(facts['why'])}.",
+            f"Let the user who runs jobs on {place} write there; it may be mounted read-only.",
+            Fix.LEAVE_OUT,
+        )
+    elif site.leads and facts["free"] < max(LEAST_DISK_BYTES, site.needed_bytes):
+        yield no_room(facts["free"], site.needed_bytes)
+
+
+def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
+    """The data root has less room than the checkpoints of a job need, or than any job does."""
+    left = f"The data root has {number_format.size(free_bytes)} left, and"
+    need = (
+        f"the job's checkpoints need about {number_format.size(needed_bytes)}"
+        if needed_bytes > free_bytes
+        else f"a job needs {number_format.size(LEAST_DISK_BYTES)} at least"
+    )
+    return PreflightFinding(
+        DISK, False, f"{left} {need}.", "Make room there, or keep fewer checkpoints."
+    )
+
+
+def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    node = site.node
+    again = f"Set {node} up again."
+    found = told.facts.get("imports")
+    if found is None or found.get("code") == _NO_END:
+        yield fault(
+            HOROVOD,
+            node,
+            f"{node} had not imported Horovod in the time given; it is busy, or its disk is slow.",
+            f"Look at the load of {node}; the job will take long to start.",
+            is_warning=True,
+        )
+    elif found.get("failed") == "python":
+        yield fault(
+            PYTHON,
+            node,
+            f"The Python of the environment on {node} does not start: "
+            f"{printable(found['why'], 160)}.",
+            again,
+            Fix.SET_UP_AGAIN,
+        )
+    elif "failed" in found:
+        name = PYTORCH if found["failed"] == "torch" else HOROVOD
+        yield fault(
+            name,
+            node,
+            f"{name} cannot be imported on {node}: {printable(found['why'], 200)}.",
+            again,
+            Fix.SET_UP_AGAIN,
+        )
+    elif site.placement.gpus and not found.get("cuda"):
+        yield fault(
+            PYTORCH,
+            node,
+            f"PyTorch {found['torch']} on {node} is one without CUDA, and the job is to run on "
+            "GPUs there.",
+            f"Set {node} up again with its GPUs.",
+            Fix.SET_UP_AGAIN,
+        )
+    program = told.facts.get("program")
+    name = site.bundle.rpartition("/")[2]
+    if program is not None and program["digest"] != name:
+        state = "was changed" if program["digest"] else "is not there"
+        yield fault(
+            PROGRAM,
+            node,
+            f"Ringmaster's own part on {node} {state} ({site.bundle}).",
+            again,
+            Fix.SET_UP_AGAIN,
+        )
+
+
+def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    facts = told.facts.get("agent")
+    # No answer is no word about the agent, which a busy node's program may be too slow to give.
+    if facts is not None and facts["code"] != _NO_END and facts["code"]:
+        yield fault(
+            AGENT,
+            site.node,
+            f"The agent of {site.node} is not running.",
+            f"Start it: setting {site.node} up again does that, too.",
+            Fix.START_AGENT,
+        )
+
+
+def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    node, place = site.node, wording.place(site.node)
+    facts = told.facts.get("mpirun")
+    if facts is None or facts["code"] == _NO_END:
+        return
+    again = "Set it up again." if node != THIS_COMPUTER else f"{COMMAND} doctor says how."
+    fix = Fix.SET_UP_AGAIN if node != THIS_COMPUTER else Fix.NONE
+    found = version_in(facts["out"])
+    if facts["code"] or found is None:
+        why = printable(facts["why"], 160) or f"it ended with code {facts['code']}"
+        yield fault(
+            OPEN_MPI,
+            node,
+            f"mpirun does not start on {place}: {why}.",
+            again,
+            fix,
+        )
+    elif found != site.mpi_version:
+        yield fault(
+            OPEN_MPI,
+            node,
+            f"Open MPI on {place} is {found} now, and was {site.mpi_version} when it was set up.",
+            again,
+            fix,
+        )
+    elif facts["daemon"]:
+        yield fault(
+            OPEN_MPI,
+            node,
+            f"{facts['daemon']} on {place} cannot be executed, so mpirun cannot reach {place}.",
+            again,
+            fix,
+        )
+
+
+def _leftovers(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    # Another data root's jobs are none of ours, whatever their tags say.
+    old = [one for one in told.of("leftovers").get("orphans", ()) if is_over(one["why"])]
+    if old:
+        tags = ", ".join(sorted({printable(one["run_tag"]) for one in old}))
+        many = f"{len(old)} processes" if len(old) > 1 else "A process"
+        yield fault(
+            LEFTOVERS,
+            site.node,
+            f"{many} of {tags}, which is over, still "
+            f"{'run' if len(old) > 1 else 'runs'} on {wording.place(site.node)}.",
+            "End what is left over.",
+            Fix.END_ORPHANS,
+            is_warning=True,
+        )
+
+
+def is_over(why: str) -> bool:
+    """Whether the run of a left-over process is known here, and known to be over."""
+    return why.startswith("Run ")
+
+
+def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
+    node, place = site.node, wording.place(site.node)
+    facts = told.facts.get("gpus")
+    if facts is None or facts["code"]:
+        yield fault(
+            GPUS,
+            node,
+            f"The GPUs of {place} cannot be read.",
+            f"Look whether the NVIDIA driver answers there: ssh {place} nvidia-smi",
+            Fix.LEAVE_OUT,
+        )
+        return
+    known = {gpu["uuid"]: gpu for gpu in facts["gpus"]}
+    free = [
+        uuid
+        for uuid, gpu in known.items()
+        if not (uuid in site.placement.gpus or gpu["lost"] or _strangers(gpu))
+    ]
+    for uuid in site.placement.gpus:
+        gpu = known.get(uuid)
+        if gpu is None:
+            there = printable(facts["message"], 120) or f"it has {', '.join(map(printable, known))}"
+            sentence = f"{place} has no GPU {printable(uuid)}: {there}."
+        elif gpu["lost"]:
+            sentence = f"GPU {gpu['index']} of {place} answers no more."
+        elif strangers := _strangers(gpu, site.placement.user_beside(uuid)):
+            sentence = f"GPU {gpu['index']} of {place} is in use by {_user_of(strangers[0])}."
+        else:
+            continue
+        instead = (free.pop(0),) if free else ()
+        remedy = "Leave it out, choose another GPU, or start when it is free."
+        if instead:
+            remedy = f"Take GPU {known[instead[0]]['index']} there, which is free."
+        fix = Fix.TAKE_FREE_GPUS if instead else Fix.LEAVE_OUT
+        yield fault(GPUS, node, sentence, remedy, fix, gpus=(uuid,), free_gpus=instead)
+
+
+def _strangers(gpu: Facts, beside: str = "") -> list[Facts]:
+    """As `Gpu.strangers`; a node that was not updated yet does not tell who only draws."""
+    return [
+        process
+        for process in gpu["processes"]
+        if not process.get("only_draws")
+        and (process["run_tag"] or not beside or process["user"] != beside)
+    ]
+
+
+def _user_of(process: Facts) -> str:
+    memory = process["memory_bytes"]
+    holds = f" and holds {memory / 2**30:.0f} GiB" if memory else ""
+    if process["run_tag"]:
+        return f"the job {printable(process['run_tag'].partition('/')[0])}{holds}"
+    who = printable(process["user"]) or "somebody"
+    program = printable(process["command"].split(" ")[0].rpartition("/")[2]) or "a process"
+    return f"{who}: {program} (pid {process['pid']}){holds}"
+
+
+def _shared_memory(site: Site, told: Told, place: str) -> Iterator[PreflightFinding]:
+    facts = told.facts.get("shared_memory")
+    needed = SHARED_MEMORY_BYTES * site.placement.slots if site.placement.slots > 1 else 0
+    if facts is None or not (facts["why"] or facts["free"] < needed):
+        return
+    why = f"{printable(facts['why'])}" if facts["why"] else f"{facts['free'] / 1e6:.0f} MB are left"
+    yield fault(
+        SHARED_MEMORY,
+        site.node,
+        f"/dev/shm of {place} is too small for {site.placement.slots} ranks there: {why}.",
+        "Let its administrator enlarge it: mount -o remount,size=50% /dev/shm",
+        Fix.LEAVE_OUT,
+    )
+
+
+def _limits(told: Told, node: str, place: str) -> Iterator[PreflightFinding]:
+    open_files = told.of("limits").get("open_files")
+    if open_files is not None and open_files < LEAST_OPEN_FILES:
+        yield fault(
+            OPEN_FILES,
+            node,
+            f"A process on {place} may open {open_files} files only, fewer than a rank needs.",
+            "Raise the limit in /etc/security/limits.conf there: nofile, 1024 or more.",
+            Fix.LEAVE_OUT,
+        )

@@ -1,0 +1,143 @@
+"""One node's part in a pre-flight, over one open connection: listen, look, meet the others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.ssh.interface import Answer, Shell, Unreachable
+
+LOOK_LIMIT_S = 12.0
+COMMAND_LIMIT_S = 11.0
+ROOT_LIMIT_S = 4.0
+MEET_LIMIT_S = 4.0
+SAMPLE_BYTES = 8 * 2**20
+_LISTEN_LIMIT_S = 8.0
+_GRACE_S = 2.0
+_SOURCE = Path(__file__).resolve().parents[2] / "node" / "checks" / "preflight_probe.py"
+
+Request = Mapping[str, Any]
+
+
+class NoPython(BackendError):
+    """There is nothing that could look."""
+
+
+def listen(
+    shell: Shell, python: str, address: str, token: str, visitors: int
+) -> tuple[Mapping[str, Any], float]:
+    """Leave a listener there; its facts, and the node's clock minus ours.
+
+    Raises:
+        NoPython: ``python`` does not start.
+        Unreachable: The connection broke off.
+    """
+    began, start = time.time(), time.monotonic()
+    answer = shell.run(
+        _argv(python, "listen", {"address": address, "token": token, "visitors": visitors}),
+        input=_source(),
+        limit_s=_LISTEN_LIMIT_S,
+    )
+    took_s = time.monotonic() - start
+    try:
+        facts: Mapping[str, Any] = json.loads(answer.out)
+        return facts, float(facts["clock"]) - (began + took_s / 2)
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoPython(_why(answer)) from error
+
+
+def look(shell: Shell, python: str, request: Request) -> dict[str, Any]:
+    """The facts of one node by question, None for what was not answered in time."""
+    facts: dict[str, Any] = {}
+    lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
+    limit_s = LOOK_LIMIT_S + _GRACE_S
+    argv = _argv(python, "check", _bounded(request))
+    try:
+        shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.hear)
+    except Unreachable:
+        # What hangs there may keep the connection; what it said before that stands.
+        if not facts:
+            raise
+    return facts
+
+
+def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
+    """What became of the connections from one node to the others."""
+    met: list[dict[str, Any]] = []
+    limits = {"limit_s": MEET_LIMIT_S, "bytes": SAMPLE_BYTES}
+    argv = _argv(python, "meet", {**request, **limits})
+    lines = _Lines(met.append)
+    shell.run(
+        argv,
+        input=_source(),
+        limit_s=MEET_LIMIT_S + _GRACE_S + 2,
+        on_line=lines.hear,
+    )
+    return met
+
+
+def look_here(request: Request) -> dict[str, Any]:
+    """As `look`, on this computer."""
+    argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request))]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LOOK_LIMIT_S + _GRACE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout or b""
+    else:
+        said = done.stdout
+    facts: dict[str, Any] = {}
+    lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
+    for line in said.decode("utf-8", "replace").splitlines():
+        lines.hear(line)
+    return facts
+
+
+@lru_cache(maxsize=1)
+def _source() -> bytes:
+    """Read once: an update of the program under a running window must not mix two versions."""
+    return _SOURCE.read_bytes()
+
+
+class _Lines:
+    """JSON objects among whatever else a far program prints."""
+
+    def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
+        self._take = take
+
+    def hear(self, line: str) -> None:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(found, dict) and "facts" in found:
+            self._take(found)
+
+
+def _bounded(request: Request) -> Request:
+    return {
+        **request,
+        "limit_s": LOOK_LIMIT_S,
+        "command_limit_s": COMMAND_LIMIT_S,
+        "root_limit_s": ROOT_LIMIT_S,
+    }
+
+
+def _argv(python: str, mode: str, request: Request) -> list[str]:
+    return [python, "-I", "-", mode, json.dumps(request)]
+
+
+def _why(answer: Answer) -> str:
+    return answer.complaint

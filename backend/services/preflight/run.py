@@ -1,0 +1,434 @@
+"""One look before a start: everything that would keep a job from running, at once.
+
+All nodes are asked side by side over connections of their own, with limits of their own, so that
+one that is away delays nobody but the end. Nothing is started and nothing changed, with two
+exceptions that the start itself makes as well: mpirun's SSH settings on the head are brought up to
+date, and a folder in the data root proves that all see the same one; it is removed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from backend.base.errors import BackendError, Cancelled
+from backend.datastore.access.folder_modes import is_narrower
+from backend.launch.network import common_subnet
+from backend.node.system.mpi import find_mpirun
+from backend.node.system.start_supervisor import CODE_ROOT
+from backend.provisioning import cluster_key
+from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.code_archive import bundle_name
+from backend.records.base.layout import NodeHome
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, smaller_placement
+from backend.services.preflight import findings as preflight_findings
+from backend.services.preflight import node_findings, node_probe
+from backend.services.preflight.connectivity import Meeting, route_findings
+from backend.services.preflight.context import (
+    Ground,
+    Part,
+    facts_of,
+    looking_python,
+    settings_texts,
+    too_many_processes,
+)
+from backend.services.preflight.findings import Site, Told
+from backend.services.preflight.node_probe import NoPython
+from backend.services.tools.training_python import lack_here
+from backend.ssh.interface import Shell
+
+_MEETING_S = 11.0
+"""From the beginning until the nodes meet, whoever is still missing; over the limit of SSH."""
+_END_S = 25.0
+_DRAIN_S = 0.1
+_ANSWER_S = 4.0
+_LOOK_S = 0.05
+_NONCE_BYTES = 64
+
+OnFinding = Callable[[PreflightFinding], None]
+
+
+class Flight:
+    """One pre-flight."""
+
+    def __init__(self, ground: Ground, config: JobConfig, needed_bytes: int) -> None:
+        self._root = ground.root
+        self._cluster = ground.cluster
+        self._set_up = ground.set_up
+        self._python = ground.python
+        self._share = ground.share
+        self._config = config
+        self._needed_bytes = needed_bytes
+        self._news: queue.Queue[PreflightFinding | None] = queue.Queue()
+        self._findings: list[PreflightFinding] = []
+        self._began = time.monotonic()
+        self._token = secrets.token_hex(16)
+        self._nonce = secrets.token_hex(16)
+        self._parts: dict[str, Part] = {}
+        self._over = threading.Event()
+
+    def fly(self, on_finding: OnFinding, cancelled: Callable[[], bool]) -> Preflight:
+        """See `PreflightService.run`."""
+
+        def take(finding: PreflightFinding) -> None:
+            self._findings.append(finding)
+            on_finding(finding)
+
+        try:
+            with self._proof() as fault:
+                for finding in (*fault, *self._known_before()):
+                    take(finding)
+                self._ask_all(take, cancelled, sees_root=not fault)
+                for finding in (*self._versions(), *self._routes()):
+                    take(finding)
+        finally:
+            self._over.set()
+        nodes = tuple(placement.node for placement in self._config.placement)
+        told = {finding.check for finding in self._findings}
+        for check in self._checked(nodes):
+            if check not in told:
+                take(PreflightFinding(check, True, f"{check[0].upper()}{check[1:]}: in order."))
+        order = {check: number for number, check in enumerate(preflight_findings.ALL)}
+        self._findings.sort(key=lambda one: (one.ok, one.is_warning, order[one.check]))
+        found = Preflight(nodes, tuple(self._findings), time.monotonic() - self._began)
+        if found.passed:
+            return found
+        return replace(found, smaller=smaller_placement(self._config.placement, found.findings))
+
+    def _checked(self, nodes: Sequence[str]) -> Iterator[str]:
+        for check in preflight_findings.ALL:
+            is_far = any(node != THIS_COMPUTER for node in nodes)
+            if check in preflight_findings.ONLY_BETWEEN and len(nodes) < 2:
+                continue
+            far_only = (
+                preflight_findings.PYTHON,
+                preflight_findings.PYTORCH,
+                preflight_findings.HOROVOD,
+            )
+            if (check in preflight_findings.ONLY_FAR or check in far_only) and not is_far:
+                continue
+            if check == preflight_findings.GPUS and not self._config.uses_gpus:
+                continue
+            yield check
+
+    # Before anybody is asked.
+
+    @contextlib.contextmanager
+    def _proof(self) -> Iterator[tuple[PreflightFinding, ...]]:
+        """A folder in the data root for a moment; what keeps it from being made is a finding."""
+        folder = self._root.path / self._folder
+        try:
+            # Where jobs are made: who may write to the data root may not be let in there.
+            self._share.make_folder(self._root.jobs, exist_ok=True)
+            self._share.make_folder(folder)
+            self._share.replace_bytes(folder / "desktop", self._nonce.encode())
+            fault: tuple[PreflightFinding, ...] = ()
+        except BackendError as error:
+            fault = (
+                PreflightFinding(preflight_findings.DATA_ROOT, False, error.sentence, error.remedy),
+            )
+        except OSError as error:
+            check = (
+                preflight_findings.DISK
+                if error.errno in preflight_findings.FULL
+                else preflight_findings.DATA_ROOT
+            )
+            fault = (
+                PreflightFinding(
+                    check,
+                    False,
+                    f"This computer cannot write to the data root {self._root.name}: "
+                    f"{error.strerror}.",
+                    "Make room there, or check that it is mounted and that you may write there.",
+                ),
+            )
+        try:
+            yield fault
+        finally:
+            self._share.remove_tree(folder)
+
+    @property
+    def _folder(self) -> str:
+        return f"{self._root.jobs.name}/.preflight-{self._token[:16]}"
+
+    def _known_before(self) -> Iterator[PreflightFinding]:
+        """What the desktop knows of the nodes; each that can be asked becomes a part."""
+        entries = {entry.name: entry for entry in self._cluster.list()}
+        bundle = bundle_name()
+        jobs_are_narrow = False
+        if self._share.is_mounted:
+            with contextlib.suppress(OSError):
+                jobs_are_narrow = is_narrower(self._root.jobs, self._root.path)
+        for number, placement in enumerate(self._config.placement):
+            name = placement.node
+            entry = entries.get(name)
+            needs_mpirun = self._config.strategy.name != "alone"
+            if name == THIS_COMPUTER:
+                if (lack := lack_here()) is not None:
+                    yield preflight_findings.fault(
+                        preflight_findings.PYTORCH, name, lack.sentence, lack.remedy, Fix.LEAVE_OUT
+                    )
+                    continue
+                found = find_mpirun(self._python) if needs_mpirun else None
+                site = Site(
+                    name,
+                    placement,
+                    self._python,
+                    found.path if found else "",
+                    found.version if found else "",
+                    "",
+                    str(self._root.path),
+                    "",
+                    number == 0,
+                    self._needed_bytes,
+                    needs_mpirun,
+                )
+                self._parts[name] = Part(site, None)
+                yield from too_many_processes(site, os.cpu_count() or 1)
+                continue
+            if entry is None:
+                yield preflight_findings.unknown_node(name, tuple(entries))
+                continue
+            yield from preflight_findings.of_entry(entry, bundle)
+            there, facts = entry.installation, entry.facts
+            if there is None or facts is None:
+                continue
+            site = Site(
+                name,
+                placement,
+                there.python,
+                there.mpirun,
+                there.mpi_version,
+                there.bundle,
+                entry.data_root,
+                str(PurePosixPath(facts.home).parent),
+                number == 0,
+                self._needed_bytes,
+                needs_mpirun,
+                jobs_are_narrow and not entry.no_share,
+                entry.no_share,
+            )
+            self._parts[name] = Part(site, entry)
+            yield from too_many_processes(site, facts.cores)
+        yield from self._together()
+
+    def _together(self) -> Iterator[PreflightFinding]:
+        parts = list(self._parts.values())
+        for part in parts[1:]:
+            yield from preflight_findings.apart(parts[0].site, part.site)
+        far = {part.site.node: part.entry for part in parts if part.entry is not None}
+        if len(parts) < 2 or len(far) < len(parts):
+            return
+        try:
+            _, hosts = common_subnet({name: entry.addresses for name, entry in far.items()})
+        except BackendError as error:
+            yield preflight_findings.no_common_network(tuple(far), error)
+            return
+        for part in parts:
+            part.address = hosts[part.site.node]
+
+    # The nodes, all at once.
+
+    def _ask_all(
+        self,
+        take: OnFinding,
+        cancelled: Callable[[], bool],
+        sees_root: bool,
+    ) -> None:
+        waiting = 0
+        for part in self._parts.values():
+            threading.Thread(
+                target=self._ask, args=(part, sees_root), name=part.site.node, daemon=True
+            ).start()
+            waiting += 1
+        while waiting:
+            if cancelled():
+                raise Cancelled
+            try:
+                news = self._news.get(timeout=_DRAIN_S)
+            except queue.Empty:
+                if time.monotonic() > self._began + _END_S:
+                    break
+                continue
+            if news is None:
+                waiting -= 1
+            else:
+                take(news)
+        # Findings of who came last are in the queue before their end is.
+
+    def _ask(self, part: Part, sees_root: bool) -> None:
+        """On a thread of the node's own."""
+        node = part.site.node
+        try:
+            if part.entry is None:
+                told = Told(node_probe.look_here(self._request(part.site)))
+                self._tell(part, told, sees_root)
+            else:
+                self._ask_far(part, part.entry, sees_root)
+        except NoPython as error:
+            python = looking_python(part.entry) if part.entry is not None else self._python
+            self._news.put(preflight_findings.no_python(node, python, error.sentence))
+        except BackendError as error:
+            self._news.put(preflight_findings.no_way_in(node, error))
+        finally:
+            part.listening.set()
+            self._news.put(None)
+
+    def _ask_far(self, part: Part, entry: NodeEntry, sees_root: bool) -> None:
+        node = part.site.node
+        shell = self._cluster.open_shell(node)
+        try:
+            python = looking_python(entry)
+            facts, offset_s = node_probe.listen(
+                shell, python, part.address, self._token, len(self._parts) - 1
+            )
+            part.port = int(facts["port"])
+            part.listening.set()
+            for finding in preflight_findings.clock(node, offset_s):
+                self._news.put(finding)
+            if part.address and not part.port:
+                self._news.put(
+                    preflight_findings.not_its_address(node, part.address, str(facts["why"]))
+                )
+            there = {
+                "agent_folder": AgentPlace(
+                    node, part.site.python, part.site.bundle, facts_of(entry)
+                ).folder,
+                "imports": str(NodeHome(PurePosixPath(facts_of(entry).home)).imports(node)),
+            }
+            # A first look is mostly the import of torch, which the network need not wait for.
+            meeting = threading.Thread(
+                target=self._meet, args=(part, entry, shell, python), daemon=True
+            )
+            if part.address and part.port:
+                meeting.start()
+            with self._carried_proof(entry, shell):
+                request = {**self._request(part.site), **there}
+                told = Told(node_probe.look(shell, python, request))
+            self._tell(part, told, sees_root)
+            if meeting.ident is not None:
+                meeting.join()
+        finally:
+            shell.close()
+
+    @contextlib.contextmanager
+    def _carried_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:
+        """As `_proof`, in what a node has that does not see the data root."""
+        if not entry.no_share:
+            yield
+            return
+        folder = f"{entry.data_root}/{self._folder}"
+        with shell.files() as files:
+            # What keeps it from being written, the look says: it does not see it.
+            with contextlib.suppress(BackendError, OSError):
+                files.make_folder(folder)
+                files.write(f"{folder}/desktop", self._nonce.encode(), 0o644)
+            try:
+                yield
+            finally:
+                with contextlib.suppress(BackendError, OSError):
+                    files.remove_tree(folder)
+
+    def _request(self, site: Site) -> Mapping[str, Any]:
+        return {
+            "node": site.node,
+            "data_root": site.data_root,
+            "folder": self._folder,
+            "nonce": self._nonce,
+            "home": site.home,
+            "python": site.python,
+            "mpirun": site.mpirun if site.needs_mpirun else "",
+            "major": int(site.mpi_version.partition(".")[0] or 5),
+            "bundle": site.bundle,
+            "code_root": site.bundle or str(CODE_ROOT),
+            "gpus": list(site.placement.gpus),
+        }
+
+    def _tell(self, part: Part, told: Told, sees_root: bool) -> None:
+        part.told = told
+        found = list(node_findings.of_node(part.site, told))
+        if not sees_root:
+            # The one fault is the desktop's own.
+            found = [one for one in found if one.check != preflight_findings.DATA_ROOT]
+        elif part.site.no_share:
+            # What it read was written there, and who sees what it wrote is who carries it.
+            pass
+        elif told.of("data_root").get("seen") and not told.of("data_root")["why"]:
+            found += self._answer_of(part)
+        for finding in found:
+            self._news.put(finding)
+
+    def _answer_of(self, part: Part) -> list[PreflightFinding]:
+        """Whether this computer sees what the node wrote."""
+        path = self._root.path / self._folder / part.site.node
+        end = time.monotonic() + _ANSWER_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError, BackendError):
+                if self._share.read(path, 0, _NONCE_BYTES) == self._nonce.encode():
+                    return []
+            if self._over.wait(_LOOK_S):
+                break
+        return [preflight_findings.not_seen_here(part.site.node, self._root.name)]
+
+    # The nodes among each other.
+
+    def _meet(self, part: Part, entry: NodeEntry, shell: Shell, python: str) -> None:
+        others = [one for one in self._parts.values() if one is not part]
+        for other in others:
+            other.listening.wait(max(0.0, self._began + _MEETING_S - time.monotonic()))
+        there = [one for one in others if one.port]
+        if not there:
+            return
+        request: dict[str, Any] = {
+            "token": self._token,
+            "peers": {one.site.node: [one.address, one.port] for one in there},
+            "ssh": {},
+            "ssh_config": "",
+        }
+        if part.site.leads and self._renew_settings(entry, shell):
+            request["ssh"] = {one.site.node: [one.address, one.is_limited] for one in there}
+            assert entry.installation is not None
+            request["ssh_config"] = entry.installation.ssh_config
+        # What keeps it from looking is told by the look, which goes over the same connection.
+        with contextlib.suppress(BackendError):
+            part.met = node_probe.meet(shell, python, request)
+
+    def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:
+        """As the start does: nodes may have been added since the head was set up."""
+        assert entry.installation is not None
+        home = NodeHome(PurePosixPath(facts_of(entry).home))
+        try:
+            before = settings_texts(shell, home)
+            cluster_key.write_settings(
+                shell, home, self._set_up.peers(), entry.installation.own_key
+            )
+            renewed = settings_texts(shell, home) != before
+        except BackendError as error:
+            self._news.put(preflight_findings.no_settings(entry.name, error))
+            return False
+        if renewed:
+            self._news.put(preflight_findings.settings_renewed(entry.name))
+        return True
+
+    def _versions(self) -> Iterator[PreflightFinding]:
+        told = {name: part.told.of("imports") for name, part in self._parts.items()}
+        return preflight_findings.versions_apart(told)
+
+    def _routes(self) -> Iterator[PreflightFinding]:
+        meetings: list[Meeting] = []
+        log_ins: list[Meeting] = []
+        for part in self._parts.values():
+            for one in part.met:
+                kind = meetings if one["kind"] == "route" else log_ins
+                kind.append(Meeting(part.site.node, one["node"], one["facts"]))
+        yield from route_findings(meetings, log_ins)

@@ -1,0 +1,187 @@
+"""The look before the start of a job, and what the program itself can mend of what it finds."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.datastore.jobs.files import read_job
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig
+from backend.records.library.item import Pin
+from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
+from backend.services.nodes.provisioning import SetUpService
+from backend.services.nodes.registry import ClusterService
+from backend.services.preflight.context import Ground
+from backend.services.preflight.fixes import OnChange, PreflightMender
+from backend.services.preflight.node_findings import no_room
+from backend.services.preflight.run import Flight, OnFinding
+
+
+class NotFit(BackendError):
+    """The nodes of a job cannot run it as they are. ``found`` is all that keeps them from it.
+
+    Attributes:
+        config: The job as it was to run.
+    """
+
+    def __init__(self, found: Preflight, config: JobConfig) -> None:
+        remedies = dict.fromkeys(fault.remedy for fault in found.faults if fault.remedy)
+        if found.smaller:
+            remedies[f"Or run on {', '.join(one.node for one in found.smaller)} alone."] = None
+        super().__init__(" ".join(map(_with_place, found.faults)), " ".join(remedies))
+        self.found = found
+        self.config = config
+
+
+def _with_place(fault: PreflightFinding) -> str:
+    """Its sentence with the nodes that it is about; SSH names only an address."""
+    unnamed = [n for n in fault.nodes if n != THIS_COMPUTER and n not in fault.sentence]
+    return f"{', '.join(unnamed)}: {fault.sentence}" if unnamed else fault.sentence
+
+
+class PreflightService:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        cluster: ClusterService,
+        set_up: SetUpService,
+        python: str = sys.executable,
+        share: Share = MOUNTED,
+        first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
+    ) -> None:
+        """``first_bytes``: see `JobForecasts.needed_bytes`."""
+        self._root = root
+        self._share = share
+        self._first_bytes = first_bytes
+        self._ground = Ground(root, cluster, set_up, python, share)
+        self._mender = PreflightMender(root, cluster, set_up)
+
+    def run(
+        self,
+        config: JobConfig,
+        job_id: str = "",
+        on_finding: OnFinding = lambda finding: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Preflight:
+        """Look at everything; ``on_finding`` hears of each finding on this thread, as it is made.
+
+        With a ``job_id`` the checkpoints that the job has already made say how much disk it needs.
+
+        Raises:
+            Cancelled: As ``cancelled`` said; the looks that were under way end by themselves.
+        """
+        return Flight(self._ground, config, self.needed_bytes(config, job_id)).fly(
+            on_finding, cancelled
+        )
+
+    def look_again(
+        self,
+        config: JobConfig,
+        before: Preflight,
+        nodes: Sequence[str],
+        job_id: str = "",
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Preflight:
+        """What is known after something was done about ``nodes``: only they are asked anew.
+
+        The leading node is asked with them, because it is from there that they must be reached;
+        where it is one of them, or has gone from the job, everybody is asked. Of nodes that have
+        gone from the job nothing more is said, and nobody is asked.
+
+        Raises:
+            Cancelled: As ``cancelled`` said.
+        """
+        head = config.placement[0].node
+        names = [one.node for one in config.placement]
+        asked = [name for name in names if name in nodes]
+        gone = [name for name in before.nodes if name not in names]
+        if not (asked or gone) or head in asked or head != before.nodes[0]:
+            return self.run(config, job_id, cancelled=cancelled)
+        part = Preflight((), (), before.took_s)
+        if asked:
+            few = tuple(one for one in config.placement if one.node in (head, *asked))
+            part = self.run(replace(config, placement=few), job_id, cancelled=cancelled)
+        found = before.after_part(part, (*asked, *gone))
+        found = replace(found, nodes=tuple(names), smaller=())
+        if found.passed:
+            return found
+        return replace(found, smaller=smaller_placement(config.placement, found.findings))
+
+    def insist(self, config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
+        """Look before a start on nodes; of this computer alone only its disk is looked at.
+
+        Raises:
+            NotFit: Something would keep the job from running.
+            Cancelled: By ``progress``.
+        """
+        if all(one.node == THIS_COMPUTER for one in config.placement):
+            self._insist_on_room(config, job_id)
+            return
+        progress = progress or Progress()
+        count = len(config.placement)
+        where = config.placement[0].node if count == 1 else f"{count} nodes"
+        progress.step(0, 0, f"Looking at {where}")
+        found = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+        if not found.passed:
+            raise NotFit(found, config)
+        progress.step(0, 0, "Starting")
+
+    def fix(self, finding: PreflightFinding, on_change: OnChange = lambda news: None) -> None:
+        """Mend what was found; look again afterwards. ``on_change`` hears how far a set-up is.
+
+        What is about the job and not about its nodes is not done here: see `placement_after`.
+
+        Raises:
+            BackendError: It could not be mended.
+        """
+        failed = self.fix_all((finding,), on_change)
+        if failed:
+            raise failed[finding]
+
+    def fix_all(
+        self,
+        findings: Sequence[PreflightFinding],
+        on_change: OnChange = lambda news: None,
+    ) -> dict[PreflightFinding, BackendError]:
+        """As `fix`, for several at once: what could not be mended, and why.
+
+        A node with several faults is set up once, and nodes are set up side by side.
+        """
+        return self._mender.mend(findings, on_change)
+
+    def _insist_on_room(self, config: JobConfig, job_id: str) -> None:
+        needed = self.needed_bytes(config, job_id)
+        # A data root that is away is told by what cannot be written there.
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(self._root.path).free
+            if free < needed:
+                fault = no_room(free, needed)
+                raise NotFit(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
+
+    def needed_bytes(self, config: JobConfig, job_id: str) -> int:
+        """Of the checkpoints to come: those that are kept, and one being written.
+
+        Without a ``job_id`` it is a job that is not made yet.
+        """
+        with contextlib.suppress(BackendError, OSError, ValueError):
+            if not job_id:
+                return self._first_bytes(config, {})
+            folder = self._root.job(job_id)
+            self._share.look_at_job(folder)
+            found = list_checkpoints(folder, config.checkpoint, self._share)
+            if not found:
+                return self._first_bytes(config, read_job(folder).pins)
+            largest = max(record.bytes for record in found)
+            kept = config.checkpoint.keep_latest + config.checkpoint.keep_best + 2
+            return largest * max(0, kept - len(found))
+        return 0

@@ -1,0 +1,373 @@
+"""The queue as people use it: join, leave, go ahead, wait for an hour, pause; and why each waits.
+
+What is decided here lies in files of the data root, and the agents of the nodes go by them
+(`backend.node.queue.scheduler`), so that a job starts with no desktop open. Jobs that this computer
+leads are looked after by a keeper, a small process that outlives the window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.jobs import audit_log
+from backend.datastore.jobs import files as job_files
+from backend.datastore.queue import files as queue_files
+from backend.node.queue.entries import entry_of, is_led_by
+from backend.node.queue.keeper import lock_of
+from backend.node.queue.running_jobs import LiveRuns, Look
+from backend.node.system.machine_id import machine
+from backend.node.system.start_supervisor import CODE_ROOT, last_line
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.program_name import COMMAND
+from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
+from backend.records.queue.entry import (
+    HIGHEST,
+    LOWEST,
+    STEP,
+    Queue,
+    QueueEntry,
+    QueuePlace,
+    in_order,
+    is_a_desk,
+    node_key,
+    place_between,
+)
+from backend.records.queue.forecast import lasts_s, starts_in
+from backend.records.queue.scheduling import (
+    NodeLook,
+    Scene,
+    judge_queue,
+    look_of,
+)
+from backend.services.jobs.service import JobService
+from backend.services.nodes.service import NodeService
+
+_KEEPER_LIMIT_S = 60.0
+
+
+class QueueService:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        jobs: JobService,
+        nodes: NodeService,
+        needed_bytes: Callable[[JobConfig, str], int],
+        share: Share = MOUNTED,
+        python: str = sys.executable,
+    ) -> None:
+        self._root = root
+        self._jobs = jobs
+        self._nodes = nodes
+        self._needed_bytes = needed_bytes
+        self._share = share
+        self._python = python
+        self._live = LiveRuns(root)
+
+    def look(self) -> Queue:
+        """Every waiting job, the next one first, with the reason why it waits.
+
+        The first look may wait for the next beats of the nodes' agents.
+        """
+        with _world("The queue could not be read"):
+            entries = in_order(queue_files.entries(self._root, self._share))
+            who = queue_files.who_paused(self._root, self._share)
+        paused = "" if who is None else f"The queue is paused{who}."
+        if not entries:
+            return Queue((), paused)
+        scene = self._scene(entries, who)
+        verdicts = judge_queue(entries, scene)
+        starts = starts_in(entries, verdicts, scene)
+        return Queue(
+            tuple(
+                QueuePlace(entry, number, verdicts[entry.job_id], starts[entry.job_id])
+                for number, entry in enumerate(entries, 1)
+            ),
+            paused,
+        )
+
+    def enqueue(
+        self,
+        job_id: str,
+        priority: int | None = None,
+        not_before: datetime | None = None,
+        *,
+        at_once: bool = False,
+        start_over: bool = False,
+        placement: Sequence[Placement] = (),
+    ) -> QueuePlace:
+        """Let a job start by itself as soon as it can, with what it is made of as it is now.
+
+        A job that ran before goes on from its newest checkpoint, unless it starts over. One that
+        waits already gets the priority and the hour, and keeps its place.
+
+        Raises:
+            BackendError: It runs, or can never run where it is placed; nothing was queued.
+        """
+        before = entry_of(self._fresh(job_id))
+        if before is not None:
+            return self.change(job_id, priority, not_before, at_once=at_once)
+        _check_priority(priority or 0)
+        view = self._jobs.show(job_id)
+        if view.state.is_live:
+            raise BackendError(
+                f"The job {job_id} is {view.state.word.lower()}.", "Stop it before it is queued."
+            )
+        folder, view, prepared = self._jobs.prepare(job_id, start_over, placement)
+        config = prepared.launch.config
+        if prepared.plan.blind:
+            raise BackendError(
+                f"{prepared.plan.blind[0]} does not see the data root, and so not the queue.",
+                "Start the job by hand when its nodes are free.",
+            )
+        self._insist_on_agent(config.placement[0].node)
+        self._nodes.prepare_head(prepared.plan.ranks)
+        with _world(f"The job {job_id} could not be queued"):
+            others = queue_files.entries(self._root, self._share)
+            entry = QueueEntry(
+                job_id=job_id,
+                name=view.name,
+                run=prepared.launch.run,
+                placement=config.placement,
+                machine=machine(),
+                host=socket.gethostname(),
+                priority=priority or 0,
+                place=max((other.place for other in others), default=0.0) + STEP,
+                not_before=_stamp(not_before),
+                needed_bytes=self._needed_bytes(config, job_id),
+                lasts_s=_lasts_s(view, start_over),
+                queued=timestamps.now(),
+                user=job_files.user_name(),
+            )
+            if placement:
+                job_files.write_placement(folder, config, self._share)
+            queue_files.put(self._root, entry, self._share, prepared.launch)
+        audit_log.add(folder, "Queued", self._share)
+        self.keep()
+        return self._place(entry)
+
+    def dequeue(self, job_id: str) -> JobView:
+        """Take a job out; one that does not wait stays as it is."""
+        with _world(f"The job {job_id} could not be taken out of the queue"):
+            folder = self._fresh(job_id)
+            waited = entry_of(folder) is not None
+            queue_files.leave(self._root, folder, self._share)
+        if waited:
+            audit_log.add(folder, "Taken out of the queue", self._share)
+        return self._jobs.show(job_id)
+
+    def change(
+        self,
+        job_id: str,
+        priority: int | None = None,
+        not_before: datetime | None = None,
+        *,
+        at_once: bool = False,
+    ) -> QueuePlace:
+        """Another priority, or another hour; ``at_once`` takes the hour away."""
+        entry = self._entry(job_id)
+        if priority is not None:
+            _check_priority(priority)
+            entry = replace(entry, priority=priority)
+        if not_before is not None or at_once:
+            entry = replace(entry, not_before=_stamp(not_before))
+        self._put(entry)
+        return self._place(entry)
+
+    def reorder(self, job_id: str, *, before: str = "", after: str = "") -> QueuePlace:
+        """Move a waiting job right before or after another one, whose priority it gets."""
+        moved = self._entry(job_id)
+        with _world("The queue could not be read"):
+            entries = in_order(queue_files.entries(self._root, self._share))
+        rest = [entry for entry in entries if entry.job_id != job_id]
+        beside = self._entry(before or after)
+        if beside.job_id == job_id:
+            return self._place(moved)
+        index = next(n for n, entry in enumerate(rest) if entry.job_id == beside.job_id)
+        index += 0 if before else 1
+        rest.insert(index, replace(moved, priority=beside.priority))
+        self._lay(rest, index)
+        return self._place(rest[index])
+
+    def to_top(self, job_id: str) -> QueuePlace:
+        """Before all others."""
+        self._entry(job_id)
+        with _world("The queue could not be read"):
+            first = in_order(queue_files.entries(self._root, self._share))[0]
+        return self.reorder(job_id, before=first.job_id)
+
+    def pause(self) -> Queue:
+        """Start nothing from the queue, on any node, until somebody resumes it."""
+        with _world("The queue could not be paused"):
+            queue_files.pause(self._root, self._share)
+        return self.look()
+
+    def resume(self) -> Queue:
+        with _world("The queue could not be resumed"):
+            queue_files.resume(self._root, self._share)
+        self.keep()
+        return self.look()
+
+    def keep(self) -> None:
+        """See to it that somebody looks after the jobs that this computer is to lead.
+
+        Cheap where nothing waits. After a reboot, nobody does before this is called.
+        """
+        key = node_key(THIS_COMPUTER, machine())
+        with _world("The queue could not be read"):
+            if not self._share.is_mounted or lock_of(self._root).holder() is not None:
+                return
+            entries = queue_files.entries(self._root, self._share)
+        if any(is_led_by(self._root, entry, key) for entry in entries):
+            self._start_keeper()
+
+    def _start_keeper(self) -> None:
+        command = (self._python, "-m", "backend.node.queue.keeper")
+        try:
+            done = subprocess.run(
+                (*command, "--data-root", str(self._root.path.absolute()), "--detach"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd="/",
+                env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
+                start_new_session=True,
+                timeout=_KEEPER_LIMIT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BackendError(f"Nobody looks after the queue here: {error}.") from error
+        if done.returncode != 0:
+            raise BackendError(f"Nobody looks after the queue here: {last_line(done.stderr)}")
+
+    def _lay(self, entries: list[QueueEntry], index: int) -> None:
+        """Write the place of the entry at ``index``; where there is no room, of its equals too."""
+        entry = entries[index]
+        equals = [n for n, one in enumerate(entries) if one.priority == entry.priority]
+        position = equals.index(index)
+        left = entries[equals[position - 1]].place if position else None
+        right = entries[equals[position + 1]].place if position + 1 < len(equals) else None
+        place = place_between(left, right)
+        if place is not None:
+            self._put(replace(entry, place=place))
+            return
+        for number, n in enumerate(equals):
+            self._put(replace(entries[n], place=(number + 1) * STEP))
+
+    def _put(self, entry: QueueEntry) -> None:
+        with _world(f"The job {entry.job_id} could not be moved in the queue"):
+            # One that was started, or taken out, meanwhile is not brought back.
+            if entry_of(self._fresh(entry.job_id)) is not None:
+                queue_files.put(self._root, entry, self._share)
+
+    def _fresh(self, job_id: str) -> JobFolder:
+        folder = self._root.job(job_id)
+        with _world(f"The job {job_id} could not be read"):
+            self._share.look_at_job(folder)
+        return folder
+
+    def _entry(self, job_id: str) -> QueueEntry:
+        entry = entry_of(self._fresh(job_id))
+        if entry is None:
+            raise BackendError(
+                f"The job {job_id} does not wait in the queue.", f"{COMMAND} job queue {job_id}"
+            )
+        return entry
+
+    def _place(self, entry: QueueEntry) -> QueuePlace:
+        # Its turn may have come at once.
+        return self.look().of(entry.job_id) or QueuePlace(entry, 0)
+
+    def _insist_on_agent(self, head: str) -> None:
+        if head == THIS_COMPUTER:
+            return
+        path = self._root.node(head).info
+        starts = False
+        with _world(f"The agent of {head} could not be looked up"), contextlib.suppress(ValueError):
+            self._share.look_at_file(path)
+            with contextlib.suppress(FileNotFoundError):
+                starts = read_json(path).get("starts_queued") is True
+        if not starts:
+            raise BackendError(
+                f"The agent of {head} is older than this Ringmaster and starts no queued jobs.",
+                f"Set {head} up again, or start the job by hand.",
+            )
+
+    # What is known of the nodes.
+
+    def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
+        with _world("The jobs could not be read"):
+            self._share.look_at_jobs()
+            live = self._live.look()
+        keys = {seat.node for entry in entries for seat in entry.seats}
+        own = node_key(THIS_COMPUTER, machine())
+        nodes: dict[str, NodeLook] = {}
+        if own in keys:
+            nodes[own] = look_of(self._nodes.reading(), live.tags, is_a_desk=True)
+        desks = {
+            seat.node: entry.host
+            for entry in entries
+            for seat in entry.seats
+            if seat.node != own and is_a_desk(seat.node)
+        }
+        for key, host in desks.items():
+            nodes[key] = NodeLook(
+                why_down=f"It runs on {host}, where it was queued; only there can be seen for "
+                "what it waits."
+            )
+        if keys - nodes.keys():
+            nodes.update((state.name, _look(state, live)) for state in self._nodes.far())
+        return Scene(
+            now=datetime.now(UTC),
+            nodes=nodes,
+            running=live.running,
+            is_paused=who_paused is not None,
+            paused=who_paused or "",
+        )
+
+
+def _look(state: NodeState, live: Look) -> NodeLook:
+    why = ""
+    if state.presence is not Presence.ONLINE:
+        told = f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""
+        why = f"{state.name} is {state.presence.value.lower()}{told}."
+    if state.presence is Presence.NEW:
+        why = f"{state.name} is not set up yet."
+    if state.reading is None:
+        return NodeLook(why_down=why or f"{state.name} is offline.")
+    return look_of(state.reading, live.tags, why_down=why)
+
+
+def _lasts_s(view: JobView, start_over: bool) -> float | None:
+    done = 0 if start_over else view.step
+    return lasts_s(view.total_steps - done, view.pace_s)
+
+
+def _check_priority(priority: int) -> None:
+    if not LOWEST <= priority <= HIGHEST:
+        raise BackendError(f"A priority lies between {LOWEST} and {HIGHEST}; {priority} does not.")
+
+
+def _stamp(when: datetime | None) -> str:
+    return "" if when is None else timestamps.stamp(when, "seconds")
+
+
+@contextlib.contextmanager
+def _world(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{what}: {error.strerror or error}.") from error

@@ -1,0 +1,163 @@
+"""Sweeps: many jobs of one job file, all checked before the first is made, all put in the queue."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import Fault
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCheck, JobView
+from backend.records.sweeps.spec import (
+    TAG,
+    Expansion,
+    Sweep,
+    SweepMade,
+    SweepTaken,
+    expand,
+    read_sweep,
+    sweep_name,
+    sweep_of,
+)
+from backend.services.jobs.service import JobService
+from backend.services.queue.service import QueueService
+
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+_SLUG = 40
+_FAULTS_TOLD = 3
+
+
+class HalfMade(BackendError):
+    """Some jobs of a sweep were made and the rest was not.
+
+    ``made``: those that are there; they can be taken back with ``SweepService.take_back(tag)``.
+    """
+
+    def __init__(self, sentence: str, tag: str, made: tuple[JobView, ...]) -> None:
+        super().__init__(sentence, f"To take them back: {COMMAND} job sweep --take-back {tag}")
+        self.tag = tag
+        self.made = made
+
+
+class SweepService:
+    """Every call blocks and may run on any thread."""
+
+    def __init__(self, jobs: JobService, queue: QueueService) -> None:
+        self._jobs = jobs
+        self._queue = queue
+
+    def read(self, path: Path) -> Sweep:
+        """A sweep file.
+
+        Raises:
+            BackendError: It is none; every fault, one sentence after the other.
+        """
+        sweep, faults = read_sweep(self._jobs.read_file(path))
+        if sweep is None:
+            raise BackendError(_told(faults), "Change the sweep file; nothing was created.")
+        return sweep
+
+    def base_of(self, job_id: str) -> dict[str, Any]:
+        """The job file that repeats a job under its own name, for a sweep around it."""
+        raw = self._jobs.clone(job_id)
+        raw["name"] = self._jobs.show(job_id).name
+        return raw
+
+    def expand(self, sweep: Sweep) -> Expansion:
+        """The jobs of the sweep, each held against the library and the nodes."""
+        found = expand(sweep)
+        if found.faults:
+            return found
+        told: dict[Fault, None] = {}
+        for job in found.jobs:
+            told.update(dict.fromkeys(self._jobs.faults(job.raw)))
+        return Expansion(found.jobs, tuple(told))
+
+    def check(self, sweep: Sweep) -> JobCheck:
+        """What the form shows: the figures of the first job, the faults of all of them."""
+        found = self.expand(sweep)
+        first: Mapping[str, Any] = found.jobs[0].raw if found.jobs else sweep.base
+        check = self._jobs.check(first)
+        return replace(check, faults=found.faults, jobs=len(found.jobs))
+
+    def queue(self, sweep: Sweep, progress: Progress | None = None) -> SweepMade:
+        """Make every job and put it in the queue, in the order of the sweep.
+
+        All are made before the first may start, so that what cannot be made leaves drafts alone.
+
+        Raises:
+            BackendError: Something is wrong with a job; nothing was made.
+            HalfMade: It was cancelled, or the data root failed, when some were made.
+        """
+        progress = progress or Progress()
+        tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
+        found = self.expand(sweep)
+        if found.faults:
+            raise BackendError(_told(found.faults), "Change the sweep; nothing was created.")
+        tagged = expand(sweep, tag).jobs
+        total = len(tagged)
+        made: list[JobView] = []
+        queued = 0
+        try:
+            for job in tagged:
+                progress.step(len(made), 2 * total, f"Making job {len(made) + 1} of {total}")
+                made.append(self._jobs.create(job.raw))
+            for number, view in enumerate(made):
+                progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
+                self._queue.enqueue(view.id)
+                queued += 1
+        except BackendError as error:
+            if not made:
+                raise
+            why = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
+            sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them wait."
+            raise HalfMade(sentence, tag, tuple(made)) from error
+        progress.report(2 * total, 2 * total, f"Queued {total} jobs")
+        return SweepMade(tag, tuple(self._jobs.show(view.id) for view in made))
+
+    def take_back(self, tag: str, progress: Progress | None = None) -> SweepTaken:
+        """Move the jobs of a sweep that never ran to the trash; what ran stays as it is.
+
+        Raises:
+            BackendError: No job is of that sweep.
+        """
+        tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
+        jobs = [view for view in self._jobs.list() if sweep_of(view.tags) == tag]
+        if not jobs:
+            raise BackendError(f"No job is of the sweep “{sweep_name(tag)}”.")
+        taken: list[JobView] = []
+        left: list[JobView] = []
+        for number, view in enumerate(jobs):
+            if progress is not None:
+                progress.step(number, len(jobs), "Taking the jobs back")
+            if view.state is JobState.QUEUED:
+                view = self._queue.dequeue(view.id)
+            if view.state is JobState.CREATED and not view.run:
+                taken.append(self._jobs.remove(view.id))
+            else:
+                left.append(view)
+        return SweepTaken(tag, tuple(taken), tuple(left))
+
+
+def _told(faults: tuple[Fault, ...]) -> str:
+    told = " ".join(fault.sentence for fault in faults[:_FAULTS_TOLD])
+    more = len(faults) - _FAULTS_TOLD
+    return f"{told} {more} more of this kind." if more > 0 else told
+
+
+def _slug(name: str) -> str:
+    """A name as a word of a tag: tags are typed with commas and blanks between them."""
+    kept = string.ascii_letters + string.digits + "._-"
+    words = "".join(c if c in kept else " " for c in name).split()
+    return "-".join(words)[:_SLUG].strip("-._") or "job"
+
+
+def _letters(count: int) -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(count))

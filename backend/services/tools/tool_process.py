@@ -1,0 +1,466 @@
+"""Runs what touches a user's code in a process of its own, and bounds all that it may do.
+
+The desktop stays whole whatever the code does: it may run for ever (a time limit), print a gigabyte
+(the end of it is kept), leave children in sessions of their own (they carry a tag, and fall to the
+tool, which is a subreaper), kill itself, or be cancelled in the middle. It comes back as a record
+or as one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import tomli_w
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG
+from backend.records.base.validation import printable
+from backend.records.jobs.config import JobConfig
+from backend.records.library.preview import DataSize, ModelCheck, Preview
+from backend.services.tools.checkpoint_lease import held
+from backend.services.tools.training_python import lack_here, training_python
+
+ROOT = Path(__file__).resolve().parents[3]
+_RESULT_BYTES = 64_000_000
+_OUTPUT_BYTES = 200_000
+_SHOWN_OUTPUT = 4_000
+_LOOK_S = 0.05
+_KILL_S = 5.0
+
+T = TypeVar("T")
+
+
+class ToolError(BackendError):
+    """A user's code cannot be used, or the tool did not come to its end.
+
+    ``traceback`` and ``output`` (the end of what was printed) are for whoever asks for more.
+    ``part`` is "loader" where a check of a model did not come as far as the model, else "".
+    """
+
+    def __init__(
+        self,
+        sentence: str,
+        remedy: str = "",
+        traceback: str = "",
+        output: str = "",
+        part: str = "",
+    ) -> None:
+        super().__init__(sentence, remedy)
+        self.traceback = traceback
+        self.output = output
+        self.part = part
+
+
+def preview(
+    loader: Path,
+    dataset: Path,
+    split: str = "training",
+    samples: int = 48,
+    budget_s: float = 20.0,
+    progress: Progress | None = None,
+) -> Preview:
+    """Look at a dataset through a loader; the folders are those with the user's files."""
+    request = {
+        "loader": str(loader),
+        "dataset": str(dataset),
+        "split": split,
+        "samples": samples,
+        "budget_s": budget_s,
+    }
+    return run_tool("preview", request, Preview.from_dict, "The preview", budget_s + 100, progress)
+
+
+def check_model(
+    model: Path,
+    loader: Path | None = None,
+    dataset: Path | None = None,
+    time_limit_s: float = 120.0,
+    progress: Progress | None = None,
+) -> ModelCheck:
+    """Import and build a model, and try one step where a loader and a dataset are given."""
+    request = {
+        "model": str(model),
+        "loader": str(loader) if loader else "",
+        "dataset": str(dataset) if dataset else "",
+    }
+    return run_tool(
+        "check_model",
+        request,
+        ModelCheck.from_dict,
+        "The check of the model",
+        time_limit_s,
+        progress,
+    )
+
+
+def measure(
+    loader: Path,
+    dataset: Path,
+    validation_loader: Path | None = None,
+    validation_dataset: Path | None = None,
+    time_limit_s: float = 120.0,
+    progress: Progress | None = None,
+) -> DataSize:
+    """How many items a job would train and validate on."""
+    request = {
+        "loader": str(loader),
+        "dataset": str(dataset),
+        "validation_loader": str(validation_loader or ""),
+        "validation_dataset": str(validation_dataset or ""),
+    }
+    return run_tool(
+        "measure", request, DataSize.from_dict, "Counting the items", time_limit_s, progress
+    )
+
+
+def export(
+    checkpoint: Path,
+    export_format: str,
+    output: Path,
+    model: Path,
+    loader: Path | None = None,
+    dataset: Path | None = None,
+    files: Mapping[str, str] | None = None,
+    history: Path | None = None,
+    time_limit_s: float = 3600.0,
+    progress: Progress | None = None,
+    run_goes_on: bool = False,
+) -> tuple[str, ...]:
+    """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; returns notes about it.
+
+    ``checkpoint`` is the file, with its record beside it. ``loader`` and ``dataset`` serve ONNX.
+    ``files`` (name -> text: ``job.toml`` from `job_file_to_share`) and ``history`` go into a zip.
+    ``run_goes_on``: its run may prune it meanwhile. What stands at ``output`` stays as it is.
+    """
+    if os.path.lexists(output):
+        raise _exists(output)
+    if not output.parent.is_dir():
+        raise BackendError(f"The folder {output.parent} does not exist.", "Create it first.")
+    partial = output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
+    request = {
+        "format": export_format,
+        "partial": str(partial.absolute()),
+        "model": str(model.absolute()),
+        "loader": str(loader.absolute()) if loader else "",
+        "dataset": str(dataset.absolute()) if dataset else "",
+        "files": dict(files or {}),
+        "history": str(history.absolute()) if history else "",
+    }
+    stays = held(checkpoint, output.parent) if run_goes_on else contextlib.nullcontext(checkpoint)
+    try:
+        with stays as file:
+            request["checkpoint"] = str(file.absolute())
+            notes = run_tool("export", request, _notes, "The export", time_limit_s, progress)
+        _put_in_place(partial, output)
+    finally:
+        partial.unlink(missing_ok=True)
+    return notes
+
+
+def job_file_to_share(job: JobConfig) -> str:
+    """The job file as it may leave the lab: no paths of this place, no values of variables.
+
+    People put tokens into environment variables, and an exported zip is mailed around.
+    """
+    raw = job.to_dict()
+    if "environment" in raw:
+        raw["environment"] = dict.fromkeys(raw["environment"], "")
+    if "start_from" in raw and Path(raw["start_from"]).is_absolute():
+        raw["start_from"] = Path(raw["start_from"]).name
+    return tomli_w.dumps(raw)
+
+
+def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(note) for note in raw["notes"])
+
+
+def _exists(output: Path) -> BackendError:
+    return BackendError(f"{output} exists already and stays as it is.", "Choose another name.")
+
+
+def _put_in_place(partial: Path, output: Path) -> None:
+    try:
+        partial.chmod(0o644)
+        try:
+            # Unlike a rename, a link never takes the place of what is there.
+            os.link(partial, output)
+        except FileExistsError:
+            raise _exists(output) from None
+        except OSError:
+            # A share without links: the look and the rename are two steps there.
+            if os.path.lexists(output):
+                raise _exists(output) from None
+            os.rename(partial, output)
+    except OSError as error:
+        raise BackendError(
+            f"The export cannot be put at {output}: {error.strerror or error}.",
+            "Choose another folder.",
+        ) from error
+
+
+def run_tool(
+    tool: str,
+    request: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], T],
+    what: str,
+    time_limit_s: float,
+    progress: Progress | None = None,
+) -> T:
+    """Run ``backend.training.tools.<tool>`` and read its result. ``what`` begins the sentences.
+
+    Raises:
+        ToolError: The tool refused, crashed, took longer than its limit, or has no PyTorch here.
+        Cancelled: The user cancelled; every process of the tool is gone.
+    """
+    if (lack := lack_here()) is not None:
+        raise ToolError(lack.sentence, lack.remedy)
+    folder = Path(tempfile.mkdtemp(prefix="ringmaster-tool-"))
+    try:
+        with _Run(tool, request, folder, what, time_limit_s) as run:
+            run.wait(progress or Progress())
+        return run.result(read)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Run:
+    """One tool at work. Leaving the ``with`` ends every process of it, however it is left."""
+
+    def __init__(
+        self, tool: str, request: Mapping[str, Any], folder: Path, what: str, time_limit_s: float
+    ) -> None:
+        self._what = what
+        self._time_limit_s = time_limit_s
+        self._tag = f"{TOOL_TAG}{secrets.token_hex(8)}"
+        self._result = folder / "result.json"
+        self._progress_file = folder / "progress"
+        self._progress_file.touch()
+        self._doing = "Python starts"
+        self._tail = bytearray()
+        replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
+        work = folder / "work"
+        work.mkdir()
+        self._process = subprocess.Popen(
+            [
+                training_python(),
+                "-m",
+                f"backend.training.tools.{tool}",
+                str(folder / "request.json"),
+                str(self._result),
+                str(self._progress_file),
+            ],
+            cwd=work,
+            env=_environment(self._tag),
+            # The tool ends when this pipe breaks: the desktop is gone then.
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(
+            target=self._drain, args=(self._process.stdout,), daemon=True
+        )
+        self._reader.start()
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+
+    def wait(self, progress: Progress) -> None:
+        """Until the tool has ended."""
+        deadline = time.monotonic() + self._time_limit_s
+        with self._progress_file.open("rb") as lines:
+            while self._process.poll() is None:
+                done, total = self._look(lines)
+                progress.step(done, total, self._doing)
+                if time.monotonic() > deadline:
+                    raise ToolError(
+                        f"{self._what} did not end within {self._time_limit_s:.0f} s; "
+                        f"it stood at: {self._doing}.",
+                        "Look for a loop without an end or a download there, and take it out of "
+                        "what runs at import.",
+                        output=self.output,
+                    )
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_LOOK_S)
+            self._look(lines)
+
+    def result(self, read: Callable[[Mapping[str, Any]], T]) -> T:
+        """What the tool found, with the end of its output."""
+        try:
+            answer = read_json(self._result, _RESULT_BYTES)
+            if answer["ok"]:
+                return read({**answer["result"], "output": self.output})
+            error = answer["error"]
+            refusal = ToolError(
+                printable(str(error["sentence"]), 1000),
+                printable(str(error["remedy"]), 1000),
+                plain(str(error["traceback"])),
+                self.output,
+                str(error.get("part", "")),
+            )
+        except FileNotFoundError:
+            refusal = self._death()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ToolError(
+                f"{self._what} left a result that cannot be used: {printable(str(error), 200)}.",
+                output=self.output,
+            ) from error
+        raise refusal
+
+    @property
+    def output(self) -> str:
+        """The end of what was printed."""
+        return plain(self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace"))
+
+    def _death(self) -> ToolError:
+        """A process that left no result, in words."""
+        code = self._process.returncode
+        where = f"it stood at: {self._doing}"
+        if code >= 0:
+            return ToolError(
+                f"{self._what} ended by itself with code {code}; {where}.",
+                "Look for os._exit or an error in what it printed.",
+                output=self.output,
+            )
+        number = -code
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        if number == signal.SIGKILL:
+            return ToolError(
+                f"{self._what} was killed; {where}.",
+                "Most often the computer's memory was too small: try smaller data or a smaller "
+                "model.",
+                output=self.output,
+            )
+        return ToolError(
+            f"{self._what} crashed Python ({name}); {where}.",
+            "A library in C that the code uses is the most likely cause; what it printed may tell.",
+            output=self.output,
+        )
+
+    def _look(self, lines: IO[bytes]) -> tuple[float, float]:
+        """Read new progress; the last whole line counts."""
+        done = total = 0.0
+        while line := lines.readline(10_000):
+            if not line.endswith(b"\n"):
+                lines.seek(-len(line), os.SEEK_CUR)
+                break
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                told = json.loads(line)
+                self._doing = printable(str(told["what"]), 120)
+                done, total = float(told["done"]), float(told["total"])
+        return done, total
+
+    def _drain(self, stream: IO[bytes]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while piece := os.read(stream.fileno(), 1 << 16):
+                self._tail += piece
+                if len(self._tail) > 2 * _OUTPUT_BYTES:
+                    del self._tail[:-_OUTPUT_BYTES]
+
+    def _end(self) -> None:
+        """Kill what is left of the tool: its children while it still collects them, then it."""
+        process = self._process
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        deadline = time.monotonic() + _KILL_S
+        while time.monotonic() < deadline:
+            left = set(_tagged(self._tag)) | set(_below(process.pid))
+            left.discard(process.pid)
+            for pid in left:
+                _kill(pid)
+            if process.poll() is None:
+                _kill_group(process.pid)
+            elif not left:
+                break
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+            time.sleep(0 if process.poll() is None else 0.01)
+        self._reader.join(1.0)
+        if not self._reader.is_alive() and process.stdout is not None:
+            process.stdout.close()
+
+
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)?")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    """Lines of a stranger, safe to print in a terminal: no colours, no moves of the cursor."""
+    lines = _ESCAPES.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+    return _CONTROLS.sub("?", lines)
+
+
+def _environment(tag: str) -> dict[str, str]:
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {
+        # Threads that wait for each other on processors which a job keeps busy are slower than
+        # one: 169 s against 6 s for the digits at a load of 13 on 2 cores.
+        "OMP_NUM_THREADS": "1",
+        **os.environ,
+        # As in the ranks of a job whose seed is not set.
+        "PYTHONHASHSEED": str(JobConfig.seed),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONFAULTHANDLER": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8:replace",
+        # A look at a model must not take memory from a job that trains on the GPU.
+        "CUDA_VISIBLE_DEVICES": "",
+        RUN_VARIABLE: tag,
+    }
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a process that is not collected yet, with its session where there are such."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(pid, signal.SIGKILL)
+    _kill(pid)
+
+
+def _tagged(tag: str) -> Iterator[int]:
+    """Living processes here that carry the tag; none where there is no ``/proc``."""
+    wanted = f"{RUN_VARIABLE}={tag}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                yield int(folder.name)
+
+
+def _below(pid: int) -> Iterator[int]:
+    """Living descendants of a process."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
+            if state not in (b"Z", b"X"):
+                children.setdefault(int(parent), []).append(int(stat.parent.name))
+    waiting = [pid]
+    while waiting:
+        found = children.get(waiting.pop(), [])
+        yield from found
+        waiting += found

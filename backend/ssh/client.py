@@ -1,0 +1,571 @@
+"""Connections to nodes: the one importer of Fabric and paramiko.
+
+Left alone, Fabric accepts every host key (`AutoAddPolicy`), sets no time limits, and reads from the
+terminal; paramiko waits for ever for the answer to a command's start. Here each is set once.
+Fabric makes the connections and goes through jump hosts; commands and files go over paramiko's
+channels, because `Connection.run` keeps all output in memory and decodes it strictly.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import fabric
+import paramiko
+from paramiko.ssh_exception import ChannelException, SSHException
+
+from backend.node.system.wording import seconds
+from backend.records.nodes.entry import NodeAddress
+from backend.ssh import errors as ssh_errors
+from backend.ssh.client_config import ask_ssh, readable, unreadable
+from backend.ssh.interface import (
+    Answer,
+    HostKeyChanged,
+    HostKeyUnknown,
+    PassphraseNeeded,
+    Refused,
+    RemoteFile,
+    Shell,
+    Unreachable,
+)
+from backend.ssh.known_hosts import KnownHosts, host_key
+from backend.ssh.remote_command import execute
+from backend.ssh.sftp import FarFiles
+from backend.ssh.ssh_config import DEFAULT_KEYS, Hop, Lookup, route
+
+CONNECT_LIMIT_S = 10.0
+_CHANNEL_LIMIT_S = 15.0
+_FILES_LIMIT_S = 30.0
+_CLOSE_LIMIT_S = 2.0
+_KEEPALIVE_S = 15
+_GRACE_S = 2.0
+_NEXT_SESSION_S = 5.0
+_SESSION_LOOK_S = 0.02
+_AGENT_LIMIT_S = 30.0
+"""A person may have to confirm, or to touch a stick."""
+_SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
+
+_log = logging.getLogger("ringmaster.ssh")
+# Without a handler Python prints paramiko's tracebacks on standard error.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def connect(
+    address: NodeAddress,
+    known_hosts: KnownHosts,
+    *,
+    passphrase: str = "",
+    limit_s: float = CONNECT_LIMIT_S,
+    ssh_config: Path | None = None,
+    silence_s: float = _FILES_LIMIT_S,
+) -> Shell:
+    """Open a connection; every jump host on the way is verified like the node itself.
+
+    ``passphrase`` opens locked keys and is kept nowhere. ``ssh_config`` is read instead of the
+    user's and the system's own. ``limit_s`` holds for each stage: TCP, banner, login;
+    ``silence_s`` is how long a transfer may go without one byte.
+
+    Raises:
+        HostKeyUnknown, HostKeyChanged: The sshd cannot be trusted so far; no login was tried.
+        PassphraseNeeded: A key is locked, and no other one was accepted.
+        Refused: The login failed.
+        Unreachable: There is no SSH server to be reached.
+        BackendError: The address or the client settings cannot be used.
+    """
+    opened: list[Any] = []
+    try:
+        for hop in hops_of(address, ssh_config):
+            gateway = opened[-1] if opened else None
+            opened.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
+    except BaseException:
+        _close(opened)
+        raise
+    return SshShell(opened, hop.who, silence_s)
+
+
+def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, int]:
+    """Host and port of the node's own sshd, as `KnownHosts` has them.
+
+    Raises:
+        BackendError: The address or the client settings cannot be used.
+    """
+    hop = hops_of(address, ssh_config)[-1]
+    return hop.host, hop.port
+
+
+def hops_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[Hop, ...]:
+    """Every sshd on the way to a node, its own the last.
+
+    Raises:
+        BackendError: The address or the client settings cannot be used.
+    """
+    return route(address, _lookup(ssh_config))
+
+
+def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, ...]:
+    """The key files that may be tried on the way to a node, as `PassphraseNeeded` names them.
+
+    Raises:
+        BackendError: The address or the client settings cannot be used.
+    """
+    hops = hops_of(address, ssh_config)
+    return tuple(dict.fromkeys(one for hop in hops for one in hop.identities or DEFAULT_KEYS))
+
+
+def agent_keys() -> int | None:
+    """How many keys the user's SSH agent holds; None where there is none that answers."""
+    agent = _agent() if os.environ.get("SSH_AUTH_SOCK") else None
+    if agent is None:
+        return None
+    try:
+        return len(agent.get_keys())
+    except SSHException:
+        return None
+    finally:
+        agent.close()
+
+
+class SshShell:
+    """`Shell` over SSH. For one user at a time; `close` may be called from anywhere."""
+
+    def __init__(self, connections: Sequence[Any], who: str, silence_s: float) -> None:
+        self._connections = connections
+        self._silence_s = silence_s
+        self._transport = connections[-1].transport
+        self._who = who
+        self._sftp: Any = None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",
+        limit_s: float = 60.0,
+        on_line: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """See `Shell`. Of more than 4 MB of output the end is kept; ``on_line`` gets both streams.
+
+        A command that met its limit may live on at the node: closing the channel ends its output,
+        and nothing more.
+        """
+        with self._connected(limit_s):
+            channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
+            try:
+                ended = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
+            except TimeoutError as error:
+                raise Unreachable(
+                    f"“{argv[0]}” on {self._who} had not ended after {seconds(limit_s)}.",
+                    "Look there for what it waits for: a share that hangs, a busy disk.",
+                ) from error
+            finally:
+                channel.close()
+        if not ended.began:
+            raise Refused(*ssh_errors.no_command(self._who, ended.code, ended.login_words))
+        return Answer(
+            ended.code, ended.out.decode("utf-8", "replace"), ended.err.decode("utf-8", "replace")
+        )
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        with self._connected():
+            self._files().write(path, content, mode)
+
+    def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
+        with self._connected():
+            return self._files().read(path, offset, limit_bytes)
+
+    def listing(self, path: str) -> tuple[RemoteFile, ...]:
+        with self._connected():
+            return self._files().listing(path)
+
+    def send(
+        self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        """See `Shell`. What is executable here will be executable there."""
+        with self._connected():
+            self._files().send(source, path, on_bytes)
+
+    def fetch(
+        self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
+    ) -> None:
+        """See `Shell`; FileNotFoundError when there is no such file."""
+        with self._connected():
+            self._files().fetch(path, target, on_bytes)
+
+    @contextmanager
+    def files(self) -> Iterator[FarFiles]:
+        """See `Shell`; FileNotFoundError and FileExistsError come through."""
+        with self._connected():
+            yield self._files()
+
+    def close(self) -> None:
+        _close(self._connections)
+
+    def _files(self) -> FarFiles:
+        return FarFiles(self._opened_sftp, self._who, self._free_bytes)
+
+    def _session(self, limit_s: float) -> Any:
+        """A channel; where sshd allows one at a time (MaxSessions 1), after the one before it."""
+        end = time.monotonic() + min(limit_s, _NEXT_SESSION_S)
+        while True:
+            try:
+                return self._transport.open_session(timeout=limit_s)
+            except ChannelException as error:
+                if self._sftp is not None:
+                    self._sftp.close()
+                    self._sftp = None
+                elif time.monotonic() >= end:
+                    raise Refused(*ssh_errors.no_session(self._who, error.text)) from error
+                else:
+                    # sshd counts a session until what ran in it is gone.
+                    time.sleep(_SESSION_LOOK_S)
+
+    def _opened_sftp(self) -> Any:
+        if self._sftp is not None:
+            return self._sftp
+        channel = self._session(_CHANNEL_LIMIT_S)
+        channel.settimeout(self._silence_s)
+        try:
+            channel.invoke_subsystem("sftp")
+            self._sftp = paramiko.SFTPClient(channel)
+            return self._sftp
+        except (SSHException, EOFError) as error:
+            channel.close()
+            if not self._transport.is_active():
+                raise
+            raise Refused(*ssh_errors.no_sftp(self._who)) from error
+
+    def _free_bytes(self, folder: str) -> int | None:
+        try:
+            answer = self.run(["df", "-Pk", "--", folder], limit_s=_CHANNEL_LIMIT_S)
+        except Refused:
+            # The account may move files and run nothing.
+            return None
+        try:
+            return int(answer.out.splitlines()[-1].split()[3]) * 1024
+        except (IndexError, ValueError):
+            return None
+
+    @contextmanager
+    def _connected(self, limit_s: float | None = None) -> Iterator[None]:
+        """What breaks a connection becomes a sentence; with a limit, nothing outlasts it."""
+        watchdog = None
+        if limit_s is not None:
+            # paramiko waits without a limit for the answer to a request, and for a socket whose
+            # buffer is full; closing the connection under it is what ends that.
+            watchdog = threading.Timer(limit_s + _GRACE_S, _close, [self._connections])
+            watchdog.daemon = True
+            watchdog.start()
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except TimeoutError as error:
+            raise Unreachable(
+                f"{self._who} has not answered for {seconds(self._silence_s)}.",
+                "Look whether it is busy or its disk hangs, then connect again.",
+            ) from error
+        except (EOFError, OSError, SSHException) as error:
+            raise Unreachable(
+                f"The connection to {self._who} broke off ({ssh_errors.short(error)}).",
+                "Connect again; if that fails too, look whether the node is on.",
+            ) from error
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
+
+
+class _OnlyAccepted:
+    """paramiko's "missing host key policy": a connection goes on only to an accepted key."""
+
+    def __init__(self, hop: Hop, known_hosts: KnownHosts) -> None:
+        self._hop = hop
+        self._known_hosts = known_hosts
+
+    def missing_host_key(self, client: object, hostname: str, key: Any) -> None:
+        # Called for every key: paramiko itself is given none to compare with.
+        shown = host_key(self._hop.host, self._hop.port, key.get_name(), key.asbytes())
+        accepted = self._known_hosts.keys(self._hop.host, self._hop.port)
+        if any(one.text == shown.text for one in accepted):
+            return
+        if accepted:
+            # A key of another kind too: who stands in between would simply offer that one.
+            raise HostKeyChanged(
+                *ssh_errors.key_changed(shown, accepted[0]), shown, accepted[0].fingerprint
+            )
+        raise HostKeyUnknown(*ssh_errors.key_unknown(shown), shown)
+
+
+class _KeyEndedIt(Exception):
+    """A key with which paramiko cannot log in at all; the connection went with it."""
+
+
+class _Login:
+    """paramiko's "auth strategy": keys of the agent and of files, those asked for first."""
+
+    def __init__(self, hop: Hop, passphrase: str) -> None:
+        self._hop = hop
+        self._passphrase = passphrase
+        self._unsigned: dict[tuple[str, bytes], ssh_errors.Unusable] = {}
+        """Keys that failed before the sshd could judge them; kept over connections."""
+
+    def authenticate(self, transport: Any) -> None:
+        self._tried: list[str] = []
+        self._locked: list[str] = []
+        self._unusable: list[ssh_errors.Unusable] = []
+        allowed: Sequence[str] = ()
+        limit_s = transport.auth_timeout
+        for name, key in self._keys():
+            which = name, bytes(key.asbytes())
+            if which in self._unsigned:
+                continue
+            is_held = isinstance(key, paramiko.AgentKey)
+            # The agent may ask a person first, or wait for a finger on a stick.
+            transport.auth_timeout = limit_s + _AGENT_LIMIT_S if is_held else limit_s
+            try:
+                transport.auth_publickey(self._hop.user, key)
+            except paramiko.BadAuthenticationType as error:
+                self._tried.append(name)
+                allowed = error.allowed_types
+                break
+            except (OSError, EOFError):
+                raise
+            except Exception as error:
+                # What paramiko and cryptography raise for one key has no common class.
+                if "timeout" in str(error):
+                    raise Unreachable(*ssh_errors.silent_login(self._hop)) from error
+                is_refusal = isinstance(error, paramiko.AuthenticationException)
+                if is_refusal and (transport.is_active() or "saw EOF" in str(error)):
+                    self._tried.append(name)
+                    if transport.is_active():
+                        continue
+                    # sshd has seen enough wrong keys.
+                    break
+                _log.info("The key %s is passed over.", name, exc_info=True)
+                self._unsigned[which] = ssh_errors.unsigned(name, key.get_name(), error)
+                if not transport.is_active():
+                    raise _KeyEndedIt from error
+            else:
+                if transport.is_authenticated():
+                    return
+                raise Refused(*ssh_errors.second_factor(self._hop))
+        if self._locked:
+            path = self._locked[0]
+            fault = ssh_errors.locked(path, self._hop, given=bool(self._passphrase))
+            raise PassphraseNeeded(*fault, path)
+        unusable = [*self._unsigned.values(), *self._unusable]
+        raise Refused(*ssh_errors.no_login(self._hop, self._tried, allowed, unusable))
+
+    def _keys(self) -> Iterator[tuple[str, Any]]:
+        """Keys and where they are from; an sshd ends the talk after some six wrong ones."""
+        agent = _agent(self._hop.agent)
+        try:
+            held = {bytes(key.asbytes()): key for key in (agent.get_keys() if agent else ())}
+            files = self._hop.identities or DEFAULT_KEYS
+            for path in files:
+                key = held.pop(_public_half(path), None)
+                if key is not None:
+                    yield f"{path} (agent)", key
+            yield from self._of_files(files[: self._hop.asked_for])
+            if not self._hop.identities_only:
+                for key in held.values():
+                    yield f"“{key.comment}” of the agent", key
+            yield from self._of_files(files[self._hop.asked_for :])
+        finally:
+            if agent is not None:
+                agent.close()
+
+    def _of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        for path in paths:
+            try:
+                content = Path(path).expanduser().read_bytes()
+                key = self._loaded(content)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._unusable.append(ssh_errors.unread(path, error))
+            except Exception:  # noqa: BLE001 - as above: a key file may raise anything
+                _log.info("The key %s is passed over.", path, exc_info=True)
+                self._unusable.append(ssh_errors.unusable(path, content))
+            else:
+                if key is None:
+                    self._locked.append(path)
+                else:
+                    yield from self._certified(f"{path}-cert.pub", content)
+                    yield path, key
+
+    def _certified(self, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
+        certificate = Path(path).expanduser()
+        if not certificate.is_file():
+            return
+        key = self._loaded(content)
+        try:
+            key.load_certificate(str(certificate))
+        except (ValueError, OSError, SSHException):
+            _log.info("The certificate %s is passed over.", path, exc_info=True)
+            return
+        yield path, key
+
+    def _loaded(self, content: bytes) -> Any:
+        """The key of a file, None when it stays locked."""
+        # Only where a key file is read, as in `backend.provisioning.cluster_key`.
+        from backend.ssh import key_pair
+
+        opened = key_pair.opened(content, self._passphrase)
+        if opened is None:
+            return None
+        kind, text = opened
+        classes = {one: found for found in paramiko.key_classes for one in found.identifiers()}
+        return classes[kind].from_private_key(StringIO(text))
+
+
+def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limit_s: float) -> Any:
+    login = _Login(hop, passphrase)
+    while True:
+        try:
+            return _attempt(hop, gateway, known_hosts, login, limit_s)
+        except _KeyEndedIt:
+            # `login` passes that key over from now on.
+            continue
+
+
+def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, limit_s: float) -> Any:
+    accepted = known_hosts.keys(hop.host, hop.port)
+    connection = fabric.Connection(
+        hop.host,
+        user=hop.user,
+        port=hop.port,
+        # An empty one: `route` has read the settings, and fabric.py files are not executed.
+        config=fabric.Config(ssh_config=paramiko.SSHConfig(), lazy=True),
+        gateway=gateway,
+        forward_agent=False,
+        connect_kwargs={
+            "auth_strategy": login,
+            "timeout": limit_s,
+            "banner_timeout": limit_s,
+            "auth_timeout": limit_s,
+            "channel_timeout": limit_s,
+            "transport_factory": partial(_transport, [one.kind for one in accepted]),
+        },
+    )
+    connection.client.set_missing_host_key_policy(_OnlyAccepted(hop, known_hosts))
+    try:
+        connection.open()
+    except BaseException as error:
+        _close([connection])
+        if isinstance(error, ChannelException) and gateway is not None:
+            raise Unreachable(*ssh_errors.not_from_jump(hop, gateway.host, error.text)) from error
+        if isinstance(error, (OSError, EOFError, SSHException)):
+            raise Unreachable(*ssh_errors.unreachable(error, hop, limit_s)) from error
+        raise
+    connection.transport.set_keepalive(_KEEPALIVE_S)
+    return connection
+
+
+def _transport(kinds: Sequence[str], sock: Any, disabled_algorithms: Any = None) -> Any:
+    """A transport that asks for a key of a kind that was accepted, if there is one."""
+    transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
+    options = transport.get_security_options()
+    known = [kind for kind in options.key_types if _kind_of(kind) in kinds]
+    options.key_types = [*known, *(kind for kind in options.key_types if kind not in known)]
+    return transport
+
+
+def _kind_of(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+class _Agent(paramiko.Agent):  # type: ignore[misc] # paramiko has no types
+    """The agent at a socket. One key that paramiko cannot read does not hide the others."""
+
+    def __init__(self, path: str) -> None:
+        paramiko.agent.AgentSSH.__init__(self)
+        self._conn = socket.socket(socket.AF_UNIX)
+        self._conn.settimeout(_AGENT_LIMIT_S)
+        self._conn.connect(str(Path(path).expanduser()))
+        kind, answer = self._send_message(paramiko.agent.cSSH2_AGENTC_REQUEST_IDENTITIES)
+        if kind != paramiko.agent.SSH2_AGENT_IDENTITIES_ANSWER:
+            raise SSHException("the agent does not list its keys")
+        for _ in range(answer.get_int()):
+            blob, comment = answer.get_binary(), answer.get_binary().decode("utf-8", "replace")
+            try:
+                self._keys += (_AgentKey(self, blob, comment),)
+            except (ValueError, SSHException):
+                _log.info("The agent's key “%s” cannot be read.", comment, exc_info=True)
+
+
+class _AgentKey(paramiko.AgentKey):  # type: ignore[misc] # as above
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
+        try:
+            return bytes(super().sign_ssh_data(data, algorithm))
+        except OSError as error:
+            # It is not the connection that broke.
+            raise SSHException(f"the agent did not answer: {ssh_errors.short(error)}") from error
+
+
+def _agent(path: str | None = None) -> Any:
+    """The agent at ``path``; "" is none, and None the one that the environment names."""
+    try:
+        path = os.environ.get("SSH_AUTH_SOCK") if path is None else path
+        if path is None or not hasattr(socket, "AF_UNIX"):
+            return paramiko.Agent()
+        return _Agent(path) if path else None
+    except (OSError, SSHException):
+        _log.info("The SSH agent at %s cannot be used.", path, exc_info=True)
+        return None
+
+
+def _public_half(path: str) -> bytes:
+    """The public key beside a private one, by which an agent's key is recognised, or nothing."""
+    try:
+        text = Path(f"{path}.pub").expanduser().read_text("utf-8", "replace")
+        return bytes(paramiko.pkey.PublicBlob.from_string(text).key_blob)
+    except (OSError, ValueError):
+        return b""
+
+
+def _lookup(ssh_config: Path | None) -> Lookup:
+    """What the user's client settings say of a host."""
+    ssh = shutil.which("ssh")
+    if ssh is not None:
+        return cache(partial(ask_ssh, ssh, file=ssh_config))
+    settings = paramiko.SSHConfig()
+    files = (ssh_config,) if ssh_config else (Path("~/.ssh/config").expanduser(), _SYSTEM_SETTINGS)
+    for file in files:
+        if file != ssh_config and not file.is_file():
+            continue
+        try:
+            text = file.read_text("utf-8", "surrogateescape")
+        except OSError as error:
+            raise unreadable(file, error) from error
+        settings.parse(StringIO(readable(text)))
+
+    def look_up(address: NodeAddress) -> dict[str, Any]:
+        try:
+            return dict(settings.lookup(address.host))
+        except (OSError, paramiko.ConfigParseError, paramiko.CouldNotCanonicalize) as error:
+            raise unreadable(files[0], error) from error
+
+    return look_up
+
+
+def _close(connections: Sequence[Any]) -> None:
+    """Close the far end first, in a thread that can be given up: a dead peer's send may block."""
+
+    def close() -> None:
+        for connection in reversed(connections):
+            connection.client.close()
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(_CLOSE_LIMIT_S)

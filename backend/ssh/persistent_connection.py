@@ -1,0 +1,132 @@
+"""One connection that is kept open, for many threads and for days.
+
+Laptops sleep and Wi-Fi drops, so a connection that broke is opened again by whoever needs it next.
+Who asks a host that is silent waits once: for some seconds afterwards everybody is told so at once,
+or the window's looks would all stand still behind it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from backend.ssh.interface import Shell, Unreachable
+from backend.ssh.sftp import FarFiles
+
+SILENCE_S = 10.0
+"""How long the host of a line may say nothing; its ``connect`` gives it no longer."""
+_PAUSE_S = 5.0
+_QUEUE_S = 20.0
+
+T = TypeVar("T")
+
+
+class Line:
+    """Every call may run on any thread; on the line they stand one after the other.
+
+    Args:
+        connect: Opens a connection, or raises `BackendError`.
+        greet: Called with each connection that was opened, before its first use.
+        who: Names the host in sentences.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Shell],
+        greet: Callable[[FarFiles], None],
+        who: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._greet = greet
+        self._who = who
+        self._monotonic = monotonic
+        self._lock = threading.RLock()
+        self._shell: Shell | None = None
+        self._silent_until = float("-inf")
+        self._fault: Unreachable | None = None
+
+    def ask(self, work: Callable[[FarFiles], T]) -> T:
+        """Read something. ``work`` is called again when a connection broke that had stood idle.
+
+        Raises:
+            Unreachable: The host does not answer.
+            BackendError: There is no way in.
+        """
+        with self._turn():
+            had_stood = self._shell is not None
+            try:
+                return self._work(work)
+            except Unreachable:
+                if not had_stood:
+                    raise
+                self._silent_until = float("-inf")
+                return self._work(work)
+
+    def act(self, work: Callable[[FarFiles], T]) -> T:
+        """Change something, once: it is not known what of a change arrived when a line breaks.
+
+        Raises:
+            Unreachable: The host does not answer; what was begun may have happened.
+            BackendError: There is no way in.
+        """
+        with self._turn():
+            self.ask(lambda files: files.status("/"))
+            return self._work(work)
+
+    @contextmanager
+    def apart(self) -> Iterator[Shell]:
+        """A connection of one's own, for what takes long and must not hold up the others."""
+        shell = self._connect()
+        try:
+            yield shell
+        finally:
+            shell.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._hang_up()
+
+    def _work(self, work: Callable[[FarFiles], T]) -> T:
+        if self._fault is not None and self._monotonic() < self._silent_until:
+            raise Unreachable(self._fault.sentence, self._fault.remedy) from self._fault
+        try:
+            if self._shell is None:
+                self._shell = self._opened()
+            with self._shell.files() as files:
+                found = work(files)
+        except Unreachable as error:
+            self._hang_up()
+            self._fault, self._silent_until = error, self._monotonic() + _PAUSE_S
+            raise
+        self._fault = None
+        return found
+
+    def _opened(self) -> Shell:
+        shell = self._connect()
+        try:
+            with shell.files() as files:
+                self._greet(files)
+        except BaseException:
+            shell.close()
+            raise
+        return shell
+
+    def _hang_up(self) -> None:
+        if self._shell is not None:
+            self._shell.close()
+            self._shell = None
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._lock.acquire(timeout=_QUEUE_S):
+            raise Unreachable(
+                f"{self._who} has not answered for a while.", "It is asked again with each look."
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()

@@ -1,0 +1,331 @@
+"""Files of a node or of the data root, over SFTP.
+
+OpenSSH's SFTP server says "Failure" for a full disk, a quota and much else, so a write that failed
+asks ``df`` before it speaks. paramiko ignores what closing a file said; each written file is
+therefore measured before it gets its name.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import posixpath
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from backend.base.errors import BackendError
+from backend.ssh.interface import RemoteFile
+
+_PIECE_BYTES = 32 * 1024
+_PIECES_PER_BATCH = 32
+OnBytes = Callable[[int, int], None]
+
+
+class FarFiles:
+    """The files that paramiko's SFTPClient reaches; ``who`` names the place.
+
+    ``client`` gives one that is open: a command may have ended the one before it. ``free_bytes``
+    tells how much room a folder's disk has left, or None.
+    """
+
+    def __init__(
+        self, client: Callable[[], Any], who: str, free_bytes: Callable[[str], int | None]
+    ) -> None:
+        self._open_client = client
+        self._who = who
+        self._free_bytes = free_bytes
+
+    @property
+    def _client(self) -> Any:
+        return self._open_client()
+
+    def write(self, path: str, content: bytes, mode: int) -> None:
+        self._put(io.BytesIO(content), len(content), path, mode, None)
+
+    def send(self, source: Path, path: str, on_bytes: OnBytes | None) -> None:
+        try:
+            file = source.open("rb")
+        except OSError as error:
+            raise BackendError(f"{source} cannot be read: {error.strerror}.") from error
+        with file:
+            found = os.fstat(file.fileno())
+            mode = 0o755 if found.st_mode & stat.S_IXUSR else 0o644
+            self._put(file, found.st_size, path, mode, on_bytes)
+
+    def read(self, path: str, offset: int, limit_bytes: int) -> bytes:
+        with self._reading(path), self._client.open(path, "rb") as file:
+            # Files of /proc have no size and are not empty.
+            size = file.stat().st_size
+            end = min(size or offset, offset + limit_bytes)
+            if size:
+                return b"".join(_pieces(file, offset, end))
+            file.seek(offset)
+            return bytes(file.read(limit_bytes))
+
+    def listing(self, path: str) -> tuple[RemoteFile, ...]:
+        with self._reading(path):
+            try:
+                found = self._client.listdir_attr(path)
+            except UnicodeDecodeError as error:
+                raise BackendError(
+                    f"The folder {path} on {self._who} holds a name that is not UTF-8.",
+                    "Rename it there.",
+                ) from error
+        return tuple(
+            _remote_file(posixpath.join(path, one.filename), one)
+            for one in sorted(found, key=lambda one: str(one.filename))
+        )
+
+    def entries(self, path: str) -> tuple[RemoteFile, ...]:
+        """As `listing`, with what links lead to. Only names that can be names here, too."""
+        found = []
+        for one in self.listing(path):
+            if "\\" in one.name or one.name in (".", "..") or one.path != f"{path}/{one.name}":
+                continue
+            if one.is_folder or one.is_plain:
+                found.append(one)
+                continue
+            with suppress(FileNotFoundError):
+                found.append(self.status(one.path))
+        return tuple(found)
+
+    def status(self, path: str) -> RemoteFile:
+        """Of what a link leads to; FileNotFoundError when there is nothing."""
+        with self._reading(path):
+            return _remote_file(path, self._client.stat(path))
+
+    def make_folder(self, path: str, mode: int | None = None) -> None:
+        """As `backend.datastore.access.folder_modes.make_folder` makes one; see there.
+
+        Raises:
+            FileExistsError: It is there. Of two who make it at one time one gets this.
+            FileNotFoundError: The folder above is not there.
+        """
+        above = self._client.stat(posixpath.dirname(path))
+        with self._changing(path):
+            self._client.mkdir(path)
+        # A share that knows no modes or owners decides by itself who may write.
+        with suppress(OSError):
+            self._client.chmod(path, stat.S_IMODE(above.st_mode) if mode is None else mode)
+            if mode is None and above.st_uid and self._client.stat(path).st_uid == 0:
+                self._client.chown(path, above.st_uid, above.st_gid)
+
+    def create(self, path: str, content: bytes) -> None:
+        """A file that was not there; FileExistsError when it is."""
+        with self._changing(path), self._client.open(path, "wx") as far:
+            try:
+                far.write(content)
+                far.flush()
+            except OSError:
+                self._client.remove(path)
+                raise
+
+    def rename(self, old: str, new: str) -> None:
+        """FileExistsError when ``new`` is there, FileNotFoundError when ``old`` is not."""
+        self._client.stat(old)
+        with self._changing(new):
+            self._client.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """One file; none is no error."""
+        with suppress(FileNotFoundError), self._changing(path):
+            self._client.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """A folder and what is in it; links are removed, not followed. None is no error."""
+        with suppress(FileNotFoundError):
+            for one in self.listing(path):
+                if one.is_folder:
+                    self.remove_tree(one.path)
+                else:
+                    self.remove(one.path)
+            self._client.rmdir(path)
+
+    def fetch(self, path: str, target: Path, on_bytes: OnBytes | None) -> None:
+        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        with self._reading(path), self._client.open(path, "rb") as far:
+            size = int(far.stat().st_size)
+            pieces = _pieces(far, 0, size)
+            try:
+                with _local(target):
+                    file = fresh.open("wb")
+                with file:
+                    self._copy(
+                        pieces, lambda piece: _write_here(file, piece, target), size, on_bytes
+                    )
+                    with _local(target):
+                        file.flush()
+                        os.fsync(file.fileno())
+                with _local(target):
+                    os.replace(fresh, target)
+            finally:
+                fresh.unlink(missing_ok=True)
+
+    def _put(
+        self, source: BinaryIO, size: int, path: str, mode: int, on_bytes: OnBytes | None
+    ) -> None:
+        folder, name = posixpath.split(path)
+        fresh = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+        with self._writing(path, size, fresh):
+            with self._client.open(fresh, "wx") as far:
+                # Before the first byte: a key is at no moment readable for others.
+                far.chmod(mode)
+                far.set_pipelined(True)
+                pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
+                self._copy(pieces, far.write, size, on_bytes)
+            arrived = self._client.stat(fresh).st_size
+            if arrived != size:
+                raise OSError(f"{arrived} of {size} bytes arrived")
+            self._client.posix_rename(fresh, path)
+
+    @contextmanager
+    def _changing(self, path: str) -> Iterator[None]:
+        """SFTP says "Failure" for what is there already as for all else: look what it was."""
+        try:
+            yield
+        except (FileNotFoundError, TimeoutError, ConnectionError):
+            raise
+        except PermissionError as error:
+            raise self._write_fault(error, path, posixpath.dirname(path), 0) from error
+        except OSError as error:
+            try:
+                self._client.lstat(path)
+            except FileNotFoundError:
+                fault = self._write_fault(error, path, posixpath.dirname(path), 0)
+                raise fault from error
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+
+    def _copy(
+        self,
+        pieces: Iterator[bytes],
+        write: Callable[[bytes], object],
+        size: int,
+        on_bytes: OnBytes | None,
+    ) -> None:
+        done = 0
+        while done < size:
+            piece = next(pieces, b"")[: size - done]
+            if not piece:
+                raise _CutShort(done, size)
+            write(piece)
+            done += len(piece)
+            if on_bytes is not None:
+                on_bytes(done, size)
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except PermissionError as error:
+            raise BackendError(
+                f"{self._who} may not read {path}: permission denied.",
+                f"Give that user the right to read it, there: chmod a+r {path}",
+            ) from error
+        except _CutShort as error:
+            raise BackendError(
+                f"{path} on {self._who} became shorter while it was copied.", "Try again."
+            ) from error
+
+    @contextmanager
+    def _writing(self, path: str, size: int, fresh: str) -> Iterator[None]:
+        folder = posixpath.dirname(path)
+        try:
+            yield
+        except BaseException as error:
+            # A failure that is the node's own word, not the connection's.
+            told = isinstance(error, OSError) and not isinstance(
+                error, (TimeoutError, ConnectionError)
+            )
+            # Asked before the half file goes, while the disk is still full.
+            fault = self._write_fault(error, path, folder, size) if told else None
+            with suppress(OSError, EOFError):
+                self._client.remove(fresh)
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _write_fault(self, error: BaseException, path: str, folder: str, size: int) -> BackendError:
+        if isinstance(error, PermissionError):
+            return BackendError(
+                f"{self._who} may not write {path}: permission denied.",
+                f"Give {folder} to that user, or connect as another one.",
+            )
+        if isinstance(error, FileNotFoundError):
+            return BackendError(
+                f"{path} cannot be written: there is no folder {folder} on {self._who}.",
+                "Make it there first.",
+            )
+        if isinstance(error, _CutShort):
+            return BackendError(f"What was sent to {path} became shorter meanwhile.", "Try again.")
+        free = self._free_bytes(folder)
+        if free is not None and free < max(size, _PIECE_BYTES):
+            return BackendError(
+                f"The disk of {folder} on {self._who} is full: {free} bytes are left and "
+                f"{path} needs {size}.",
+                "Make room there, or connect as a user whose home is on another disk.",
+            )
+        return BackendError(
+            f"{path} cannot be written on {self._who}; the node says “{error}”.",
+            f"Check there that the disk of {folder} is sound, that it may be written, and that "
+            "no quota is used up.",
+        )
+
+
+def _pieces(far: Any, start: int, end: int) -> Iterator[bytes]:
+    """Read a part of a file; the next batch of pieces is requested before one is read.
+
+    The ``prefetch`` of paramiko 5.1.0 requests pieces in a thread of its own. If that thread is
+    slow, the rest of the file is read twice and kept in memory; after a cancelled read it goes on.
+    """
+    offsets = range(start, end, _PIECE_BYTES)
+    batches = [
+        [(offset, min(_PIECE_BYTES, end - offset)) for offset in offsets[n : n + _PIECES_PER_BATCH]]
+        for n in range(0, len(offsets), _PIECES_PER_BATCH)
+    ]
+    far.seek(start)
+    for before, batch in pairwise([[], *batches, []]):
+        if batch:
+            far._prefetching, far._prefetch_done = True, False
+            far._prefetch_thread(batch, None)
+        for _, size in before:
+            piece = bytes(far.read(size))
+            if not piece:
+                return
+            yield piece
+
+
+def _remote_file(path: str, found: Any) -> RemoteFile:
+    mode = found.st_mode or 0
+    return RemoteFile(
+        path,
+        found.st_size or 0,
+        stat.S_ISDIR(mode),
+        stat.S_ISREG(mode),
+        int(found.st_mtime or 0),
+    )
+
+
+class _CutShort(OSError):
+    def __init__(self, done: int, size: int) -> None:
+        super().__init__(f"{done} of {size} bytes")
+
+
+def _write_here(file: BinaryIO, piece: bytes, target: Path) -> None:
+    with _local(target):
+        file.write(piece)
+
+
+@contextmanager
+def _local(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"{target} cannot be written on this computer: {error.strerror}."
+        ) from error

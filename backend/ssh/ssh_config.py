@@ -1,0 +1,143 @@
+"""Which sshd a node's address means: the user's client settings, and the jump hosts on the way.
+
+Pure: it looks up nothing in the network.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.records.base.validation import printable
+from backend.records.nodes.entry import NodeAddress
+from backend.ssh.known_hosts import SSH_PORT
+
+DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+_MOST_JUMPS = 8
+Lookup = Callable[[NodeAddress], Mapping[str, Any]]
+"""Settings of a host, with lower-case keys, as `ssh -G` prints them."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One sshd on the way. ``name`` is what the user calls it, ``host`` where it is."""
+
+    name: str
+    host: str
+    port: int
+    user: str
+    identities: tuple[str, ...] = ()
+    asked_for: int = 0
+    """How many of ``identities``, from the first, were asked for by name."""
+    identities_only: bool = False
+    agent: str | None = None
+    """The socket of the agent, "" for none; None is the one that SSH_AUTH_SOCK names."""
+
+    @property
+    def who(self) -> str:
+        """The account and the place, for sentences: ``lab@gpu1``."""
+        return f"{self.user}@{self.name}"
+
+    @property
+    def place(self) -> str:
+        """The host, with its address where the settings gave it another."""
+        return self.name if self.name == self.host else f"{self.name} ({self.host})"
+
+
+def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
+    """The jump hosts in order, then the node.
+
+    Raises:
+        BackendError: The address cannot be one, or the settings ask for what cannot be done.
+    """
+    _checked(address.host)
+    settings = lookup(address)
+    jumps = address.jump or _text(settings, "proxyjump")
+    if not address.jump and "proxycommand" in settings and _is_set(settings["proxycommand"]):
+        raise BackendError(
+            f"The settings of SSH send {address.host} through a ProxyCommand, which Ringmaster "
+            "does not run.",
+            "Use ProxyJump in ~/.ssh/config, or --jump [USER@]HOST[:PORT].",
+        )
+    ways = [address]
+    while _is_set(jumps) and len(ways) <= _MOST_JUMPS:
+        # A `Host *` with a ProxyJump holds for the jump host too, which then is no way to itself.
+        known = {(way.host, way.port) for way in ways}
+        further = [way for way in map(_jump, jumps.split(",")) if (way.host, way.port) not in known]
+        ways[:0] = further
+        jumps = _text(lookup(further[0]), "proxyjump") if further else ""
+    return tuple(_hop(way, lookup(way)) for way in ways)
+
+
+def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
+    asked_for = (address.identity,) if address.identity else ()
+    if address.identity and not Path(address.identity).expanduser().is_file():
+        raise BackendError(
+            f"There is no key file {address.identity}.", "Give the private key with --identity."
+        )
+    identities = tuple(str(path) for path in settings.get("identityfile", ()))
+    port = address.port or _port(_text(settings, "port") or str(SSH_PORT), address.host)
+    return Hop(
+        name=address.host,
+        host=_checked(_text(settings, "hostname") or address.host),
+        port=port,
+        user=address.user or _text(settings, "user") or getpass.getuser(),
+        identities=(*asked_for, *(identities or (DEFAULT_KEYS if asked_for else ()))),
+        asked_for=len(asked_for),
+        identities_only=_text(settings, "identitiesonly").lower() == "yes",
+        agent=_agent(_text(settings, "identityagent")),
+    )
+
+
+def _agent(text: str) -> str | None:
+    """`IdentityAgent`: a path, ``none``, or the variable that holds the path."""
+    if text in ("", "SSH_AUTH_SOCK"):
+        return None
+    if text.startswith("$"):
+        return os.environ.get(text[1:], "")
+    return "" if text == "none" else text
+
+
+def _jump(text: str) -> NodeAddress:
+    """``[user@]host[:port]``, as OpenSSH's ProxyJump has it."""
+    user, _, place = text.strip().removeprefix("ssh://").rpartition("@")
+    if place.startswith("["):
+        host, _, port = place[1:].partition("]")
+        port = port.removeprefix(":")
+    elif place.count(":") > 1:
+        host, port = place, ""
+    else:
+        host, _, port = place.partition(":")
+    return NodeAddress(_checked(host), port=_port(port, host) if port else 0, user=user)
+
+
+def _port(text: str, host: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise BackendError(
+            f"“{printable(text)}” cannot be a port of {printable(host)}.",
+            "A port is a number between 1 and 65535; SSH's own is 22.",
+        )
+    return int(text)
+
+
+def _checked(host: str) -> str:
+    if not host or host.startswith("-") or any(c.isspace() or c in "@/\\\0" for c in host):
+        raise BackendError(
+            f"“{printable(host)}” cannot be a host's name.",
+            "Give its name or its IP address; user and port have fields of their own.",
+        )
+    return host
+
+
+def _text(settings: Mapping[str, Any], key: str) -> str:
+    value = settings.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def _is_set(value: object) -> bool:
+    return isinstance(value, str) and value.lower() not in ("", "none")

@@ -1,0 +1,145 @@
+"""S20: who is told of the end of a job can be said on the command line, and no secret is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+
+from backend.cli import notice
+from backend.cli.main import run
+from tests.backend.services.nodes.test_node_registry import Memory
+from tests.fakes.mail_server import MailServer
+from tests.fakes.webhook_server import WebhookServer
+
+SECRET = "planted-notice-secret"
+Say = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def ring() -> Iterator[Memory]:
+    before, held = keyring.get_keyring(), Memory()
+    keyring.set_keyring(held)
+    yield held
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def say(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ring: Memory,
+) -> Say:
+    """Speaks to the program, as a user with a home of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv(notice.PASSWORD, raising=False)
+    (tmp_path / "home").mkdir()
+    place = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
+
+    def speak(*words: str, typed: str | None = None, as_json: bool = True) -> tuple[int, Any]:
+        if typed is not None:
+            monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        code = run(["notice", *words, *place, *(["--json"] if as_json else [])], lambda *_: 0)
+        told = capsys.readouterr()
+        assert SECRET not in told.out + told.err
+        return code, json.loads(told.out) if as_json else told.out
+
+    return speak
+
+
+def test_a_webhook_is_kept_told_a_test_and_taken_away(say: Say, tmp_path: Path) -> None:
+    server = WebhookServer()
+    try:
+        address = f"{server.url}/{SECRET}"
+        code, kept = say("webhook", address)
+        assert (code, kept["webhook"]) == (0, "http://127.0.0.1/…")
+        assert say("show")[1]["webhook"] == "http://127.0.0.1/…"
+        assert say("test", "webhook") == (0, {"sent": "webhook"})
+        assert [path.rpartition("/")[2] for path in server.paths] == [SECRET]
+    finally:
+        server.close()
+    (kept_file,) = (tmp_path / "home" / ".ringmaster" / "notices").iterdir()
+    assert kept_file.stat().st_mode & 0o077 == 0
+    assert say("webhook", "none")[1]["webhook"] == ""
+    code, refused = say("test", "webhook")
+    assert code == 1
+    assert refused["error"]["sentence"] == "No webhook is set up."
+
+
+def test_the_address_of_a_webhook_can_be_typed_where_nobody_reads_along(say: Say) -> None:
+    assert say("webhook", "-", typed=f"https://chat.example/{SECRET}\n")[1]["webhook"] == (
+        "https://chat.example/…"
+    )
+    code, refused = say("webhook", "chat.example")
+    assert code == 1
+    assert refused["error"]["sentence"].startswith("A webhook is an address that begins with")
+    assert say("show")[1]["webhook"] == "https://chat.example/…", "what was kept stays"
+
+
+def test_mail_is_kept_with_its_password_in_the_keyring_alone(
+    say: Say, ring: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(notice.PASSWORD, SECRET)
+    code, kept = say(
+        *("mail", "you@lab.example", "ben@lab.example"),
+        *("--server", "smtp.lab.example", "--user", "robot", "--security", "tls"),
+    )
+    assert code == 0
+    assert kept["mail"] == {
+        "to": ["you@lab.example", "ben@lab.example"],
+        "sender": "you@lab.example",
+        "host": "smtp.lab.example",
+        "port": 465,
+        "security": "tls",
+        "user": "robot",
+    }
+    assert list(ring.held.values()) == [SECRET]
+    written = [p.read_text() for p in (tmp_path / "home").rglob("*") if p.is_file()]
+    assert written
+    assert not any(SECRET in text for text in written)
+    _, shown = say("show", as_json=False)
+    assert "you@lab.example, ben@lab.example" in shown
+    assert say("mail", "none")[1]["mail"] is None
+    assert ring.held == {}, "a password that nothing needs is kept nowhere"
+
+
+def test_a_mail_arrives_without_a_password_where_the_server_wants_none(say: Say) -> None:
+    server = MailServer()
+    try:
+        words = ("--server", "127.0.0.1", "--port", str(server.port), "--security", "none")
+        assert say("mail", "you@lab.example", *words)[0] == 0
+        assert say("test", "mail") == (0, {"sent": "mail"})
+        (mail,) = server.mails
+        assert mail["To"] == "you@lab.example"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("mail", "you"), "The mail server is a host name, such as smtp.lab.example."),
+        (("mail", "you", "--server", "h"), "“you” is no mail address."),
+        (("test", "mail"), "No mail is set up."),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+    say: Say, words: tuple[str, ...], sentence: str
+) -> None:
+    before = say("show")[1]
+    code, refused = say(*words)
+    assert (code, refused["error"]["sentence"]) == (1, sentence)
+    assert say("show")[1] == before
+
+
+def test_what_is_told_and_by_whom_is_set(say: Say) -> None:
+    assert say("set", "--finished", "off", "--from-nodes", "on")[1]["from_nodes"] is True
+    shown = say("show")[1]
+    assert (shown["tells_finished"], shown["from_nodes"]) == (False, True)
+    assert say("set", "--finished", "on")[1]["tells_finished"] is True

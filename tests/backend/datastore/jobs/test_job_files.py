@@ -1,0 +1,235 @@
+"""A job's folder: made whole, claimed once, moved and never deleted; a wish is for one run."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.datastore.jobs.files import JobFile
+from backend.records.base.atomic_files import replace_bytes, replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.library.item import Pin
+
+HARD_NAMES = (
+    "a b 'c' \"d\"",
+    "$(touch oops); `id` && x",
+    "😀 日本語 Ω",
+    "../../etc",
+    "-rf --json",
+    "CON",
+    "ü" * 127,
+    "[[entry]] = \\n \\u0000",
+)
+
+
+def config(**changes: Any) -> JobConfig:
+    raw = {
+        "name": "a job",
+        "model": "m",
+        "dataset": "d",
+        "loader": "l",
+        "epochs": 2,
+        "batch_size": 4,
+        "optimizer": {"name": "adam", "lr": 0.1, "betas": [0.5, 0.75]},
+        "placement": [{"node": "this-computer", "processes": 2}],
+        **changes,
+    }
+    parsed = parse_job(raw)
+    assert parsed.config is not None, parsed.faults
+    return parsed.config
+
+
+def make(root: Path, **changes: Any) -> tuple[JobFile, JobFolder]:
+    pins = {"model": Pin("m", 1, "a" * 64)}
+    file = job_files.create_job(DataRoot(root), config(**changes), pins)
+    return file, DataRoot(root).job(file.id)
+
+
+def test_what_was_made_is_read_back(tmp_path: Path) -> None:
+    file, folder = make(tmp_path, tags=["x"], notes="n", environment={"A": "b c"})
+    assert job_files.read_job(folder) == file
+    assert [entry.name for entry in (tmp_path / "jobs").iterdir()] == [file.id]
+
+
+def test_a_job_file_that_somebody_replaced_is_read_anew(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    assert job_files.read_job(folder).config.epochs == 2
+    text = folder.config.read_bytes()
+    replace_bytes(folder.config, text.replace(b"epochs = 2", b"epochs = 7"))
+    assert job_files.read_job(folder).config.epochs == 7
+
+
+def test_a_checkpoint_whose_record_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    file, folder = make(tmp_path)
+    record = Checkpoint("one", 1, 1, 5, 0, 3, "a" * 64, "b" * 64, "2026-11-22T07:00:00Z")
+    path = folder.checkpoints / "one.pt"
+    path.write_bytes(b"abc")
+    for loss in (0.5, 0.25):
+        replace_json(
+            path.with_suffix(".json"), replace(record, metrics={"loss": loss}).to_sidecar()
+        )
+        (found,) = list_checkpoints(folder, file.config.checkpoint)
+        assert found.metrics == {"loss": loss}
+
+
+@pytest.mark.parametrize("name", HARD_NAMES)
+def test_f54_any_name_of_a_job_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
+    file, folder = make(tmp_path, name=name, environment={"X": name})
+    read = job_files.read_job(folder)
+    assert (read.name, read.config.environment) == (name, {"X": name})
+    job_files.write_notes(folder, name[::-1], "", (name,))
+    assert job_files.read_job(folder).name == name[::-1]
+    assert read.id == file.id
+
+
+def test_f23_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    barrier = threading.Barrier(8)
+
+    def claim() -> bool:
+        barrier.wait()
+        return job_files.claim_run(folder, 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        claims = [pool.submit(claim) for _ in range(8)]
+    assert [claim.result() for claim in claims].count(True) == 1
+
+
+def test_f22_of_many_who_wish_a_stop_one_makes_it(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    barrier = threading.Barrier(8)
+
+    def wish() -> bool:
+        barrier.wait()
+        return job_files.ask_to_stop(folder, 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        wishes = [pool.submit(wish) for _ in range(8)]
+    assert [wish.result() for wish in wishes].count(True) == 1
+    assert wish_to_stop(folder.lock, 1)
+
+
+def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    job_files.ask_to_stop(folder, 1)
+    assert not wish_to_stop(folder.lock, 2)
+    job_files.clear_old_wish(folder, 2)
+    assert not folder.lock.exists()
+    job_files.ask_to_stop(folder, 2)
+    job_files.clear_old_wish(folder, 2)
+    assert wish_to_stop(folder.lock, 2)
+    folder.lock.unlink()
+    job_files.ask_to_stop(folder, 1)
+    assert job_files.ask_to_stop(folder, 2)
+    assert wish_to_stop(folder.lock, 2)
+
+
+def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    folder.lock.touch()
+    assert wish_to_stop(folder.lock, 1)
+
+
+def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    job_files.claim_run(folder, 1)
+    files = {
+        "output/history.toml": b"history",
+        "checkpoints/epoch-0001-step-000010.pt": b"weights",
+        "logs/rank-0.log": b"log",
+        "status.json": b"{}",
+        "launch.json": b"{}",
+        "attempts/1/exit.json": b"{}",
+    }
+    for name, content in files.items():
+        (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder.path / name).write_bytes(content)
+    job_files.claim_run(folder, 2)
+    job_files.move_earlier_runs(folder, 2)
+    moved = folder.runs / "1"
+    assert {n: (moved / n).read_bytes() for n in files} == files
+    assert folder.newest_run() == 2
+    assert list(folder.output.iterdir()) == []
+    assert list(folder.checkpoints.iterdir()) == []
+
+
+def test_removing_a_job_moves_it_to_the_trash(tmp_path: Path) -> None:
+    _, folder = make(tmp_path)
+    config_file = folder.config.read_bytes()
+    target = job_files.move_to_trash(DataRoot(tmp_path), folder)
+    assert (target / "config.toml").read_bytes() == config_file
+    assert not folder.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [
+        (lambda f: f.meta.write_text("{"), r"^meta.json of the job \S+ is damaged\.$"),
+        (lambda f: f.meta.write_text('{"schema": 99}'), "newer"),
+        (lambda f: f.config.write_text("x ="), r"^config.toml of the job \S+ is damaged\.$"),
+        (lambda f: f.config.write_bytes(b"\xff"), r"^config.toml of the job \S+ is damaged\.$"),
+        (lambda f: f.config.unlink(), r"^config.toml of the job \S+ is gone\.$"),
+        (lambda f: f.meta.unlink(), r"^meta.json of the job \S+ is gone\.$"),
+        (lambda f: f.config.write_text("epochs = 0"), "changed"),
+        (lambda f: shutil.rmtree(f.path), "There is no job"),
+    ],
+)
+def test_a_spoiled_folder_is_told_in_a_sentence(tmp_path: Path, spoil: Any, word: str) -> None:
+    _, folder = make(tmp_path)
+    spoil(folder)
+    with pytest.raises(BackendError, match=word):
+        job_files.read_job(folder)
+
+
+def _bytes_of(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_what_went_to_the_trash_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    file, folder = make(tmp_path)
+    (folder.checkpoints / "epoch-0001.pt").write_bytes(b"weights")
+    before = _bytes_of(folder.path)
+    job_files.move_to_trash(DataRoot(tmp_path), folder)
+    assert not folder.path.exists()
+    assert job_files.take_from_trash(DataRoot(tmp_path), file.id)
+    assert _bytes_of(folder.path) == before
+    assert not job_files.take_from_trash(DataRoot(tmp_path), file.id), "there is no other one"
+
+
+def test_of_several_in_the_trash_the_one_that_went_last_comes_back(tmp_path: Path) -> None:
+    root = DataRoot(tmp_path)
+    file, folder = make(tmp_path)
+    for number in range(11):
+        folder.path.mkdir(exist_ok=True)
+        (folder.path / "number").write_text(str(number))
+        job_files.move_to_trash(root, folder)
+    # Somebody else's name that begins alike is none of them.
+    (root.trash / "jobs" / f"{file.id}x.99").mkdir()
+    for number in reversed(range(11)):
+        assert job_files.take_from_trash(root, file.id)
+        assert (folder.path / "number").read_text() == str(number)
+        folder.path.rename(tmp_path / f"seen-{number}")
+
+
+def test_a_job_that_is_in_its_place_is_not_replaced_by_one_from_the_trash(tmp_path: Path) -> None:
+    root = DataRoot(tmp_path)
+    file, folder = make(tmp_path)
+    job_files.move_to_trash(root, folder)
+    folder.path.mkdir()
+    with pytest.raises(FileExistsError):
+        job_files.take_from_trash(root, file.id)
+    assert list(folder.path.iterdir()) == []
+    assert (root.trash / "jobs" / file.id / "config.toml").exists()

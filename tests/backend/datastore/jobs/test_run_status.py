@@ -1,0 +1,315 @@
+"""What readers believe about a run: from records alone, and about real runs that were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.datastore.jobs import run_status
+from backend.datastore.jobs.run_status import (
+    Evidence,
+    RunStateReader,
+    Supervision,
+    judge,
+)
+from backend.node.run.supervisor import final_status
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from tests.fakes.runs import Run
+from tests.waiting import wait_for
+
+TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
+
+
+class Clock:
+    """A monotonic clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    folder = JobFolder(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}")
+    folder.attempt(1).path.mkdir(parents=True)
+    replace_json(folder.status, TRAINING.to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run(tmp_path, steps=1_000_000, mpi=True)
+    yield run
+    run.clean()
+
+
+def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
+    assert judge(Evidence()).state is JobState.CREATED
+    assert judge(Evidence(is_queued=True)).state is JobState.QUEUED
+
+
+def test_the_exit_record_is_believed_before_status_and_process() -> None:
+    ended = RunExit(1, JobState.FINISHED, "")
+    for supervision in Supervision:
+        evidence = Evidence(
+            run=1, exit=ended, status=TRAINING, supervision=supervision, silent_s=9e9
+        )
+        found = judge(evidence)
+        assert (found.state, found.status.step, found.doubt) == (JobState.FINISHED, 40, "")
+
+
+def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_ones_see(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = RunExit(1, JobState.FINISHED, "", ended="2026-11-23T18:42:44.100Z")
+    last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated="2026-11-23T18:42:43.856090Z")
+
+    def read_as_the_run_ends(path: Path) -> Mapping[str, Any]:
+        if path == folder.attempt(1).exit and not path.exists():
+            replace_json(folder.status, last_of_rank_0.to_dict())
+            replace_json(path, ended.to_dict())
+        return read_json(path)
+
+    monkeypatch.setattr(run_status, "read_json", read_as_the_run_ends)
+    early = RunStateReader(folder).look().status
+    replace_json(folder.status, final_status(ended, last_of_rank_0).to_dict())
+    later = RunStateReader(folder).look().status
+    assert (early.step, early.updated) == (64, ended.ended)
+    assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
+
+
+def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -> None:
+    evidence = Evidence(
+        run=1,
+        status=replace(TRAINING, eta_s=60.0, samples_per_second=100.0),
+        supervision=Supervision.ELSEWHERE,
+        silent_s=3600,
+        last_news="14:02",
+    )
+    found = judge(evidence)
+    assert (found.state, found.doubt) == (JobState.TRAINING, "no news since 14:02")
+    assert (found.status.eta_s, found.status.samples_per_second) == (None, None), "not foreseen"
+
+
+def test_a_wish_to_stop_shows_at_once() -> None:
+    evidence = Evidence(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_is_wished=True)
+    assert judge(evidence).state is JobState.STOPPING
+
+
+def test_f22_whose_wish_it_is_that_a_run_stops_is_said_until_the_run_has_its_own_words() -> None:
+    evidence = Evidence(
+        run=1,
+        status=TRAINING,
+        supervision=Supervision.ALIVE,
+        stop_is_wished=True,
+        stopped_by="ben",
+    )
+    assert judge(evidence).status.message == "ben stops it."
+    saving = replace(TRAINING, state=JobState.STOPPING, message="Saving a checkpoint")
+    assert judge(replace(evidence, status=saving)).status.message == "Saving a checkpoint"
+
+
+def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:
+    finished = replace(TRAINING, state=JobState.FINISHED)
+    assert judge(Evidence(run=2, status=finished)).state is JobState.STARTING
+
+
+@pytest.mark.parametrize("claimed_s", [119, 121])
+def test_m07_nothing_stays_starting_for_more_than_120_s_without_a_supervisor(
+    claimed_s: float,
+) -> None:
+    found = judge(Evidence(run=1, claimed_s=claimed_s))
+    assert found.state is (JobState.STARTING if claimed_s < 120 else JobState.ERROR)
+
+
+def test_m07_a_claim_that_is_old_by_the_shares_clock_is_closed_at_the_first_look(
+    folder: JobFolder,
+) -> None:
+    folder.attempt(1).supervisor.unlink()
+    replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
+    assert RunStateReader(folder).look().state is JobState.STARTING
+    attempt = folder.attempt(1).path
+    old = attempt.stat().st_mtime - 200
+    os.utime(attempt, (old, old))
+    found = RunStateReader(folder).look()
+    assert found.status.message == "The run did not start within 120 s."
+    assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
+
+
+def test_doubt_comes_from_a_heartbeat_that_stands_still_by_the_readers_own_clock(
+    folder: JobFolder, clock: Clock
+) -> None:
+    reader = RunStateReader(folder, clock)
+    assert reader.look().doubt == ""
+    clock.now += 29
+    assert reader.look().doubt == ""
+    clock.now += 2
+    found = reader.look()
+    assert found.doubt.startswith("no news since ")
+    assert found.state is JobState.TRAINING
+    replace_json(folder.status, replace(TRAINING, heartbeat=8).to_dict())
+    assert reader.look().doubt == ""
+
+
+BROKEN = {
+    "empty": b"",
+    "half": json.dumps(TRAINING.to_dict()).encode()[:70],
+    "not JSON": b"\x00\xff\xfe<html>",
+    "a list": b"[1, 2]",
+    "a newer format": json.dumps({**TRAINING.to_dict(), "schema": 99}).encode(),
+    "huge": b"[" * 5_000_000,
+    "deep": b'{"a":' + b"[" * 100_000,
+    "infinite": json.dumps({**TRAINING.to_dict(), "step": float("inf")}).encode(),
+    "of wrong types": json.dumps({**TRAINING.to_dict(), "metrics": 3}).encode(),
+    "an unknown state": json.dumps({**TRAINING.to_dict(), "state": "DANCING"}).encode(),
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
+def test_f35_a_broken_status_keeps_the_last_good_values_and_is_told(
+    folder: JobFolder, content: bytes
+) -> None:
+    reader = RunStateReader(folder)
+    assert reader.look().problems == ()
+    folder.status.write_bytes(content)
+    found = reader.look()
+    assert (found.state, found.status.step) == (JobState.TRAINING, 40)
+    assert "status.json cannot be read, so the values are the last good ones" in found.problems[0]
+    replace_json(folder.status, replace(TRAINING, step=41).to_dict())
+    assert (reader.look().status.step, reader.look().problems) == (41, ())
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
+def test_f35_a_broken_status_is_told_at_the_first_look_too(
+    folder: JobFolder, content: bytes
+) -> None:
+    folder.status.write_bytes(content)
+    found = RunStateReader(folder).look()
+    assert found.state is JobState.STARTING
+    assert "status.json cannot be read" in found.problems[0]
+
+
+def test_a_broken_supervisor_record_ends_no_run(folder: JobFolder) -> None:
+    folder.attempt(1).supervisor.write_text("{}")
+    found = RunStateReader(folder).look()
+    assert found.state is JobState.TRAINING
+    assert "supervisor.json of run 1 cannot be read" in found.problems[0]
+
+
+def test_f32_a_data_root_that_is_away_is_no_news_and_no_failure(
+    folder: JobFolder, tmp_path: Path
+) -> None:
+    reader = RunStateReader(folder)
+    reader.look()
+    (tmp_path / "jobs").rename(tmp_path / "away")
+    found = reader.look()
+    assert found.state is JobState.TRAINING
+    assert found.doubt.startswith("no news since ")
+    (tmp_path / "away").rename(tmp_path / "jobs")
+    assert reader.look().doubt == ""
+
+
+def test_a_folder_that_was_never_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="cannot be read"):
+        RunStateReader(JobFolder(tmp_path / "nothing")).look()
+
+
+def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
+    folder: JobFolder,
+) -> None:
+    before = replace(process_identity.own(), boot_id="the boot before")
+    replace_json(folder.attempt(1).supervisor, before.to_dict())
+    found = RunStateReader(folder).look()
+    assert found.state is JobState.ERROR
+    assert found.status.message == "The computer was restarted while the run was under way."
+    assert read_json(folder.status)["state"] == "ERROR"
+    assert process_identity.is_alive(process_identity.own())
+
+
+def test_f10_a_reused_pid_is_not_the_supervisor(folder: JobFolder) -> None:
+    reused = replace(process_identity.own(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, reused.to_dict())
+    assert RunStateReader(folder).look().state is JobState.ERROR
+
+
+@pytest.mark.parametrize("victims", ["F4", "F5"])
+def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
+    run: Run, victims: str
+) -> None:
+    run.start().wait_until_training()
+    reader = RunStateReader(run.folder)
+    assert reader.look().state is JobState.TRAINING
+    mpirun = run.find(" --map-by ")
+    process_identity.send_signal(run.supervisor, signal.SIGKILL)
+    if victims == "F5":
+        process_identity.send_signal(mpirun, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(run.supervisor))
+    found = reader.look()
+    assert found.state is JobState.ERROR
+    assert found.status.message.startswith("The supervisor of the run ended without a record")
+    assert run.leftovers() == ()
+    assert not run.session.exists()
+    assert not run.shared_memory.exists()
+    assert reader.look() == found
+    assert RunExit.from_dict(read_json(run.attempt.exit)).state is JobState.ERROR
+    assert run.status.heartbeat > 1
+
+
+def test_f06_m12_a_new_reader_finds_a_run_alive_that_another_process_started(run: Run) -> None:
+    run.start().wait_until_training()
+    found = RunStateReader(run.folder).look()
+    assert (found.state, found.doubt, found.problems) == (JobState.TRAINING, "", ())
+    run.stop()
+    run.end()
+    assert RunStateReader(run.folder).look().state is JobState.INTERRUPTED
+
+
+def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_killed(
+    run: Run,
+) -> None:
+    for rank in (0, 1):
+        record = {"rank": rank, "run": 1, "host": "h", "node": "this-computer"}
+        replace_json(run.attempt.rank_exit(rank), {**record, "outcome": "finished"})
+    gone = replace(process_identity.own(), start_ticks=1)
+    replace_json(run.attempt.supervisor, gone.to_dict())
+    assert RunStateReader(run.folder).look().state is JobState.FINISHED
+
+
+def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: Run) -> None:
+    ended = RunExit(1, JobState.ERROR, "The run did not start within 120 s.")
+    replace_json(run.attempt.exit, ended.to_dict())
+    run.start()
+    wait_for(lambda: not run.leftovers(), "the supervisor's end")
+    assert not run.attempt.supervisor.exists()
+    assert not run.folder.mpirun_log.exists()
+
+
+def test_how_a_run_ended_is_told_with_the_start_of_the_next(folder: JobFolder) -> None:
+    for run, state in ((1, JobState.INTERRUPTED), (2, JobState.ERROR)):
+        folder.attempt(run).path.mkdir(parents=True, exist_ok=True)
+        replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
+    starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
+    told = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
+    assert [one.after for one in told] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
+    assert [one.first_step for one in told] == [20, 40, 60, 80]

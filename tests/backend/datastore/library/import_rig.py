@@ -1,0 +1,76 @@
+"""What the tests of imports share: zip files made byte by byte, and a look at what was left."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.library.imports import import_version
+from backend.records.base.layout import DataRoot
+from backend.records.library.item import Kind, LibraryItem
+
+
+def import_now(
+    root: Path, source: Path, name: str = "digits", kind: Kind = Kind.DATASET
+) -> LibraryItem:
+    return import_version(DataRoot(root), kind, source, name, Progress())[0]
+
+
+@contextmanager
+def refused(root: Path, *words: str) -> Iterator[None]:
+    """Refused in one sentence with these words, and nothing was created in the data root."""
+    before = everything(root)
+    with pytest.raises(BackendError) as caught:
+        yield
+    sentence = caught.value.sentence
+    for word in words:
+        assert word in sentence, sentence
+    assert sentence.endswith(".")
+    assert "\n" not in sentence + caught.value.remedy
+    assert everything(root) == before
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder below, hidden ones too; empty folders for a kind do not count."""
+    found: dict[str, bytes | None] = {}
+    for place, folders, files in os.walk(folder):
+        for name in folders:
+            if Path(place) != folder:
+                found[os.path.join(place, name)] = None
+        for name in files:
+            found[os.path.join(place, name)] = Path(place, name).read_bytes()
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files below, by relative path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def entry(
+    name: str, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_STORED
+) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.create_system = 3
+    info.external_attr = mode << 16
+    info.compress_type = method
+    return info
+
+
+def make_zip(path: Path, *entries: tuple[zipfile.ZipInfo | str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, content in entries:
+            archive.writestr(info if isinstance(info, zipfile.ZipInfo) else entry(info), content)
+    return path

@@ -1,0 +1,339 @@
+"""What agents write is read as a stranger's, and whether they live is told without their clocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.datastore.access import untrusted
+from backend.datastore.nodes import files as node_files
+from backend.datastore.nodes.heartbeat_watch import StatusWatch
+from backend.node.metrics.probe import Probe
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.reading import (
+    Cpu,
+    Finding,
+    Gpu,
+    GpuProcess,
+    MigInstance,
+    NodeReading,
+    Presence,
+)
+
+READING = NodeReading(
+    name="gpu1",
+    host="gpu1.lab",
+    heartbeat=7,
+    cpu=Cpu("some", 2, 20.0, 0.5, 0.4, 0.3, (10.0, 30.0)),
+    memory_total_bytes=64 << 30,
+    memory_used_bytes=8 << 30,
+    swap_total_bytes=0,
+    swap_used_bytes=0,
+    disk_path="/d",
+    disk_total_bytes=10**12,
+    disk_free_bytes=None,
+    gpus=(
+        Gpu(
+            0,
+            "GPU-a",
+            "H100",
+            clock_event_reasons=("idle",),
+            processes=(GpuProcess(7, "alice", None, "python"),),
+            mig_instances=(MigInstance(0, "MIG-a", "1g"),),
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    root = DataRoot(tmp_path)
+    root.node("gpu1").path.mkdir(parents=True)
+    return root
+
+
+Write = Callable[..., "NodeReading | Finding"]
+
+
+@pytest.fixture
+def read_back(root: DataRoot) -> Write:
+    """What is read after somebody wrote a reading with other values in it."""
+
+    def write(**other: Any) -> NodeReading | Finding:
+        raw = json.dumps({**READING.to_dict(), **other})
+        root.node("gpu1").status.write_text(raw)
+        return node_files.read_status(root, "gpu1")
+
+    return write
+
+
+def refusal(found: NodeReading | Finding) -> str:
+    assert isinstance(found, Finding)
+    assert not found.ok
+    assert found.sentence.count("\n") == 0
+    return found.sentence
+
+
+def test_what_an_agent_writes_is_read_back_whole(root: DataRoot, read_back: Write) -> None:
+    assert read_back() == READING
+    mine = Probe("gpu1", root.path).read()
+    replace_json(root.node("gpu1").status, mine.to_dict())
+    assert node_files.read_status(root, "gpu1") == mine
+
+
+def test_no_status_yet_is_said(root: DataRoot) -> None:
+    assert refusal(node_files.read_status(root, "gpu1")) == "No agent has written on gpu1 yet."
+
+
+def test_f59_a_terabyte_is_not_read(root: DataRoot) -> None:
+    with root.node("gpu1").status.open("wb") as file:
+        file.truncate(2**40)
+    assert "larger than 1000000 bytes" in refusal(node_files.read_status(root, "gpu1"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"heartbeat": ' + b"9" * 100_000 + b"}",
+        b'{"name": "\\ud800"}',
+    ],
+    ids=["empty", "half", "list", "null", "bytes", "deep", "deeper", "long number", "surrogate"],
+)
+def test_f59_what_is_no_reading_is_refused_in_one_sentence(root: DataRoot, content: bytes) -> None:
+    root.node("gpu1").status.write_bytes(content)
+    sentence = refusal(node_files.read_status(root, "gpu1"))
+    assert sentence.startswith("The agent of gpu1 writes a status that cannot be used: ")
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        ({"heartbeat": "seven"}, "heartbeat must be a whole number, not text"),
+        ({"heartbeat": True}, "heartbeat must be a whole number, not true or false"),
+        ({"heartbeat": 1.5}, "heartbeat must be a whole number, not a number"),
+        ({"heartbeat": -1}, "heartbeat is out of range"),
+        ({"heartbeat": 2**64}, "heartbeat is out of range"),
+        ({"uptime_s": float("nan")}, "uptime_s is out of range"),
+        ({"uptime_s": float("inf")}, "uptime_s is out of range"),
+        ({"uptime_s": float("-inf")}, "uptime_s is out of range"),
+        ({"cpu": None}, "cpu must be a table"),
+        ({"cpu": {"model": "m"}}, "cpu.cores is missing"),
+        ({"gpus": {"0": 1}}, "gpus must be a list, not a table"),
+        ({"gpus": [{}] * 5000}, "gpus holds more than 4096 elements"),
+        ({"host": ["h"]}, "host must be text, not a list"),
+        ({"gpus": [{"index": 0, "uuid": "u", "name": 5}]}, "gpus[0].name must be text"),
+        (
+            {"gpus": [{"index": 0, "uuid": "u", "name": "n", "lost": "no"}]},
+            "gpus[0].lost must be true or false, not text",
+        ),
+        (
+            {"gpus": [{"index": 0, "uuid": "u", "name": "n", "temperature_c": -300}]},
+            "gpus[0].temperature_c is out of range",
+        ),
+    ],
+)
+def test_f59_values_of_the_wrong_kind_make_a_node_faulty(
+    read_back: Write, other: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in refusal(read_back(**other))
+
+
+def test_f59_names_can_command_no_terminal_and_turn_no_line(read_back: Write) -> None:
+    hostile = (
+        "\x1b[31mred\x1b]0;title\x07 <b>bold</b><img src=x> \u202egnp.exe \u2066x\n\0" + "é" * 999
+    )
+    process = {"pid": 1, "user": hostile, "memory_bytes": None, "command": hostile}
+    gpu = {"index": 0, "uuid": "u", "name": hostile, "processes": [process]}
+    found = read_back(host=hostile, name=hostile, gpu_message=hostile, gpus=[gpu])
+    assert isinstance(found, NodeReading)
+    assert found.name == "gpu1"
+    shown = (found.host, found.gpus[0].name, found.gpus[0].processes[0].user, found.gpu_message)
+    for text in shown:
+        assert text.isprintable()
+        assert text.startswith("?[31mred?]0;title? <b>bold</b><img src=x> ?gnp.exe ?x??é")
+        assert len(text) == 300
+
+
+def test_f59_a_long_complaint_is_cut_and_printable(read_back: Write) -> None:
+    assert len(refusal(read_back(cpu={"model": "m", "cores": "\x1b" * 10_000}))) < 400
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "link to a device"])
+def test_f59_what_is_no_plain_file_is_not_waited_for(root: DataRoot, kind: str) -> None:
+    path = root.node("gpu1").status
+    {
+        "fifo": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+        "link to a device": lambda: path.symlink_to("/dev/zero"),
+    }[kind]()
+    assert "is no plain file" in refusal(node_files.read_status(root, "gpu1"))
+
+
+def test_keys_of_a_newer_agent_are_left_out(read_back: Write) -> None:
+    assert read_back(wisdom=42, cpu={**READING.to_dict()["cpu"], "brand": "new"}) == READING
+
+
+text = st.text("aé\x1b\u202e<\0", max_size=5)
+plain = st.none() | st.booleans() | st.integers() | st.floats() | text
+anything = st.recursive(
+    plain, lambda inner: st.lists(inner) | st.dictionaries(text, inner), max_leaves=20
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(READING.to_dict())), anything))
+def test_f59_whatever_is_written_is_a_reading_or_a_refusal(other: dict[str, Any]) -> None:
+    raw = {
+        **READING.to_dict(),
+        "gpus": [],
+        "cpu": {"model": "", "cores": 1, "use_percent": None, "load_1min": 0},
+        **other,
+    }
+    with suppress(ValueError):
+        found = untrusted.build(NodeReading, raw)
+        assert found.heartbeat >= 0
+        assert found.host.isprintable()
+        assert json.loads(json.dumps(found.to_dict(), allow_nan=False))
+
+
+# Who lives.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 5000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watch(root: DataRoot, clock: Clock) -> StatusWatch:
+    return StatusWatch(root, clock)
+
+
+def beat(root: DataRoot, number: int, **other: Any) -> None:
+    replace_json(root.node("gpu1").status, replace(READING, heartbeat=number, **other).to_dict())
+
+
+def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next(
+    root: DataRoot, watch: StatusWatch, clock: Clock
+) -> None:
+    beat(root, 1)
+    assert watch.look("gpu1").presence is None
+    beat(root, 2)
+    clock.now += 2
+    assert watch.look("gpu1").presence is Presence.ONLINE
+    clock.now += 6
+    assert watch.look("gpu1").presence is Presence.ONLINE
+    clock.now += 0.1
+    news = watch.look("gpu1")
+    assert news.presence is Presence.OFFLINE
+    assert news.message.startswith("no news since ")
+    assert news.reading is not None
+    assert round(news.silent_s, 3) == 6.1
+    beat(root, 3)
+    assert watch.look("gpu1").presence is Presence.ONLINE
+
+
+def test_a_status_that_is_a_year_old_is_never_called_online(
+    root: DataRoot, watch: StatusWatch, clock: Clock
+) -> None:
+    beat(root, 900)
+    assert watch.look("gpu1").presence is None
+    clock.now += 7
+    news = watch.look("gpu1")
+    assert (news.presence, news.message) == (Presence.OFFLINE, "no news")
+
+
+@pytest.mark.parametrize("off_s", [600, -600, 10**9])
+def test_f44_the_clock_of_a_node_is_not_looked_at(
+    root: DataRoot, watch: StatusWatch, clock: Clock, off_s: int
+) -> None:
+    path = root.node("gpu1").status
+    for number in range(1, 6):
+        beat(root, number, uptime_s=1.0)
+        os.utime(path, (time.time() + off_s, time.time() + off_s))
+        clock.now += 2
+        presence = watch.look("gpu1").presence
+        assert presence is (Presence.ONLINE if number > 1 else None)
+
+
+def test_f44_the_desktops_own_wall_clock_may_jump(
+    root: DataRoot, watch: StatusWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(root, 1)
+    watch.look("gpu1")
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    beat(root, 2)
+    clock.now += 2
+    assert watch.look("gpu1").presence is Presence.ONLINE
+
+
+def test_an_agent_that_counts_anew_lives(root: DataRoot, watch: StatusWatch, clock: Clock) -> None:
+    beat(root, 500)
+    watch.look("gpu1")
+    clock.now += 20
+    beat(root, 1)
+    assert watch.look("gpu1").presence is Presence.ONLINE
+
+
+@pytest.mark.parametrize(("interval_s", "limit_s"), [(1e9, 180), (0.0, 3), (10.0, 30)])
+def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
+    root: DataRoot, watch: StatusWatch, clock: Clock, interval_s: float, limit_s: float
+) -> None:
+    for number in (1, 2):
+        beat(root, number, interval_s=interval_s)
+        watch.look("gpu1")
+    clock.now += limit_s
+    assert watch.look("gpu1").presence is Presence.ONLINE
+    clock.now += 0.1
+    assert watch.look("gpu1").presence is Presence.OFFLINE
+
+
+def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told(
+    root: DataRoot, watch: StatusWatch, clock: Clock
+) -> None:
+    for number in (1, 2):
+        beat(root, number)
+        watch.look("gpu1")
+    root.node("gpu1").status.write_text('{"heartbeat": NaN}')
+    clock.now += 1
+    news = watch.look("gpu1")
+    assert news.problem is not None
+    assert (news.reading, news.presence) == (replace(READING, heartbeat=2), Presence.ONLINE)
+    clock.now += 6
+    assert watch.look("gpu1").presence is Presence.OFFLINE
+
+
+def test_a_node_that_is_set_up_anew_begins_anew(
+    root: DataRoot, watch: StatusWatch, clock: Clock
+) -> None:
+    for number in (1, 2):
+        beat(root, number)
+        watch.look("gpu1")
+    watch.forget("gpu1")
+    news = watch.look("gpu1")
+    assert (news.presence, news.silent_s) == (None, 0.0)

@@ -1,0 +1,222 @@
+"""What holds for a mirror alone: what goes over the wire, and what is so when the wire is cut."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.datastore.jobs.files import clear_old_wish
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
+from backend.records.library.item import Kind
+from backend.records.nodes import health
+from backend.records.nodes.reading import Presence
+from backend.services.context.container import open_services
+from backend.ssh.interface import HostKeyUnknown, Unreachable
+from tests.backend.services.access_cases import (
+    Beat,
+    FakeHead,
+    Place,
+    add_checkpoint,
+    on_node,
+    started,
+)
+from tests.integration.tiny import raw_job
+from tests.waiting import LIMIT_S, wait_for
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("uncounted")
+
+
+def test_a_steady_look_brings_little_over_the_wire(far_place: Place, beat: Beat) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    view, run = started(far_place, services)
+    run.train(20_000)
+    for step in (1, 2, 3):
+        add_checkpoint(run, step, bytes(1_000_000))
+    run.folder.rank_log(0).write_bytes(bytes(1_000_000))
+    services.jobs.look(view.id)
+    an_hour_ago = time.time() - 3600
+    for path in (*run.folder.path.rglob("*"), run.folder.path):
+        os.utime(path, (an_hour_ago, an_hour_ago))
+    update = services.jobs.look(view.id)
+    size = run.folder.history.stat().st_size
+    assert far_place.wire.came_bytes > size
+    before = far_place.wire.came_bytes
+    looks = 10
+    for _ in range(looks):
+        run.train(10)
+        update = services.jobs.look(view.id, update.cursor)
+        assert update.view.step == run.step
+        assert len(update.history.steps) == 10
+    each = (far_place.wire.came_bytes - before) / looks
+    assert each < 8_000 < size / 10
+
+
+def test_the_age_of_a_claim_is_told_by_one_clock(far_place: Place, beat: Beat) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    FakeHead().instead_of(services)
+    view = services.jobs.start(services.jobs.create(on_node()).id)
+    attempt = far_place.data.job(view.id).attempt(1)
+    an_hour_ago = time.time() - 3600
+    os.utime(attempt.path, (an_hour_ago, an_hour_ago))
+    for _ in range(2):
+        assert services.jobs.show(view.id).state is JobState.STARTING
+    assert not attempt.exit.exists()
+
+
+def test_a_history_that_was_cut_or_replaced_is_read_anew(far_place: Place, beat: Beat) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    view, run = started(far_place, services)
+    run.train(50)
+    cursor = services.jobs.look(view.id).cursor
+    whole = run.folder.history.read_bytes()
+    block = whole[: whole.index(b"# end\n") + 6]
+    run.folder.history.write_bytes(block)
+    update = services.jobs.look(view.id, cursor)
+    assert (update.history.drop_from, list(update.history.steps)) == (0, [1])
+    assert list(services.jobs.history(view.id).steps) == [1]
+    run.folder.history.write_bytes(whole.replace(b"2026-", b"2027-") + b"\n")
+    assert len(services.jobs.look(view.id).history.steps) == 51
+
+
+def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
+    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    view, run = started(far_place, services)
+    run.train(5)
+    update = services.jobs.look(view.id)
+    far_place.wire.cut()
+    run.train(5)
+    silent = services.jobs.look(view.id, update.cursor)
+    assert silent.view.state is JobState.TRAINING
+    assert silent.view.doubt.startswith("no news since ")
+    assert (silent.view.step, list(silent.history.steps)) == (6, [])
+    assert [item.name for item in services.library.list(Kind.MODEL)] == ["tiny"]
+    with pytest.raises(Unreachable):
+        services.jobs.list()
+    with pytest.raises(Unreachable):
+        services.jobs.annotate(view.id, name="other")
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
+    wait_for(lambda: services.nodes.far()[0].presence is Presence.OFFLINE, "silence of the node")
+    far_place.wire.mend()
+
+    def back() -> RunUpdate | None:
+        seen = services.jobs.look(view.id, silent.cursor)
+        return None if seen.view.doubt else seen
+
+    seen = wait_for(back, "news")
+    assert (seen.view.step, list(seen.history.steps)) == (11, list(range(7, 12)))
+
+
+def test_a_silent_host_is_waited_for_once(
+    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    view, _ = started(far_place, services)
+    cursor = services.jobs.look(view.id).cursor
+    far_place.sshd.freeze()
+    far_place.wire.cut()
+    far_place.wire.mend()
+    monkeypatch.setattr("backend.ssh.persistent_connection.SILENCE_S", 0.5)
+    monkeypatch.setattr("backend.ssh.persistent_connection._PAUSE_S", LIMIT_S)
+    before = far_place.wire.connections
+    with ThreadPoolExecutor(4) as pool:
+        seen = list(pool.map(lambda _: services.jobs.look(view.id, cursor), range(4)))
+    assert {one.view.doubt[:13] for one in seen} == {"no news since"}
+    assert far_place.wire.connections == before + 1
+
+
+def test_a_sending_that_broke_off_goes_on_where_it_was(
+    far_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = far_place.desktop()
+    source = far_place.root.parent / "source"
+    source.mkdir()
+    for number in range(10):
+        (source / f"{number}.bin").write_bytes(bytes([number]) * 100_000)
+
+    class Cutting(Progress):
+        cuts = 0
+
+        def report(self, done: float, total: float, what: str) -> None:
+            if what == "Sending files" and done > 450_000 and not self.cuts:
+                self.cuts += 1
+                far_place.wire.cut()
+                far_place.wire.mend()
+
+    progress = Cutting()
+    item = services.library.import_item(Kind.DATASET, source, "digits", progress)
+    assert (progress.cuts, item.version) == (1, 1)
+    services.library.verify(Kind.DATASET, services.library.pin(Kind.DATASET, "digits"))
+    version = far_place.root / "datasets" / "digits" / "v1" / "files"
+    assert sorted(path.name for path in version.iterdir()) == [f"{n}.bin" for n in range(10)]
+
+
+def test_this_computer_cannot_train_on_what_it_does_not_mount(far_place: Place) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    check = services.jobs.check(raw_job())
+    (fault,) = check.faults
+    assert fault.field == "placement[0].node"
+    assert "does not mount the data root" in fault.sentence
+    assert "--data-root DIR" in fault.sentence
+    assert services.nodes.reading().name == "this-computer"
+
+
+def test_only_a_yes_opens_a_data_root_over_ssh(far_place: Place, tmp_path: Path) -> None:
+    catalogue = tmp_path / "c" / "catalogue.sqlite"
+    with pytest.raises(HostKeyUnknown) as told:
+        open_services(far_place.address, catalogue)
+    assert told.value.key.fingerprint == far_place.sshd.fingerprint
+    assert not catalogue.exists()
+
+
+def test_an_account_without_a_shell_is_enough(
+    tmp_path: Path, make_sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, make_sshd("ForceCommand internal-sftp"), False)
+    try:
+        services, other = place.desktop(), place.desktop()
+        place.stock(services)
+        pin = other.library.pin(Kind.DATASET, "tiny")
+        other.library.verify(Kind.DATASET, pin)
+        (place.root / "datasets" / "tiny" / "v1" / "files" / "README").write_text("no\n")
+        with pytest.raises(BackendError, match="README"):
+            other.library.verify(Kind.DATASET, pin)
+    finally:
+        place.close()
+
+
+def test_an_old_wish_is_cleared_as_it_stands_on_the_far_side(far_place: Place, beat: Beat) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    beat(far_place)
+    view, run = started(far_place, services)
+    replace_json(run.folder.lock, {"run": 1})
+    folder = services.data_root.job(view.id)
+    clear_old_wish(folder, 1, services.share)
+    assert run.folder.lock.exists()
+    clear_old_wish(folder, 2, services.share)
+    assert not run.folder.lock.exists()

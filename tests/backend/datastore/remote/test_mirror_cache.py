@@ -1,0 +1,181 @@
+"""A mirror drops what nobody wanted for long or what is too much, never what is nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.base.progress import Progress
+from backend.cli.main import run as cli
+from backend.datastore.remote import mirror_cache
+from backend.records.base.layout import JobFolder
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from tests.backend.services.access_cases import PAYLOAD, Beat, Place, add_checkpoint, started
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("uncounted")
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def fetched(far_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]:
+    """A desktop that fetched two checkpoints and the files of a model; its mirror is read."""
+    one, services = far_place.desktop(), far_place.desktop()
+    far_place.stock(one)
+    beat(far_place)
+    view, run = started(far_place, one)
+    for step in (2, 5):
+        add_checkpoint(run, step)
+    services.jobs.show(view.id)
+    folder = services.data_root.job(view.id)
+    for record in services.jobs.checkpoints(view.id):
+        services.share.bring_file(folder.checkpoints / f"{record.name}.pt", Progress())
+    services.library.list(Kind.MODEL)
+    return services, folder, services.library.open_content(Kind.MODEL, "tiny")
+
+
+def unwanted_for(path: Path, age_s: float) -> None:
+    """As if nobody had asked for it for so long."""
+    then, now = time.time() - age_s, path.stat().st_mtime
+    os.utime(path, (then, then if path.is_dir() else now))
+
+
+def weights(folder: JobFolder) -> list[str]:
+    return sorted(path.name for path in folder.checkpoints.glob("*.pt"))
+
+
+def test_what_nobody_wanted_for_long_goes_with_the_next_fetch_and_comes_back(
+    fetched: tuple[Services, JobFolder, Path],
+) -> None:
+    services, folder, source = fetched
+    first, second = (folder.checkpoints / name for name in weights(folder))
+    unwanted_for(first, 31 * DAY_S)
+    unwanted_for(source, 31 * DAY_S)
+    services.library.open_content(Kind.LOADER, "tiny")
+    assert weights(folder) == [second.name]
+    assert not source.exists()
+    assert len(services.jobs.checkpoints(folder.job_id)) == 2
+
+    services.share.bring_file(first, Progress())
+    assert first.read_bytes() == PAYLOAD
+    assert services.library.open_content(Kind.MODEL, "tiny") == source
+    assert (source / "bks_model.py").exists()
+
+
+def test_what_is_asked_for_is_wanted_anew(fetched: tuple[Services, JobFolder, Path]) -> None:
+    services, folder, source = fetched
+    kept = [source, *(folder.checkpoints / name for name in weights(folder))]
+    for path in kept:
+        unwanted_for(path, 31 * DAY_S)
+    services.library.open_content(Kind.MODEL, "tiny")
+    for path in kept[1:]:
+        services.share.bring_file(path, Progress())
+    services.library.open_content(Kind.LOADER, "tiny")
+    assert [path.exists() for path in kept] == [True, True, True]
+
+
+def test_of_too_much_the_longest_unwanted_goes_and_nothing_of_the_last_hour(
+    fetched: tuple[Services, JobFolder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services, folder, source = fetched
+    monkeypatch.setattr(mirror_cache, "KEEP_BYTES", len(PAYLOAD) // 2)
+    first, second = (folder.checkpoints / name for name in weights(folder))
+    unwanted_for(second, 3 * 3600)
+    unwanted_for(source, 2 * 3600)
+    services.library.open_content(Kind.LOADER, "tiny")
+    assert weights(folder) == [first.name]
+    assert not source.exists()
+
+
+@pytest.mark.slow
+def test_what_the_data_root_has_no_more_or_otherwise_stays(
+    fetched: tuple[Services, JobFolder, Path], far_place: Place
+) -> None:
+    services, folder, source = fetched
+    first, _ = weights(folder)
+    there = far_place.data.job(folder.job_id).checkpoints
+    (there / first).unlink()
+    shutil.rmtree(far_place.root / "models" / "tiny" / "v1" / "src")
+    (far_place.root / "models" / "tiny" / "v1" / "src").mkdir()
+    freed = services.share.clear()
+    assert freed == len(PAYLOAD)
+    assert weights(folder) == [first]
+    assert (source / "bks_model.py").exists()
+
+
+@pytest.mark.slow
+def test_what_is_half_fetched_goes_after_a_day(
+    fetched: tuple[Services, JobFolder, Path],
+) -> None:
+    services, folder, source = fetched
+    old, young = (folder.checkpoints / f".epoch.pt.{name}.tmp" for name in ("old", "young"))
+    staging = source.parent / ".src.abcd"
+    staging.mkdir()
+    for path in (old, young, staging / "bks_model.py"):
+        path.write_bytes(b"half")
+    for path in (old, staging):
+        unwanted_for(path, 2 * DAY_S)
+        os.utime(path, (time.time() - 2 * DAY_S,) * 2)
+    services.library.open_content(Kind.LOADER, "tiny")
+    assert (old.exists(), staging.exists(), young.exists()) == (False, False, True)
+
+
+def test_what_keeps_the_mirror_from_making_room_keeps_nobody_from_his_work(
+    fetched: tuple[Services, JobFolder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services, _, source = fetched
+    unwanted_for(source, 31 * DAY_S)
+
+    def refuse(*_: object) -> int:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(mirror_cache, "drop", refuse)
+    loader = services.library.open_content(Kind.LOADER, "tiny")
+    assert loader.exists()
+    assert source.exists()
+
+
+def test_the_doctor_tells_the_bytes_and_one_command_gives_them_back(
+    fetched: tuple[Services, JobFolder, Path],
+    far_place: Place,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What is installed here is another matter, and takes seconds to ask.
+    monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
+    services, folder, source = fetched
+    found = next(one for one in services.nodes.doctor() if one.check == "mirror")
+    room = services.share.room()
+    assert room is not None
+    assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
+    assert found.ok
+    assert str(services.data_root.path) in found.sentence
+    assert f"--data-root {far_place.address} mirror clear" in found.sentence
+
+    where = ["--data-root", str(far_place.address), "--catalogue", str(services.catalogue.path)]
+    assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
+    assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
+    assert weights(folder) == []
+    after = services.share.room()
+    assert after is not None
+    assert after.fetched_bytes == 0
+    told = next(one for one in services.nodes.doctor() if one.check == "mirror")
+    assert "mirror clear" not in told.sentence
+
+
+def test_a_mounted_data_root_has_no_mirror(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--data-root", str(tmp_path / "d"), "--catalogue", str(tmp_path / "c.sqlite")]
+    assert cli([*where, "mirror", "clear"], lambda *_: 1) == 1
+    assert "is mounted here" in capsys.readouterr().err

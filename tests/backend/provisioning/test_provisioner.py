@@ -1,0 +1,433 @@
+"""Setting up a node, with wheels of a few lines: each step, its failure, its repetition."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.node.system import process_identity
+from backend.provisioning import agent_commands, unprovision
+from backend.provisioning.code_archive import Bundle
+from backend.provisioning.provisioner import TITLES, set_up
+from backend.provisioning.wheelhouse import Wheelhouse
+from backend.records.base.atomic_files import read_json
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
+from backend.ssh.interface import Answer, Unreachable
+from tests.backend.provisioning.provisioner_rig import BUNDLE, KEY, Node, put_house
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    return put_house(tmp_path_factory.mktemp("house") / "wheels")
+
+
+@pytest.fixture
+def node(tmp_path: Path, house: Wheelhouse) -> Iterator[Node]:
+    made = Node.make(tmp_path, house)
+    yield made
+    made.end_agent()
+
+
+def go(node: Node, cancelled: Callable[[], bool] = lambda: False, **plan: object) -> NodeEntry:
+    node.told.clear()
+    return set_up(node.entry, node.open, node.plan(**plan), node.told.append, cancelled)
+
+
+def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
+    entry = go(node)
+    assert node.states == [StepState.DONE] * len(TITLES)
+    assert node.last.is_over
+    there = entry.installation
+    assert there is not None
+    assert node.environments() == [there.environment]
+    assert there.python == f"{node.home}/environments/{there.environment}/bin/python"
+    assert there.mpi_version == "5.0.11"
+    assert there.bytes > 100_000
+    assert (Path(there.bundle) / "backend/node/agent/control.py").is_file()
+    assert Path(there.ssh_config).is_file()
+    assert "horovod" in node.last.steps[4].output
+    assert all(step.seconds > 0 for step in node.last.steps)
+    sent = sum(wheel.bytes for wheel in (*house.wheels, house.pip))
+    assert sent <= node.shell.sent_bytes < sent + 500_000
+
+
+def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node: Node) -> None:
+    entry = go(node, limits_key=True)
+    assert entry.installation is not None
+    listed = (node.shell.home / ".ssh" / "authorized_keys").read_text()
+    assert f'command="{entry.installation.python} -I ' in listed
+    assert Path(entry.installation.python).exists()
+
+
+def test_an_unusual_login_shell_is_said(node: Node) -> None:
+    node.facts = replace(node.facts, login_shell="/usr/bin/fish")
+    with pytest.raises(Cancelled):
+        go(node, lambda: _runs(node, "Python"))
+    assert node.sentences[1].endswith("2 cores, no GPU, login shell fish.")
+
+
+def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node) -> None:
+    first = go(node)
+    agent = (node.home / "state/info.json").read_bytes()
+    node.shell.sent_bytes = 0
+    assert go(node).installation == first.installation
+    assert node.shell.sent_bytes == 0
+    assert [("was there already" in sentence) for sentence in node.sentences[2:]] == [True] * 5
+    assert (node.home / "state/info.json").read_bytes() == agent
+
+
+def test_every_state_that_is_told_goes_forward(node: Node) -> None:
+    go(node)
+    assert [step.title for step in node.told[0].steps] == list(TITLES)
+    order = list(StepState)
+    for before, after in zip(node.told, node.told[1:], strict=False):
+        for old, new in zip(before.steps, after.steps, strict=True):
+            assert order.index(old.state) <= order.index(new.state)
+
+
+def test_cancelled_before_each_step_it_goes_on_from_there(node: Node) -> None:
+    for at, title in enumerate(TITLES):
+        with pytest.raises(Cancelled):
+            go(node, lambda: _runs(node, title))  # noqa: B023
+        assert node.states == [
+            *[StepState.DONE] * at,
+            StepState.CANCELLED,
+            *[StepState.WAITING] * (len(TITLES) - at - 1),
+        ]
+        assert not [name for name in node.environments() if name.startswith(".building")]
+    assert go(node).is_ready
+
+
+def _runs(node: Node, title: str) -> bool:
+    steps = node.told[-1].steps
+    return any(step.title == title and step.state is StepState.RUNNING for step in steps)
+
+
+FAULTS = {
+    "Reach": ("id", "lets nothing be run"),
+    "Python": ("venv", "cannot make an environment"),
+    "Open MPI": ("mpirun --version", "does not start"),
+    "Horovod": ("import torch", "Horovod cannot be used on gpu1: ImportError: libmpi.so.40"),
+    "Agent": ("fake_agent", "The agent does not start"),
+    "Trial": ("127.0.0.1:2", "Two ranks on gpu1 could not work together"),
+}
+
+
+def test_each_failure_says_what_and_what_mends_it_and_repeating_goes_on(node: Node) -> None:
+    complaint = Answer(1, "", "Traceback\nImportError: libmpi.so.40: no such file\n")
+    for title, (command, sentence) in FAULTS.items():
+        node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None  # noqa: B023
+        with pytest.raises(BackendError, match=sentence):
+            go(node)
+        failed = node.last.failed
+        assert failed is not None
+        assert (failed.title, failed.state) == (title, StepState.FAILED)
+        assert sentence in failed.sentence
+        assert failed.remedy or title == "Open MPI"
+        assert "libmpi.so.40" in failed.output
+        assert not [name for name in node.environments() if name.startswith(".building")]
+    node.shell.on_run = lambda argv: None
+    assert go(node).is_ready
+
+
+def test_wheels_that_arrived_before_a_failure_are_not_sent_again(node: Node) -> None:
+    broken = Answer(1, "", "no")
+    node.shell.on_run = lambda argv: broken if "import torch" in " ".join(argv) else None
+    with pytest.raises(BackendError):
+        go(node)
+    node.shell.on_run = lambda argv: None
+    node.shell.sent_bytes = 0
+    go(node)
+    assert node.shell.sent_bytes < 500_000
+
+
+def test_a_wheel_that_was_damaged_there_is_sent_again(node: Node, house: Wheelhouse) -> None:
+    torch = next(wheel for wheel in house.wheels if wheel.package == "torch")
+    folder = node.home / "wheels"
+    folder.mkdir(parents=True)
+    (folder / torch.name).write_bytes(b"\0" * torch.bytes)
+    assert go(node).is_ready
+    assert (folder / torch.name).read_bytes() == (house.folder / torch.name).read_bytes()
+
+
+def test_a_wheel_that_is_damaged_here_is_told_and_not_installed(node: Node, tmp_path: Path) -> None:
+    node.house = put_house(tmp_path / "damaged")
+    torch = next(node.house.folder.glob("torch-*"))
+    torch.write_bytes(b"\0" * torch.stat().st_size)
+    with pytest.raises(BackendError, match=r"torch-2\.13.* is not on the node what it is here"):
+        go(node)
+    assert node.environments() == []
+
+
+def test_cancelling_while_bytes_are_sent_leaves_no_half_file(node: Node) -> None:
+    wheels = node.home / "wheels"
+
+    def is_sending() -> bool:
+        return any(wheels.glob(".*.whl.*"))
+
+    with pytest.raises(Cancelled):
+        go(node, is_sending)
+    assert list(wheels.iterdir()) == []
+    assert node.states[3] is StepState.CANCELLED
+    assert go(node).is_ready
+
+
+def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
+    def cut(argv: tuple[str, ...]) -> None:
+        if "install" in argv:
+            node.shell.broken = True
+
+    node.shell.on_run = cut
+    with pytest.raises(Unreachable):
+        go(node)
+    assert node.last.failed is not None
+    assert node.last.failed.sentence == "The connection is gone."
+    node.shell.on_run = lambda argv: None
+    assert go(node).is_ready
+    # What the broken connection left is younger than an hour: it may be another desktop's.
+    assert len(node.environments()) == 2
+
+
+def test_what_was_left_long_ago_is_cleared(node: Node) -> None:
+    left = node.home / "environments/.building-0123"
+    left.mkdir(parents=True)
+    node.shell.run(["touch", "-d", "2 hours ago", str(left)])
+    entry = go(node)
+    assert entry.installation is not None
+    assert node.environments() == [entry.installation.environment]
+
+
+def test_a_full_disk_is_said_before_anything_is_made(node: Node) -> None:
+    table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 9 8 900000 99% /\n"
+    node.shell.on_run = lambda argv: Answer(0, table, "") if argv[0] == "df" else None
+    with pytest.raises(
+        BackendError, match=r"has 0\.9 GB free, and setting up needs 2 GB"
+    ) as caught:
+        go(node)
+    assert caught.value.remedy
+    assert node.environments() == []
+    assert list((node.home / "wheels").iterdir()) == []
+
+
+def test_a_disk_that_fills_up_meanwhile_is_named_and_the_half_goes(node: Node) -> None:
+    full = Answer(1, "", "OSError: [Errno 28] No space left on device\n")
+    node.shell.on_run = lambda argv: full if "install" in argv else None
+    with pytest.raises(BackendError, match="the disk of the home folder on gpu1 is full"):
+        go(node)
+    assert node.environments() == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "sentence"),
+    [
+        ((), "gpu1 has no Python; training needs 3.10 or newer"),
+        (("3.8.10", "3.9.2"), "gpu1 has Python 3.8.10, 3.9.2 only"),
+        (("3.12.4",), "There is no Horovod for Python 3.12 on x86_64 without CUDA"),
+    ],
+)
+def test_without_a_python_that_can_train_nothing_is_made(
+    node: Node, versions: tuple[str, ...], sentence: str
+) -> None:
+    found = tuple(PythonFound(f"/usr/bin/python{v}", v, True) for v in versions)
+    node.facts = replace(node.facts, pythons=found)
+    with pytest.raises(BackendError, match=sentence) as caught:
+        go(node)
+    assert caught.value.remedy
+    assert not node.home.exists()
+
+
+def test_a_python_that_was_replaced_below_the_environment_makes_another(node: Node) -> None:
+    there = go(node).installation
+    assert there is not None
+    python = Path(there.python)
+    python.unlink()
+    python.symlink_to("/nowhere/python3")
+    assert go(node).installation == there
+    node.shell.broken = False
+    assert node.shell.run([there.python, "--version"]).ok
+    assert node.environments() == [there.environment]
+
+
+def test_of_two_desktops_at_once_both_end_well_with_one_environment(
+    node: Node, tmp_path: Path
+) -> None:
+    other = replace(node, shell=type(node.shell)(node.shell.home), told=[])
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meet(argv: tuple[str, ...]) -> None:
+        if "install" in argv and "horovod" in " ".join(argv):
+            meeting.wait()
+
+    ended: list[NodeEntry] = []
+    for one in (node, other):
+        one.shell.on_run = meet
+    threads = [threading.Thread(target=lambda n=n: ended.append(go(n))) for n in (node, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 2
+    assert ended[0].installation is not None
+    assert node.environments() == [ended[0].installation.environment]
+
+
+def test_a_newer_bundle_replaces_the_agent_and_stays_beside_the_older(node: Node) -> None:
+    go(node)
+    pid = (node.home / "state/info.json").read_bytes()
+    entry = go(node, bundle=Bundle("newer", BUNDLE.archive))
+    assert entry.installation is not None
+    assert entry.installation.bundle.endswith("/bundles/newer")
+    assert {path.name for path in (node.home / "bundles").iterdir()} == {BUNDLE.name, "newer"}
+    assert (node.home / "state/info.json").read_bytes() != pid
+
+
+def test_an_agent_that_never_writes_is_a_failure(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = agent_commands.check
+    monkeypatch.setattr(agent_commands, "check", lambda place, limit_s=0.0: check(place))
+    with pytest.raises(BackendError, match="was started and wrote nothing to") as caught:
+        go(node, start_agent=lambda place: ["true"])
+    assert str(node.home / "agent.log") in caught.value.remedy
+
+
+def test_ranks_that_are_two_jobs_of_one_are_a_failure(node: Node) -> None:
+    alone = Answer(0, "sum 1\nsum 1\n", "")
+    node.shell.on_run = lambda argv: alone if "127.0.0.1:2" in argv else None
+    with pytest.raises(BackendError, match="they did not get the same sum"):
+        go(node)
+
+
+def test_other_nodes_with_another_open_mpi_are_told(node: Node) -> None:
+    def disagree(version: str) -> None:
+        raise BackendError(f"gpu1 has Open MPI {version} and gpu2 has 4.1.4.", "Use one.")
+
+    with pytest.raises(BackendError, match=r"gpu2 has 4\.1\.4"):
+        go(node, agree=disagree)
+    assert node.last.failed is not None
+    assert node.last.failed.title == "Open MPI"
+
+
+def test_the_node_s_own_open_mpi_is_used_when_asked_for(node: Node, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="gpu1 has no Open MPI of its own"):
+        go(node, system_mpi=True)
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\necho sum 2\necho sum 2\n")
+    mpirun.chmod(0o755)
+    node.facts = replace(node.facts, mpirun=str(mpirun), mpi_version="4.1.4")
+    there = go(node, system_mpi=True).installation
+    assert there is not None
+    assert (there.mpirun, there.mpi_version) == (str(mpirun), "4.1.4")
+    environment = node.home / "environments" / there.environment
+    assert not (environment / "bin/mpirun").exists()
+
+
+def test_no_secret_stands_in_what_is_told_or_run(node: Node) -> None:
+    go(node)
+    secret = KEY.private.splitlines()[2].decode()
+    assert secret in (node.home / "ssh/id_cluster").read_text()
+    assert secret not in repr(node.told)
+    assert secret not in repr(node.shell.commands)
+
+
+def test_a_node_without_an_address_for_the_ranks_is_told(node: Node) -> None:
+    node.entry = replace(node.entry, ranks_address="")
+    with pytest.raises(BackendError, match="has no address for the ranks") as caught:
+        go(node)
+    assert caught.value.remedy
+
+
+def test_removing_gives_the_bytes_back_and_leaves_nothing_but_what_was_the_user_s(
+    node: Node,
+) -> None:
+    listed = node.shell.home / ".ssh/authorized_keys"
+    listed.parent.mkdir()
+    listed.write_text("ssh-ed25519 AAAA me\n")
+    entry = go(node)
+    node.shell.broken = False
+    assert "ringmaster-cluster" in listed.read_text()
+    freed = unprovision.remove(entry, node.shell)
+    assert entry.installation is not None
+    assert abs(freed - entry.installation.bytes) < 100_000
+    assert not node.home.exists()
+    assert listed.read_text() == "ssh-ed25519 AAAA me\n"
+    assert unprovision.remove(entry, node.shell) == 0
+
+
+def test_a_removal_ends_the_agent(node: Node) -> None:
+    entry = go(node)
+    agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
+    assert process_identity.is_alive(agent)
+    node.shell.broken = False
+    unprovision.remove(entry, node.shell)
+    assert not process_identity.is_alive(agent)
+
+
+def test_a_node_whose_environment_broke_can_be_cleared_too(node: Node) -> None:
+    entry = go(node)
+    agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
+    assert entry.installation is not None
+    Path(entry.installation.python).unlink()
+    node.shell.broken = False
+    assert unprovision.remove(entry, node.shell) > 0
+    assert not process_identity.is_alive(agent)
+
+
+def test_nothing_is_removed_under_a_run(node: Node) -> None:
+    entry = go(node)
+    node.shell.broken = False
+    runs = Answer(1, "job-7/1\n", "")
+    node.shell.on_run = lambda argv: runs if "runs" in argv else None
+    with pytest.raises(BackendError, match="still has processes of job-7/1"):
+        unprovision.remove(entry, node.shell)
+    assert node.home.is_dir()
+
+
+def test_a_home_that_is_not_ours_is_never_removed(node: Node, tmp_path: Path) -> None:
+    entry = go(node)
+    assert entry.facts is not None
+    node.shell.broken = False
+    for strange in (str(node.shell.home), str(tmp_path), "/"):
+        moved = replace(entry, facts=replace(entry.facts, home=strange), installation=None)
+        with pytest.raises(BackendError, match="not inside the home folder"):
+            unprovision.remove(moved, node.shell)
+    assert node.home.is_dir()
+
+
+def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
+    node: Node, house: Wheelhouse, tmp_path: Path
+) -> None:
+    old = go(node).installation
+    node.house = put_house(tmp_path / "newer", torch="__version__ = '2.13.0+cpu'  # newer\n")
+    (node.home / "wheels/left-1-py3-none-any.whl").write_bytes(b"0" * 5000)
+    entry = go(node)
+    node.shell.broken = False
+    new = entry.installation
+    assert old is not None
+    assert new is not None
+    assert set(unprovision.environments(entry, node.shell)) == {old.environment, new.environment}
+    with pytest.raises(BackendError, match="is the environment that gpu1 trains with"):
+        unprovision.remove_environment(entry, node.shell, new.environment)
+    with pytest.raises(BackendError, match="has no environment"):
+        unprovision.remove_environment(entry, node.shell, "../ssh")
+    assert unprovision.remove_environment(entry, node.shell, old.environment) > 5000
+    assert node.environments() == [new.environment]
+    left = {path.name for path in (node.home / "wheels").iterdir()}
+    assert left == {wheel.name for wheel in (*node.house.wheels, node.house.pip)}
+
+
+def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:
+    def look(shell: object) -> object:
+        raise ZeroDivisionError("bug")
+
+    with pytest.raises(ZeroDivisionError):
+        go(node, look=look)
+    failed: SetUp = node.last
+    assert failed.failed is not None
+    assert "ZeroDivisionError" in failed.failed.sentence

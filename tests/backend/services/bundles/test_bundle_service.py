@@ -1,0 +1,484 @@
+"""X6: a job as one file that another desktop imports; a changed byte is refused and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.datastore.access.hashes import hash_file
+from backend.datastore.bundles import archive_files
+from backend.datastore.bundles.archive_files import Part
+from backend.datastore.bundles.imported_job import mark_replay
+from backend.datastore.jobs import files as job_files
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.bundles.job_archive import MANIFEST, Manifest
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.run_environment import RunEnvironment, differences
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.library.item import Kind
+from backend.services.bundles.replay import first_difference
+from backend.services.context.container import Services, open_services
+from tests.integration.tiny import raw_job, write_sources
+
+LOSSES = [0.9, 0.7, 0.5, 0.4]
+CHECKPOINT = "epoch-0001-step-000004"
+ENVIRONMENT = RunEnvironment(1, 7, 2, "3.11.9", "2.5.1", "0.28.1", system="Linux x86_64", threads=1)
+
+
+def finished_job(services: Services, sources: Path) -> str:
+    """A job as its run left it, without the minutes a run takes."""
+    model, loader, dataset = write_sources(sources)
+    (dataset / "pictures" / "none yet").mkdir(parents=True)
+    (dataset / "pictures" / "a.bin").write_bytes(bytes(range(256)) * 4)
+    (dataset / ".DS_Store").write_bytes(b"what a Finder left")
+    pins = {}
+    for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        services.library.import_item(kind, source, "tiny")
+        pins[kind.value] = services.library.pin(kind, "tiny")
+    raw = raw_job(epochs=1, seed=7, environment={"TOKEN": "very secret"}, notes="as made")
+    config = parse_job(raw).config
+    assert config is not None
+    file = job_files.create_job(services.data_root, config, pins)
+    folder = services.data_root.job(file.id)
+    job_files.write_notes(folder, "Täglich/1", "It went well.", ("good", "kept"))
+    folder.attempt(1).path.mkdir()
+    replace_json(folder.attempt(1).environment, ENVIRONMENT.to_dict())
+    block = Block("TRAINING", 1, 1, 4, 1, "2026-11-21T07:30:00Z", {"loss": LOSSES})
+    folder.history.write_bytes(encode(block))
+    weights = folder.checkpoints / f"{CHECKPOINT}.pt"
+    weights.write_bytes(b"weights" * 100)
+    record = Checkpoint(
+        CHECKPOINT, 1, 1, 4, 0, 700, hash_file(weights), config.sha256(), "2026-11-21T07:31:00Z"
+    )
+    replace_json(weights.with_suffix(".json"), record.to_sidecar())
+    replace_json(folder.latest, {"name": CHECKPOINT})
+    status = RunStatus(
+        JobState.FINISHED, 1, 1, 1, 4, 4, 4, 2, {"loss": 0.4}, updated="2026-11-21T07:31:00Z"
+    )
+    replace_json(folder.status, status.to_dict())
+    end = RunExit(1, JobState.FINISHED, "", ended=status.updated)
+    replace_json(folder.attempt(1).exit, end.to_dict())
+    return file.id
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Services]]:
+    """Opens one more desktop, each with a data root and a catalogue of its own."""
+    made: list[Services] = []
+
+    def another() -> Services:
+        place = tmp_path_factory.mktemp("desk")
+        made.append(open_services(place / "data", place / "catalogue" / "one.sqlite"))
+        return made[-1]
+
+    yield another
+    for services in made:
+        services.close()
+
+
+@pytest.fixture(scope="module")
+def origin(
+    desk: Callable[[], Services], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Services, str]:
+    services = desk()
+    return services, finished_job(services, tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def whole(origin: tuple[Services, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of the job, its dataset in it."""
+    services, job_id = origin
+    target = tmp_path_factory.mktemp("bundle") / "tiny.ringmaster"
+    services.bundles.bundle(job_id, target, with_data=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def elsewhere(desk: Callable[[], Services]) -> Services:
+    """A desktop on which every bundle is refused, and so nothing is ever made."""
+    return desk()
+
+
+def everything(services: Services) -> list[str]:
+    """All that lies in a data root."""
+    root = services.data_root.path
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def refused(services: Services, bundle: Path) -> str:
+    before = everything(services)
+    with pytest.raises(BackendError) as caught:
+        services.bundles.unbundle(bundle)
+    assert everything(services) == before, "a refused bundle left something behind"
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_job_arrives_whole_on_another_desktop(
+    origin: tuple[Services, str], whole: Path, desk: Callable[[], Services]
+) -> None:
+    services, job_id = origin
+    other = desk()
+    found = other.bundles.unbundle(whole)
+    assert found.view.id != job_id
+    assert job_id in found.origin
+    assert job_id in found.view.message
+    assert set(found.imported) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
+    view = other.jobs.show(found.view.id)
+    assert (view.state, view.name, view.notes) == (JobState.FINISHED, "Täglich/1", "It went well.")
+    assert (view.tags, view.step, view.config.seed) == (("good", "kept"), 4, 7)
+    assert {key: pin.sha256 for key, pin in view.pins.items()} == {
+        key: pin.sha256 for key, pin in services.jobs.show(job_id).pins.items()
+    }
+    history = other.jobs.history(view.id)
+    assert list(history.metrics["loss"]) == pytest.approx(LOSSES)
+    (checkpoint,) = other.jobs.checkpoints(view.id)
+    assert (checkpoint.name, checkpoint.is_latest) == (CHECKPOINT, True)
+    assert Path(checkpoint.path).read_bytes() == b"weights" * 100
+    for kind in Kind:
+        mine = services.library.content(kind, "tiny")
+        theirs = other.library.content(kind, "tiny")
+        assert {p.relative_to(mine) for p in mine.rglob("*")} == {
+            p.relative_to(theirs) for p in theirs.rglob("*")
+        }
+    other.library.rescan()
+    assert [view.state for view in other.jobs.list()] == [JobState.FINISHED]
+
+
+def test_what_is_here_already_is_used_and_not_imported_again(
+    origin: tuple[Services, str], whole: Path
+) -> None:
+    services, job_id = origin
+    found = services.bundles.unbundle(whole)
+    assert found.imported == ()
+    assert set(found.reused) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
+    services.jobs.remove(found.view.id)
+    assert services.jobs.show(job_id).state is JobState.FINISHED
+
+
+def test_the_same_job_makes_the_same_bytes(
+    origin: tuple[Services, str], whole: Path, tmp_path: Path
+) -> None:
+    services, job_id = origin
+    services.bundles.bundle(job_id, tmp_path / "again.ringmaster", with_data=True)
+    assert (tmp_path / "again.ringmaster").read_bytes() == whole.read_bytes()
+
+
+def test_no_secret_leaves_in_a_bundle(whole: Path, desk: Callable[[], Services]) -> None:
+    assert b"very secret" not in whole.read_bytes()
+    found = desk().bundles.unbundle(whole)
+    assert any("TOKEN" in note for note in found.notes)
+
+
+def test_a_bundle_says_with_what_each_run_was_made(whole: Path) -> None:
+    bundle = archive_files.open_bundle(whole, Progress())
+    assert bundle.manifest.runs == (ENVIRONMENT,)
+
+
+def test_a_dataset_that_is_not_here_is_named_by_its_hash(
+    origin: tuple[Services, str], desk: Callable[[], Services], tmp_path: Path
+) -> None:
+    services, job_id = origin
+    bundle = tmp_path / "light.ringmaster"
+    made = services.bundles.bundle(job_id, bundle, checkpoint="none")
+    assert made.without_data
+    assert made.checkpoint == ""
+    other = desk()
+    found = other.bundles.unbundle(bundle)
+    sha256 = services.library.show(Kind.DATASET, "tiny").sha256
+    (note,) = [note for note in found.notes if "dataset" in note]
+    assert sha256[:12] in note
+    assert other.jobs.checkpoints(found.view.id) == ()
+    with pytest.raises(BackendError, match=sha256):
+        other.replays.replay(found.view.id)
+    assert len(other.jobs.list()) == 1
+
+
+def test_nothing_is_written_over(origin: tuple[Services, str], tmp_path: Path, whole: Path) -> None:
+    services, job_id = origin
+    target = tmp_path / "mine.ringmaster"
+    target.write_text("a thesis")
+    with pytest.raises(BackendError, match="exists already"):
+        services.bundles.bundle(job_id, target)
+    assert target.read_text() == "a thesis"
+    services.bundles.bundle(job_id, target, with_data=True, overwrite=True)
+    assert target.read_bytes() == whole.read_bytes()
+    assert os.listdir(tmp_path) == ["mine.ringmaster"]
+
+
+class CancelsAt(Progress):
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
+    def report(self, done: float, total: float, what: str) -> None:
+        if what == self._what:
+            self.cancel()
+
+
+@pytest.mark.parametrize("moment", ["Verifying the bundle", "Copying files"])
+def test_a_cancelled_import_leaves_no_job(
+    whole: Path, desk: Callable[[], Services], moment: str
+) -> None:
+    other = desk()
+    with pytest.raises(Cancelled):
+        other.bundles.unbundle(whole, CancelsAt(moment))
+    assert other.jobs.list() == ()
+    assert [item for kind in Kind for item in other.library.list(kind)] == []
+
+
+def test_a_cancelled_bundle_leaves_no_file(origin: tuple[Services, str], tmp_path: Path) -> None:
+    services, job_id = origin
+    with pytest.raises(Cancelled):
+        services.bundles.bundle(
+            job_id, tmp_path / "x.ringmaster", progress=CancelsAt("Writing the bundle")
+        )
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_import_that_fails_late_takes_back_what_it_brought(
+    whole: Path, desk: Callable[[], Services], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = desk()
+
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("backend.datastore.bundles.imported_job.create_bundled_job", full)
+    with pytest.raises(BackendError, match="No space left"):
+        other.bundles.unbundle(whole)
+    assert [item for kind in Kind for item in other.library.list(kind)] == []
+    assert other.jobs.list() == ()
+
+
+@settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(share=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255))
+@example(share=0.0, change=1)
+@example(share=0.999999, change=1)
+def test_a_changed_byte_is_refused_and_named(
+    whole: Path, elsewhere: Services, tmp_path: Path, share: float, change: int
+) -> None:
+    content = bytearray(whole.read_bytes())
+    place = int(share * len(content))
+    content[place] ^= change
+    changed = tmp_path / "changed.ringmaster"
+    changed.write_bytes(content)
+    sentence = refused(elsewhere, changed)
+    assert "changed.ringmaster" in sentence
+    with zipfile.ZipFile(whole) as archive:
+        for entry in archive.infolist():
+            start = entry.header_offset + 30 + len(entry.filename.encode())
+            if start <= place < start + entry.file_size:
+                assert entry.filename in sentence
+
+
+def rebuilt(
+    whole: Path, target: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
+) -> Path:
+    """A bundle whose files and manifest somebody changed, with a seal that is right."""
+    with zipfile.ZipFile(whole) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    raw = json.loads(files.pop(MANIFEST))
+    change(files, raw)
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr(MANIFEST, json.dumps(raw))
+        for name, content in files.items():
+            archive.writestr(name, content)
+        archive.comment = archive_files._SEAL + b"0" * archive_files._DIGITS
+    archive_files._seal(target)
+    return target
+
+
+def without_model(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    del files["model/bks_model.py"]
+
+
+def with_more(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    files["model/more.py"] = b"import os"
+
+
+def with_more_in_both(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    files["model/more.py"] = b"import os"
+    part = Part.of("model/more.py", b"import os")
+    raw["files"]["model/more.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
+
+
+def newer(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    raw["format"] = 2
+
+
+def leading_out(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    files["../evil"] = b"x"
+
+
+def folder_leading_out(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    raw["things"]["dataset"]["empty_folders"] = ["../../../evil"]
+
+
+def other_checkpoint(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    raw["checkpoint"] = "../../evil"
+
+
+def live(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    raw["status"]["state"] = "TRAINING"
+
+
+def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+    code = b"class UserModel:\n    x = a future word\n"
+    files["model/bks_model.py"] = code
+    part = Part.of("model/bks_model.py", code)
+    raw["files"]["model/bks_model.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
+    listing = archive_files.listing_of({"bks_model.py": part.sha256})
+    raw["things"]["model"]["sha256"] = Part.of("", listing).sha256
+    raw["runs"][0]["python"] = "3.99.1"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without_model, "“model/bks_model.py” is missing from it"),
+        (with_more, "“model/more.py” was added to it"),
+        (with_more_in_both, "files of the model tiny@1 are not those"),
+        (newer, "made by a newer Ringmaster"),
+        (leading_out, "“../evil” leads out of the folder"),
+        (folder_leading_out, "evil” leads out of it"),
+        (other_checkpoint, "no name of a checkpoint"),
+        (live, "had not come to its end"),
+        (newer_python, "written for Python 3.99"),
+    ],
+)
+def test_a_bundle_that_was_made_to_deceive_is_refused(
+    whole: Path,
+    elsewhere: Services,
+    tmp_path: Path,
+    change: Callable[[dict[str, bytes], dict[str, Any]], None],
+    said: str,
+) -> None:
+    assert said in refused(elsewhere, rebuilt(whole, tmp_path / "bad.ringmaster", change))
+
+
+def test_what_is_no_bundle_is_refused_in_one_sentence(
+    whole: Path, elsewhere: Services, tmp_path: Path
+) -> None:
+    text = tmp_path / "text.ringmaster"
+    text.write_text("hello")
+    assert "is no bundle" in refused(elsewhere, text)
+    cut = tmp_path / "cut.ringmaster"
+    cut.write_bytes(whole.read_bytes()[:-1000])
+    assert "no whole zip" in refused(elsewhere, cut)
+    longer = tmp_path / "longer.ringmaster"
+    longer.write_bytes(whole.read_bytes() + b"x")
+    assert "longer.ringmaster" in refused(elsewhere, longer)
+    packed = tmp_path / "packed.ringmaster"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, b"0" * 1_000_000)
+    assert "packed" in refused(elsewhere, packed)
+    link = tmp_path / "link.ringmaster"
+    with zipfile.ZipFile(link, "w") as archive:
+        entry = zipfile.ZipInfo("model/bks_model.py")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(entry, "/etc/passwd")
+    assert "is a link" in refused(elsewhere, link)
+    with pytest.raises(BackendError, match="cannot be read"):
+        elsewhere.bundles.unbundle(tmp_path / "absent.ringmaster")
+
+
+def test_a_live_job_is_not_bundled(
+    origin: tuple[Services, str], desk: Callable[[], Services], tmp_path: Path
+) -> None:
+    services, job_id = origin
+    other = desk()
+    shutil.copytree(services.data_root.path, other.data_root.path, dirs_exist_ok=True)
+    folder: JobFolder = other.data_root.job(job_id)
+    folder.attempt(1).exit.unlink()
+    status = RunStatus.from_dict(json.loads(folder.status.read_text()))
+    replace_json(folder.status, replace(status, state=JobState.TRAINING).to_dict())
+    replace_json(
+        folder.attempt(1).supervisor,
+        {"host": "far", "boot_id": "1", "pid": 1, "start_ticks": 1},
+    )
+    with pytest.raises(BackendError, match="is training"):
+        other.bundles.bundle(job_id, tmp_path / "x.ringmaster")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Services]) -> None:
+    other = desk()
+    original, again = (other.bundles.unbundle(whole).view.id for _ in range(2))
+    with pytest.raises(BackendError, match="is no replay"):
+        other.replays.compare(again)
+    folder = other.data_root.job(again)
+    mark_replay(folder, original)
+    verdict = other.replays.compare(again)
+    assert (verdict.is_same, verdict.steps, verdict.original) == (True, 4, original)
+    assert verdict.sentence.startswith("The same curve: all 4 steps that both made agree")
+    losses = [*LOSSES[:2], 0.6, 0.7]
+    block = Block("TRAINING", 1, 1, 4, 1, "2026-11-22T07:30:00Z", {"loss": losses})
+    folder.history.write_bytes(encode(block))
+    replace_json(folder.attempt(1).environment, replace(ENVIRONMENT, torch="2.6.0").to_dict())
+    verdict = other.replays.compare(again)
+    assert (verdict.is_same, verdict.step) == (False, 3)
+    assert verdict.sentence == (
+        "The curves differ from step 3 on: loss was 0.5 then and is 0.6 now. What differs between "
+        "the two: PyTorch 2.5.1 then, 2.6.0 now; the variable TOKEN is empty."
+    )
+
+
+def curve(**metrics: list[float]) -> HistoryUpdate:
+    count = len(next(iter(metrics.values())))
+    arrays = {name: np.array(values) for name, values in metrics.items()}
+    return HistoryUpdate(np.arange(1, count + 1), np.ones(count), np.zeros(count), arrays)
+
+
+def test_two_curves_are_the_same_within_the_tolerance() -> None:
+    nan = float("nan")
+    then = curve(loss=[1.0, 0.5, nan], samples_per_second=[1.0, 2.0, 3.0])
+    now = curve(loss=[1.0004, 0.4999, nan], samples_per_second=[9.0, 9.0, 9.0])
+    found = first_difference(then, now)
+    assert (found.is_same, found.steps, found.step) == (True, 3, 0)
+
+
+def test_the_first_step_that_differs_is_found() -> None:
+    found = first_difference(curve(loss=[1.0, 0.5, 0.4]), curve(loss=[1.0, 0.6, 0.7]))
+    assert not found.is_same
+    assert (found.step, found.metric, found.then, found.now) == (2, "loss", 0.5, 0.6)
+    lost = first_difference(curve(loss=[1.0, 0.5]), curve(loss=[1.0, float("nan")]))
+    assert (lost.step, lost.now) == (2, None)
+
+
+def test_what_differs_between_two_environments_is_told_in_words() -> None:
+    assert differences(ENVIRONMENT, ENVIRONMENT) == ()
+    now = replace(ENVIRONMENT, torch="2.6.0", processes=1, seed=8, horovod="")
+    assert differences(ENVIRONMENT, now) == (
+        "PyTorch 2.5.1 then, 2.6.0 now",
+        "2 processes then, 1 now",
+        "seed 7 then, 8 now",
+    )
+
+
+def test_a_manifest_reads_back_as_it_was_written(whole: Path) -> None:
+    manifest = archive_files.open_bundle(whole, Progress()).manifest
+    assert Manifest.from_dict(manifest.to_dict()) == manifest

@@ -1,0 +1,378 @@
+"""Jobs side by side: only what differs, the best named, all curves in one table."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import json
+import math
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backend.base.errors import BackendError
+from backend.cli.main import run
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.comparison import ComparedRow, RowKind, RunFigures, compare
+from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
+from backend.records.jobs.history import Block, encode
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.services.context.container import Services, open_services
+from tests.fakes import trained
+from widgets.curves.curve_data import CurveData, XAxis
+from widgets.curves.run_curves import RunCurves
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def services(root: Path, tmp_path: Path) -> Iterator[Services]:
+    opened = open_services(root, tmp_path / "here" / "c.sqlite")
+    yield opened
+    opened.close()
+
+
+def falling(count: int, end: float = 0.3) -> list[float]:
+    return [float(np.float32(end + 2 * math.exp(-step / 8))) for step in range(count)]
+
+
+def row(rows: tuple[ComparedRow, ...], key: str) -> ComparedRow:
+    return {each.key: each for each in rows}[key]
+
+
+def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
+    services: Services, root: Path
+) -> None:
+    a = trained.job(root, "slow", falling(30), [0.7, 0.8, 0.85])
+    b = trained.job(root, "fast", falling(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
+    found = services.comparison.compare([a, b])
+    assert [(each.label, each.values) for each in found.differing] == [
+        ("Learning rate", ("0.01", "0.02"))
+    ]
+    assert len(found.equal) > 20
+    best = row(found.results, "validation/accuracy")
+    assert (best.label, best.values) == ("Best validation accuracy", (0.85, 0.9))
+    assert best.best == (False, True)
+    last = row(found.results, "last validation/accuracy")
+    assert (last.label, last.values) == ("Last validation accuracy", (0.85, 0.9))
+    assert row(found.results, "epochs_done").values == ("3", "2 of 3")
+
+
+def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
+    gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
+    times = {"started": "2026-11-21T08:00:00Z", "ended": "2026-11-21T09:00:00Z", "run": 1}
+    on_gpus = replace(trained_view(placement=gpus), energy_j=1.8e6, **times)
+    unknown = replace(trained_view(placement=gpus), earlier_gpu_s=None, **times)
+    on_processors = replace(trained_view(), **times)
+    figures = RunFigures()
+    found = compare([(on_gpus, figures), (unknown, figures), (on_processors, figures)])
+    assert row(found.results, "gpu_hours").values == (2.0, None, None)
+    assert row(found.results, "energy_kwh").values == (0.5, None, None)
+    without = compare([(on_processors, figures), (on_processors, figures)])
+    assert not {"gpu_hours", "energy_kwh"} & {each.key for each in without.results}
+
+
+def trained_view(**settings: object) -> JobView:
+    return JobView("a", "a", JobState.FINISHED, replace(trained.CONFIG, **settings), "")  # type: ignore[arg-type]
+
+
+def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best_is_marked(
+    services: Services, root: Path
+) -> None:
+    a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
+    b = trained.job(root, "b", falling(20), [0.8, 0.9])
+    rows = services.comparison.compare([a, b]).results
+    told = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    assert told["Best validation accuracy"] == ((0.95, 0.9), (True, False))
+    assert told["Last validation accuracy"] == ((0.8, 0.9), (False, False))
+    labels = list(told)
+    best = labels.index("Best validation accuracy")
+    assert labels[best + 1] == "Last validation accuracy"
+    assert [words for words in labels if words.startswith("Last")] == [
+        *("Last validation accuracy", "Last training loss")
+    ]
+    assert not any(any(marks) for words, (_, marks) in told.items() if words.startswith("Last"))
+
+
+def test_a_metric_whose_jobs_disagree_on_what_is_better_has_its_last_value_and_no_best(
+    services: Services, root: Path
+) -> None:
+    lower = CheckpointPolicy(best_metric="validation/accuracy", best_mode="min")
+    a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
+    b = trained.job(root, "b", falling(20), [0.8, 0.9], checkpoint=lower)
+    rows = services.comparison.compare([a, b]).results
+    told = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    assert told["Last validation accuracy"] == ((0.8, 0.9), (False, False))
+    assert "Best validation accuracy" not in told
+
+
+def test_a_setting_that_nobody_gave_is_what_it_is_anyway(services: Services, root: Path) -> None:
+    a = trained.job(root, "a", optimizer=Optimizer("sgd", 0.01))
+    b = trained.job(root, "b", optimizer=Optimizer("sgd", 0.01, {"momentum": 0.0}))
+    c = trained.job(root, "c", optimizer=Optimizer("adam", 0.01))
+    assert services.comparison.compare([a, b]).differing == ()
+    differing = {each.label: each.values for each in services.comparison.compare([a, c]).differing}
+    assert differing["Optimizer"] == ("sgd", "adam")
+    assert differing["Momentum"] == ("0.0", None)
+
+
+def test_where_they_ran_is_a_setting_and_their_names_are_none(
+    services: Services, root: Path
+) -> None:
+    a = trained.job(root, "a", notes="first try", tags=("x",))
+    b = trained.job(root, "b", placement=(Placement("gpu1", gpus=("GPU-1", "GPU-2")),))
+    found = services.comparison.compare([a, b])
+    assert [(each.label, each.values) for each in found.differing] == [
+        ("Nodes", ("this computer × 2", "gpu1 × 2"))
+    ]
+
+
+def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, root: Path) -> None:
+    a = trained.job(root, "a", falling(20), step_s=2.0)
+    b = trained.job(root, "b", falling(20), step_s=2.0)
+    history = DataRoot(root).job(b).history
+    trained.write_steps(history, 21, falling(10), run=2, step_s=2.0, late_s=86_400)
+    found = services.comparison.compare([a, b])
+    seconds = row(found.results, "epoch_seconds")
+    assert seconds.kind is RowKind.SECONDS
+    assert seconds.values == (pytest.approx(20.0), pytest.approx(20.0))
+
+
+def test_a_look_says_how_the_run_before_ended(services: Services, root: Path) -> None:
+    a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
+    trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
+    starts = services.jobs.look(a).history.run_starts
+    assert [(one.run, one.after) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
+
+
+def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
+    services: Services, root: Path
+) -> None:
+    a = trained.job(root, "a", falling(20), [0.7, 0.95])
+    history = DataRoot(root).job(a).history
+    first = services.comparison.look(a)
+    assert first.figures.metrics["validation/accuracy"].highest == 0.95
+    assert services.comparison.look(a, first.cursor).history.steps == ()
+    trained.write_steps(history, 11, falling(10, 0.5), [0.8], run=2)
+    later = services.comparison.look(a, first.cursor)
+    assert later.figures.metrics["validation/accuracy"].highest == 0.8
+    assert len(later.history.steps) == 20
+    assert later.history.drop_from == 0
+
+
+def test_looks_at_a_growing_run_come_to_what_one_look_says(services: Services, root: Path) -> None:
+    a = trained.job(root, "a", falling(10), [0.7], state=JobState.TRAINING)
+    look = services.comparison.look(a)
+    assert list(look.history.epochs_done) == [step / 10 for step in range(1, 11)]
+    history = DataRoot(root).job(a).history
+    for first in (11, 21):
+        trained.write_steps(history, first, falling(10, first), [0.8 + first / 1000])
+        look = services.comparison.look(a, look.cursor)
+        assert len(look.history.steps) == 10
+    assert look.figures == services.comparison.look(a).figures
+
+
+def test_without_a_history_there_are_settings_and_no_results(
+    services: Services, root: Path
+) -> None:
+    ids = [trained.job(root, name, state=JobState.CREATED) for name in "ab"]
+    found = services.comparison.compare(ids)
+    assert row(found.results, "epochs_done").values == ("0", "0")
+    assert row(found.results, "epoch_seconds").values == (None, None)
+    assert not any(each.kind is RowKind.METRIC for each in found.results)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_fewer_than_two_and_more_than_eight_are_refused(
+    services: Services, root: Path, count: int
+) -> None:
+    ids = [trained.job(root, str(number)) for number in range(count)]
+    with pytest.raises(BackendError, match=f"2 to 8 jobs can be compared, and {count} "):
+        services.comparison.compare(ids)
+    with pytest.raises(BackendError, match="There is no job “gone”"):
+        services.comparison.compare(["gone", ids[0]])
+
+
+# One table of all scalars
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+def number(text: str) -> float:
+    return float(text) if text else math.nan
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.6])
+def test_s4_the_table_drawn_again_is_the_screen(
+    services: Services, root: Path, tmp_path: Path, smoothing: float
+) -> None:
+    losses = falling(30)
+    losses[7], losses[8] = math.nan, math.inf
+    ids = [
+        trained.job(root, "a, “b”, c", losses, [0.7, 0.8, 0.85]),
+        trained.job(root, "b", falling(15), [0.75]),
+    ]
+    path = services.comparison.write_csv(ids, tmp_path / "all.csv")
+    rows = read_csv(path)
+    assert {each["name"] for each in rows} == {"a, “b”, c", "b"}
+    assert len(rows) == 45
+    for job_id in ids:
+        seen = RunCurves()
+        seen.append(services.jobs.look(job_id).history)
+        for metric in ("loss", "validation/accuracy"):
+            mine = [each for each in rows if each["job"] == job_id]
+            if metric != "loss":
+                mine = [each for each in mine if each[metric]]
+            again = CurveData(smoothing)
+            again.extend(
+                [number(each["step"]) for each in mine],
+                [number(each[metric]) for each in mine],
+                [number(each["epochs done"]) for each in mine],
+                [number(each["time"]) for each in mine],
+            )
+            screen = seen.get(metric)
+            assert screen is not None
+            screen.set_smoothing(smoothing)
+            first = next(each for each in rows if each["job"] == job_id)
+            again.set_time_origin(number(first["time"]) - number(first["seconds"]))
+            for axis in XAxis:
+                whole = screen.x_range(axis)
+                assert whole is not None
+                shown = [d.columns(axis, *whole, 400, smoothed=True) for d in (screen, again)]
+                np.testing.assert_array_equal(shown[0][0], shown[1][0])
+                np.testing.assert_array_equal(shown[0][1], shown[1][1])
+
+
+def test_a_metric_called_like_a_column_has_a_column_of_its_own_and_none_is_a_formula(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "=1+1", falling(2))
+    stamp = "2026-11-21T08:30:00Z"
+    block = Block("TRAINING", 1, 1, 3, 3, stamp, {"time": [7.0], "=1+1": [8.0], "run": [9.0]})
+    with DataRoot(root).job(a).history.open("ab") as file:
+        file.write(encode(block))
+    last = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))[-1]
+    assert (last["name"], last["run"], last["step"]) == ("'=1+1", "1", "3")
+    assert (last["user/time"], last["'=1+1"], last["user/run"]) == ("7", "8", "9")
+
+
+def test_the_table_says_which_run_made_a_step(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "a", falling(20))
+    trained.write_steps(DataRoot(root).job(a).history, 11, falling(10), run=2)
+    rows = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))
+    assert [each["run"] for each in rows] == ["1"] * 10 + ["2"] * 10
+
+
+def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
+    services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
+    held = weakref.WeakSet[HistoryUpdate]()
+    most = 0
+    look = services.jobs.look
+
+    def watched(job_id: str) -> RunUpdate:
+        nonlocal most
+        update = look(job_id)
+        # A copy that only the table holds; the looks keep what they like.
+        mine = replace(update.history)
+        held.add(mine)
+        gc.collect()
+        most = max(most, len(held))
+        return replace(update, history=mine)
+
+    monkeypatch.setattr(services.jobs, "look", watched)
+    rows = read_csv(services.comparison.write_csv(ids, tmp_path / "all.csv"))
+    assert len(rows) == 4 * 40
+    assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(4)]
+    assert most == 1
+
+
+def test_a_table_that_cannot_be_finished_leaves_nothing(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "a", falling(5))
+    with pytest.raises(BackendError, match="There is no job “gone”"):
+        services.comparison.write_csv([a, "gone"], tmp_path / "all.csv")
+    assert [path.name for path in tmp_path.glob("*.csv*")] == []
+    assert [path.name for path in tmp_path.glob(".all*")] == []
+
+
+def test_a_name_is_no_formula_of_a_spreadsheet(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "=HYPERLINK(1)", falling(5))
+    rows = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))
+    assert rows[0]["name"] == "'=HYPERLINK(1)"
+
+
+def test_a_table_is_never_written_over_something_unasked(
+    services: Services, root: Path, tmp_path: Path
+) -> None:
+    a = trained.job(root, "a", falling(5))
+    path = tmp_path / "a.csv"
+    path.write_text("mine")
+    with pytest.raises(BackendError, match="exists already and is left as it is"):
+        services.comparison.write_csv([a], path)
+    assert path.read_text() == "mine"
+    services.comparison.write_csv([a], path, replaces=True)
+    assert len(read_csv(path)) == 5
+    with pytest.raises(BackendError, match="could not be written"):
+        services.comparison.write_csv([a], tmp_path / "nowhere" / "a.csv")
+
+
+# The command line
+
+
+def test_job_compare_says_it_to_people_and_to_scripts(
+    services: Services, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained.job(root, "slow", falling(30), [0.7, 0.8, 0.85])
+    trained.job(root, "fast", falling(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
+    common = ["--data-root", str(root), "--catalogue", str(tmp_path / "here" / "c.sqlite")]
+
+    def said(*words: str) -> tuple[int, str, str]:
+        code = run([*common, "job", "compare", *words], lambda *_: 0)
+        return (code, *capsys.readouterr())
+
+    code, out, err = said("slow", "fast")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["slow", "fast"]
+    assert ["Learning", "rate", "0.01", "0.02"] in lines
+    assert ["Best", "validation", "accuracy", "0.85", "0.9", "(best)"] in lines
+    assert not any(line[:2] == ["Batch", "size,"] for line in lines)
+    assert "settings are the same" in err
+    assert "Batch size, per process" in said("slow", "fast", "--all")[1]
+    document = json.loads(said("slow", "fast", "--json")[1])
+    assert [each["key"] for each in document["settings"]] == ["optimizer.lr"]
+    assert document["results"][0]["best"] == [1]
+    path = tmp_path / "all.csv"
+    assert said("slow", "fast", "--csv", str(path))[0] == 0
+    assert len(read_csv(path)) == 50
+    code, out, err = said("slow")
+    assert (code, out) == (1, "")
+    assert "2 to 8 jobs" in err
+
+
+def test_the_record_of_a_look_is_not_changed_by_the_next(services: Services, root: Path) -> None:
+    a = trained.job(root, "a", falling(10), state=JobState.TRAINING)
+    look = services.comparison.look(a)
+    kept = replace(look.figures, metrics=dict(look.figures.metrics))
+    trained.write_steps(DataRoot(root).job(a).history, 11, [0.001] * 10)
+    services.comparison.look(a, look.cursor)
+    assert look.figures == kept

@@ -1,0 +1,63 @@
+"""What the form says before a start comes from real jobs: their pace, and their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.jobs.status import RunStatus
+from backend.records.library.item import Kind
+from backend.records.library.preview import DataSize
+from backend.records.sweeps.spec import Sweep
+from backend.records.sweeps.values import Axis
+from backend.services.context.container import Services, open_services
+from backend.services.jobs.dataset_size import DataSizes
+from tests.backend.services.bundles.test_bundle_service import finished_job
+
+
+@pytest.fixture
+def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield opened
+    opened.close()
+
+
+def test_time_and_disk_are_told_from_the_job_before(services: Services, tmp_path: Path) -> None:
+    job_id = finished_job(services, tmp_path / "sources")
+    folder = services.data_root.job(job_id)
+    status = RunStatus.from_dict(read_json(folder.status))
+    replace_json(folder.status, replace(status, pace_s=0.25).to_dict())
+    services.jobs.show(job_id)
+    raw = {**services.jobs.clone(job_id), "epochs": 10}
+    check = services.jobs.check(raw)
+    assert check.faults == ()
+    assert check.steps_per_epoch == 32
+    found = check.forecast
+    assert (found.total_steps, found.lasts_s, found.like) == (320, 80.0, "Täglich/1")
+    assert (found.checkpoint_bytes, found.checkpoints_kept, found.disk_bytes) == (700, 3, 2100)
+    assert found.free_bytes is not None
+    # With another batch nobody knows how long a step takes.
+    other = services.jobs.check({**raw, "batch_size": 4}).forecast
+    assert (other.lasts_s, other.disk_bytes) == (None, 2100)
+    sweep = services.sweeps.check(Sweep(raw, (Axis("seed", (1, 2)),)))
+    assert (sweep.jobs, sweep.forecast.lasts_s) == (2, 80.0)
+
+
+def test_before_any_job_the_size_comes_from_the_models_parameters(
+    services: Services, tmp_path: Path
+) -> None:
+    finished_job(services, tmp_path / "sources")
+    services.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "fresh")
+    (tmp_path / "sources" / "model" / "extra.py").write_text("x = 1\n")
+    item = services.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "fresh")
+    raw = services.jobs.clone(services.jobs.list()[0].id)
+    raw["model"] = item.reference
+    assert services.jobs.check(raw).forecast.disk_bytes is None
+    services.library._add_facts(item, {"parameter_bytes": 1_000_000}, "")
+    found = services.jobs.check(raw).forecast
+    assert found.checkpoint_bytes == 2_000_000, "momentum is as large as the weights"

@@ -1,0 +1,201 @@
+"""All jobs for a window: everything once, then what is new, whoever made it so."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.datastore.jobs import files as job_files
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobListing, line_of
+from backend.services.context.container import Services, open_services
+from backend.services.jobs import feed as job_feed
+from backend.services.jobs.feed import JobList
+from tests.backend.catalogue.catalogue_rig import CONFIG, job
+
+
+@pytest.fixture
+def desktops(tmp_path: Path) -> Iterator[tuple[Services, Services]]:
+    """Two on one data root, each with a catalogue of its own."""
+    (tmp_path / "root").mkdir()
+    made = [open_services(tmp_path / "root", tmp_path / f"{n}.sqlite") for n in range(2)]
+    yield made[0], made[1]
+    for services in made:
+        services.close()
+
+
+def create(services: Services) -> str:
+    return job_files.create_job(services.data_root, CONFIG, {}).id
+
+
+@pytest.fixture(autouse=True)
+def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recent is told whole with each look; here nothing is, unless a test says so."""
+    monkeypatch.setattr(job_feed, "_RECENT_S", -3600)
+
+
+def told(listing: JobListing) -> set[str]:
+    return {one.id for one in (*listing.views, *listing.lines)}
+
+
+def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
+    monkeypatch.setattr(job_feed, "_RECENT_S", 3600)
+    job_id = create(desktops[0])
+    desktops[0].jobs.show(job_id)
+    jobs = JobList(desktops[0].jobs)
+    for _ in range(2):
+        assert [view.id for view in jobs.look().views] == [job_id]
+
+
+def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_path):
+    (tmp_path / "root").mkdir()
+    places = (tmp_path / "root", tmp_path / "catalogue.sqlite")
+    with closing(open_services(*places)) as before:
+        before.jobs.show(create(before))
+        before.data_root.jobs.rename(tmp_path / "elsewhere")
+    with closing(open_services(*places)) as after:
+        for look in (JobList(after.jobs).look, after.jobs.list):
+            with pytest.raises(BackendError, match="not there any more") as refused:
+                look()
+        assert "is mounted" in refused.value.remedy
+        assert "rescan" in refused.value.remedy
+        after.library.rescan()
+        assert JobList(after.jobs).look().total == 0
+
+
+def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
+    looks = desktops[0].jobs
+    for number in range(20):
+        view = job(number, state=JobState.TRAINING)
+        looks._tell(view)
+        assert looks._told == {view.id: (view.run, JobState.TRAINING)}
+        looks._tell(replace(view, state=JobState.FINISHED))
+    assert looks._told == {}
+
+
+def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
+    ids = {create(desktops[0]) for _ in range(3)}
+    jobs = JobList(desktops[0].jobs)
+    first = jobs.look()
+    assert (told(first), first.total, first.gone) == (ids, 3, ())
+    assert told(jobs.look()) == set()
+
+
+def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
+    here, there = desktops
+    old, going = create(there), create(there)
+    jobs = JobList(here.jobs)
+    jobs.look()
+    new = create(there)
+    there.jobs.annotate(old, name="another name")
+    there.jobs.remove(going)
+    news = jobs.look()
+    assert told(news) == {old, new}
+    assert {view.name for view in news.views if view.id == old} == {"another name"}
+    assert (news.gone, news.total) == ((going,), 2)
+
+
+def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(desktops):
+    services = desktops[0]
+    view = job(1, created="2020-01-01T07:00:00Z", ended="2020-01-01T09:00:00Z")
+    services.catalogue.put_job(view)
+    (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
+    listing = JobList(services.jobs).look()
+    assert listing.views == ()
+    assert listing.lines == (line_of(view),)
+
+
+def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypatch):
+    monkeypatch.setattr(job_feed, "_NEWEST", 2)
+    monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
+    here, there = desktops
+    ids = sorted((create(there) for _ in range(8)), reverse=True)
+    jobs = JobList(here.jobs, look_s=0.0)
+    jobs.look()
+    there.jobs.annotate(ids[-1], name="the oldest")
+    looks = next(n for n in range(1, 20) if told(jobs.look()) == {ids[-1]})
+    assert looks <= 8
+
+
+def test_a_spoiled_folder_hides_no_other_job(desktops):
+    good, bad = create(desktops[0]), create(desktops[0])
+    desktops[0].data_root.job(bad).config.write_text("name = ")
+    assert told(JobList(desktops[0].jobs).look()) == {good}
+
+
+# What is said about a job.
+
+
+def test_two_desktops_that_change_different_things_both_have_their_way(desktops):
+    here, there = desktops
+    job_id = create(here)
+    here.jobs.edit(job_id, "name", "digits", "a")
+    there.jobs.edit(job_id, "tags", (), ("b",))
+    view = here.jobs.edit(job_id, "notes", "", "c")
+    assert (view.name, view.tags, view.notes) == ("a", ("b",), "c")
+
+
+def test_what_another_desktop_changed_meanwhile_is_not_written_over(desktops):
+    here, there = desktops
+    job_id = create(here)
+    there.jobs.edit(job_id, "name", "digits", "theirs")
+    with pytest.raises(BackendError, match="Somebody changed the name meanwhile; it is “theirs”"):
+        here.jobs.edit(job_id, "name", "digits", "mine")
+    assert here.jobs.show(job_id).name == "theirs"
+    assert here.jobs.edit(job_id, "name", "digits", "theirs").name == "theirs", "both meant it so"
+
+
+@pytest.mark.parametrize(
+    ("what", "was", "value", "sentence"),
+    [
+        ("name", "digits", " ", "A job needs a name."),
+        ("name", "digits", "a\nb", "line breaks"),
+        ("tags", (), ("a,b",), "holds a comma"),
+        ("tags", (), ("x" * 101,), "longer than 100 bytes"),
+        ("tags", (), tuple(str(n) for n in range(51)), "can have 50 tags"),
+        ("notes", "", "n" * 100_001, "100 kB at most"),
+        ("notes", "", "\ud800", "cannot be stored"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_sentence_and_changes_nothing(
+    desktops, what, was, value, sentence
+):
+    job_id = create(desktops[0])
+    before = desktops[0].jobs.show(job_id)
+    with pytest.raises(BackendError, match=sentence):
+        desktops[0].jobs.edit(job_id, what, was, value)
+    assert desktops[0].jobs.show(job_id) == before
+
+
+def test_tags_are_given_and_taken_beside_those_of_others(desktops):
+    here, there = desktops
+    job_id = create(here)
+    there.jobs.retag(job_id, add=["theirs", "old"])
+    view = here.jobs.retag(job_id, add=["mine", "theirs"], remove=["old", "never there"])
+    assert view.tags == ("theirs", "mine")
+    assert view.state is JobState.CREATED
+
+
+def test_a_jobs_size_is_all_that_lies_in_its_folder(desktops):
+    job_id = create(desktops[0])
+    folder = desktops[0].data_root.job(job_id)
+    before = desktops[0].jobs.size_bytes(job_id)
+    (folder.logs / "rank-0.log").write_bytes(b"x" * 1000)
+    (folder.logs / "link").symlink_to(folder.logs / "rank-0.log")
+    assert desktops[0].jobs.size_bytes(job_id) == before + 1000
+
+
+def test_the_command_line_tags_several_jobs_at_once(desktops, capsys):
+    from backend.cli.main import _COMMANDS
+
+    services = desktops[0]
+    ids = [create(services) for _ in range(2)]
+    arguments = argparse.Namespace(ids=ids, add=["night"], remove=[])
+    assert _COMMANDS["job", "tag"](services, arguments, False) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{job_id}  digits: night" for job_id in ids]

@@ -1,0 +1,139 @@
+"""The logs of a job, one by one and all together."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.services.jobs.logs import AllLogs, LogService
+from tests.waiting import LIMIT_S
+
+CONFIG = {
+    "name": "digits",
+    "model": "digits",
+    "dataset": "digits",
+    "loader": "digits",
+    "epochs": 1,
+    "batch_size": 8,
+    "optimizer": {"name": "sgd", "lr": 0.1},
+    "placement": [{"node": "this-computer", "processes": 2}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    folder = DataRoot(tmp_path).job("a")
+    folder.logs.mkdir(parents=True)
+    folder.config.write_bytes(tomli_w.dumps(CONFIG).encode())
+    replace_json(folder.meta, {"schema": 1, "pins": {}, "created": "2026-11-21T07:00:00Z"})
+    return folder
+
+
+@pytest.fixture
+def logs(folder: JobFolder, tmp_path: Path) -> LogService:
+    return LogService(DataRoot(tmp_path))
+
+
+def write(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_all_together_stand_in_the_order_in_which_they_were_seen(
+    folder: JobFolder, logs: LogService
+) -> None:
+    write(folder.rank_log(1), "b1\nb2\n")
+    write(folder.rank_log(0), "a1\n")
+    assert logs.look("a", "all").lines == 3
+    write(folder.rank_log(1), "b3\n")
+    logs.look("a", "all")
+    write(folder.rank_log(0), "a2\nhalf a li")
+    write(folder.mpirun_log, "m1\n")
+    assert logs.look("a", "all").lines == 6
+    found = logs.lines("a", "all", 0, 100)
+    assert found.lines == ("a1", "b1", "b2", "b3", "m1", "a2")
+    assert found.sources == ("0", "1", "1", "1", "mpirun", "0")
+    assert logs.lines("a", "all", 2, 3).lines == ("b2", "b3", "m1")
+    write(folder.rank_log(0), "ne\n")
+    assert logs.look("a", "all").lines == 7
+    assert logs.lines("a", "all", 6, 1).lines == ("half a line",)
+    assert logs.find("a", "all", "B").lines == (1, 2, 3)
+    assert logs.find("a", "all", "a", from_line=1).lines == (5, 6)
+
+
+def test_many_logs_that_are_followed_for_long_cost_a_few_numbers_for_each_change(
+    folder: JobFolder, logs: LogService
+) -> None:
+    looks = 20
+    for number in range(looks):
+        for rank in (0, 1):
+            write(folder.rank_log(rank), f"rank {rank} line {number}\n" * 100)
+        logs.look("a", "all")
+    middle = 200 * looks - 100
+    last = logs.lines("a", "all", middle - 1, 2)
+    assert last.sources == ("0", "1")
+    assert last.lines == (f"rank 0 line {looks - 1}", f"rank 1 line {looks - 1}")
+    found = logs.find("a", "all", f"line {looks - 1}").lines
+    assert found == tuple(range(middle - 100, middle + 100))
+    together = logs._open["a", "all"].log
+    assert isinstance(together, AllLogs)
+    kept = (together._starts, together._sources, together._firsts)
+    assert [len(numbers) for numbers in kept] == [2 * looks] * 3
+
+
+def test_the_first_fault_of_all_is_the_one_that_stands_first(
+    folder: JobFolder, logs: LogService
+) -> None:
+    write(folder.rank_log(0), "fine\n")
+    write(folder.rank_log(1), "fine\nKeyError: 'colour'\n")
+    logs.look("a", "all")
+    assert logs.first_error("a", "all") == 2
+    logs.look("a", "1")
+    assert logs.first_error("a", "1") == 1
+    assert logs.first_error("a", "0") is None
+
+
+def test_a_log_that_begins_anew_is_another_one_for_all(folder: JobFolder, logs: LogService) -> None:
+    write(folder.rank_log(0), "one\ntwo\n")
+    before = logs.look("a", "all")
+    folder.rank_log(0).write_text("1\n")
+    after = logs.look("a", "all")
+    assert after.generation != before.generation
+    assert logs.lines("a", "all", 0, 9).lines == ("1",)
+
+
+def test_a_log_that_cannot_be_read_is_told_in_a_sentence(
+    folder: JobFolder, logs: LogService
+) -> None:
+    folder.rank_log(0).mkdir()
+    with pytest.raises(BackendError, match=r"The log of rank 0 cannot be read: .*\.$"):
+        logs.look("a", "0")
+
+
+def test_what_is_in_sight_does_not_wait_for_a_search(
+    folder: JobFolder, logs: LogService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder.rank_log(0), "one\n")
+    logs.look("a", "0")
+    searching, done = threading.Event(), threading.Event()
+
+    class Slow:
+        is_cancelled = False
+
+        def step(self, *_: object) -> None:
+            searching.set()
+            assert done.wait(LIMIT_S)
+
+    search = threading.Thread(target=logs.find, args=("a", "0", "x", 0, Slow()))
+    search.start()
+    assert searching.wait(LIMIT_S)
+    assert logs.lines("a", "0", 0, 1).lines == ("one",)
+    done.set()
+    search.join(LIMIT_S)
+    assert not search.is_alive()

@@ -1,0 +1,217 @@
+"""Sweeps fold: a plain walk over the rows gives the same ones, whatever joins, leaves and ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine, JobQuery, make_line
+from backend.records.sweeps.spec import sweep_of
+from backend.records.sweeps.summary import OPEN_UP_TO, Folds, line_of_sweep
+from backend.services.jobs.index import JobIndex
+
+S = JobState
+
+
+def line(number, tag="", state=S.FINISHED, best=None, **more):
+    settings = {"checkpoint": {"best_mode": more.pop("mode", "min")}}
+    return make_line(
+        settings,
+        {},
+        **{
+            "id": f"job-{number:02d}",
+            "name": f"digits lr={number}",
+            "state": state,
+            "best_metric": None if best is None else ("validation/loss", best),
+            "created": 1e9 + number,
+            "ended": 2e9 - number if state.is_over else 0.0,
+            "tags": (tag,) if tag else (),
+            **more,
+        },
+    )
+
+
+def rows(index, query=JobQuery(), folds=Folds()):  # noqa: B008 - both are frozen
+    found = index.fold(index.find(query), query, folds)
+    return [found.lines[slot].id for slot in found.order.tolist()]
+
+
+def index_of(*lines):
+    index = JobIndex()
+    index.take(lines)
+    return index
+
+
+SIX = [line(number, "sweep:lr") for number in range(6)]
+
+
+def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
+    index = index_of(line(90, ended=3e9), *SIX, line(91, ended=1.0))
+    assert rows(index) == ["job-90", "sweep:lr", "job-91"]
+
+
+def test_a_short_sweep_is_unfolded_until_somebody_folds_it():
+    index = index_of(*SIX[:OPEN_UP_TO])
+    assert rows(index) == ["sweep:lr", "job-00", "job-01", "job-02"]
+    assert rows(index, folds=Folds({"sweep:lr": True})) == ["sweep:lr"]
+
+
+def test_one_job_alone_is_no_sweep():
+    assert rows(index_of(SIX[0])) == ["job-00"]
+
+
+def test_its_jobs_stand_together_though_others_would_stand_between_them():
+    index = index_of(*SIX, line(90, ended=2e9 - 2.5))
+    names = rows(index, folds=Folds({"sweep:lr": False}))
+    assert names == ["sweep:lr", *(f"job-0{n}" for n in range(6)), "job-90"]
+
+
+def test_a_hit_in_a_folded_sweep_shows_and_one_that_is_all_of_it_does_not_unfold_it():
+    index = index_of(*SIX)
+    assert rows(index, JobQuery("lr=4")) == ["sweep:lr", "job-04"]
+    assert rows(index, JobQuery("sweep:lr")) == ["sweep:lr"]
+    assert rows(index, JobQuery("lr=4"), Folds(now={"sweep:lr": True})) == ["sweep:lr"]
+
+
+def test_sorted_by_a_metric_a_sweep_stands_where_its_best_job_would():
+    swept = [line(n, "sweep:lr", best=0.1 * n + 0.05) for n in range(4)]
+    index = index_of(line(90, best=0.01), line(91, best=0.2), *swept)
+    assert rows(index, JobQuery(order="best")) == ["job-90", "sweep:lr", "job-91"]
+
+
+def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
+    index = index_of(*SIX[:2], line(7))
+    news = index.take([line(7, "sweep:lr")])
+    assert news.moved
+    assert not news.came_or_went
+    assert index.lines[index.slot("sweep:lr")].sweep.ids == ("job-00", "job-01", "job-07")
+    assert index.take([], ["job-00", "job-01"]).moved
+    assert rows(index) == ["job-07"]
+
+
+def test_news_of_one_job_are_news_of_its_sweep():
+    index = index_of(*SIX)
+    news = index.take([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
+    assert set(news.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
+    head = index.lines[index.slot("sweep:lr")]
+    assert (head.state, head.sweep.live, head.sweep.finished) == (S.TRAINING, 1, 5)
+    assert head.progress == pytest.approx(5.5 / 6)
+
+
+def test_no_count_and_no_other_search_knows_of_the_row_of_a_sweep():
+    index = index_of(*SIX)
+    found = index.find(JobQuery())
+    assert (found.total, found.hits, len(found.order)) == (6, 6, 6)
+    assert [one.id for one in index.named("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert index.choices().tags == ("sweep:lr",)
+
+
+STATES = st.sampled_from(list(JobState))
+jobs = st.builds(
+    line,
+    st.integers(0, 15),
+    st.sampled_from(["", "sweep:a", "sweep:b"]),
+    STATES,
+    st.none() | st.floats(0, 1),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(jobs, max_size=8, unique_by=lambda one: one.id),
+            st.sets(st.integers(0, 15), max_size=3),
+        ),
+        max_size=4,
+    ),
+    st.dictionaries(st.sampled_from(["sweep:a", "sweep:b", "sweep:c"]), st.booleans()),
+    st.sampled_from(["", "lr=1", "lr=3"]),
+    st.sampled_from(["", "best", "name"]),
+)
+def test_folding_is_what_a_plain_walk_gives(steps, kept, text, order):
+    index = JobIndex()
+    there: dict[str, JobLine] = {}
+    for lines, gone in steps:
+        names = [f"job-{number:02d}" for number in gone]
+        index.take(lines, names)
+        for name in names:
+            there.pop(name, None)
+        there.update((one.id, one) for one in lines)
+    query = JobQuery(text, order=order)
+    plain = [index.lines[slot] for slot in index.find(query).order.tolist()]
+    assert rows(index, query, Folds(kept)) == list(walked(plain, list(there.values()), query, kept))
+    for tag in {sweep_of(one.tags) for one in there.values()} - {""}:
+        members = [one for one in there.values() if sweep_of(one.tags) == tag]
+        assert index.lines[index.slot(tag)] == line_of_sweep(tag, members)
+
+
+def walked(found, every, query, kept):
+    told = set()
+    for one in found:
+        tag = sweep_of(one.tags)
+        size = sum(sweep_of(other.tags) == tag for other in every)
+        if not tag or size < 2:
+            yield one.id
+        elif tag not in told:
+            told.add(tag)
+            yield tag
+            hits = [other.id for other in found if sweep_of(other.tags) == tag]
+            folded = kept.get(tag, size > OPEN_UP_TO)
+            if not folded or (query.is_search and len(hits) < size):
+                yield from hits
+
+
+@pytest.mark.parametrize(
+    ("states", "wanted"),
+    [
+        ([S.FINISHED, S.ERROR, S.TRAINING], S.TRAINING),
+        ([S.FINISHED, S.ERROR, S.QUEUED], S.QUEUED),
+        ([S.FINISHED, S.CREATED], S.CREATED),
+        ([S.FINISHED, S.INTERRUPTED, S.ERROR], S.ERROR),
+        ([S.FINISHED, S.FINISHED], S.FINISHED),
+    ],
+)
+def test_a_sweep_has_finished_when_all_of_it_has(states, wanted):
+    head = line_of_sweep("sweep:x", [line(n, state=state) for n, state in enumerate(states)])
+    assert head.state is wanted
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("min", 0.1), ("max", 0.3)])
+def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, wanted):
+    values = (0.2, 0.1, 0.3, float("nan"))
+    head = line_of_sweep("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])
+    assert head.best_metric == ("validation/loss", wanted)
+    assert head.sweep.best_job == f"lr={values.index(wanted)}"
+
+
+def test_jobs_that_are_judged_by_different_metrics_have_no_best_one():
+    other = line(1)._replace(best_metric=("mAP", 0.5))
+    assert line_of_sweep("sweep:x", [line(0, best=0.2), other]).best_metric is None
+
+
+def test_a_sweep_is_found_by_its_name():
+    index = index_of(*SIX, line(90))
+    name = index.lines[index.slot("sweep:lr")].name
+    assert [one.id for one in index.sweeps_named(name.upper(), 50)] == ["sweep:lr"]
+    assert index.sweeps_named("zeppelin", 50) == ()
+
+
+def test_a_sweep_used_what_all_its_jobs_used_at_any_moment():
+    gpus = {"uses_gpus": True, "world_size": 4, "run": 1}
+    ended = line(1, state=S.FINISHED, started=1e9, ended=1e9 + 100, energy_j=50.0, **gpus)
+    resumed = line(2, state=S.TRAINING, started=1e9 + 70, earlier_gpu_s=40.0, **gpus)
+    begun = line(3, state=S.SETUP, started=1e9 + 90, **{**gpus, "world_size": 2})
+    draft = line(4, state=S.QUEUED, uses_gpus=True, world_size=4)
+    for jobs in ((ended,), (ended, resumed), (ended, resumed, begun, draft)):
+        whole = line_of_sweep("sweep:lr", jobs)
+        for now in (1e9 + 100, 1e9 + 500):
+            assert whole.gpu_s(now) == sum(one.gpu_s(now) for one in jobs if one.run)
+    assert line_of_sweep("sweep:lr", (ended, ended)).energy_j == 100.0
+    assert line_of_sweep("sweep:lr", (ended, resumed)).energy_j is None
+    unknown = ended._replace(earlier_gpu_s=None)
+    assert line_of_sweep("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
+    on_processors = line(5, started=1e9, run=1, world_size=4)
+    assert line_of_sweep("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
+    assert line_of_sweep("sweep:lr", (on_processors,)).gpu_s(2e9) is None

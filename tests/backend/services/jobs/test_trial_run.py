@@ -1,0 +1,94 @@
+"""A trial on a node, from a desktop that mounts the data root and from one that reaches it over
+SFTP: the same behaviour."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psutil
+import pytest
+
+from backend.base.errors import Cancelled
+from backend.records.jobs.state import JobState
+from backend.services.context.container import Services
+from tests.backend.services.access_cases import Beat, Place, on_node
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("uncounted")
+ALONE = {"strategy": {"name": "alone"}}
+
+
+def ready(place: Place, beat: Beat) -> Services:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    return services
+
+
+def left_of(place: Place, services: Services) -> list[str]:
+    """On the data root, and in what a desktop keeps of it."""
+    roots = (place.data, services.data_root)
+    return [path.name for root in roots for path in root.jobs.glob(".canary*")]
+
+
+def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, beat: Beat) -> None:
+    services = ready(place, beat)
+    over = place.data.jobs / ".canary-over" / "attempts" / "1"
+    view = services.jobs.create(on_node(**ALONE))
+    over.mkdir(parents=True)
+    (over / "exit.json").write_text("{}")
+    states: list[JobState] = []
+    trial = services.canary.run(view.id, states.append)
+    assert trial.passed, trial.sentence
+    assert trial.sentence.startswith("1 rank trained one batch together")
+    assert states[-1] is JobState.FINISHED
+    assert services.jobs.show(view.id).state is JobState.CREATED
+    assert [job.id for job in services.jobs.list()] == [view.id]
+    assert left_of(place, services) == []
+
+
+@pytest.mark.slow
+def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) -> None:
+    services = ready(place, beat)
+    view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE))
+    trial = services.canary.run(view.id)
+    assert not trial.passed
+    assert trial.sentence.startswith("Rank 0 on gpu1: ")
+    assert "a while" in trial.sentence
+    assert "bks_dataset.py" in trial.traceback
+    assert left_of(place, services) == []
+
+
+@pytest.mark.parametrize(
+    "during",
+    [pytest.param(None, marks=pytest.mark.slow), JobState.TRAINING],
+    ids=["at-once", "as-it-trains"],
+)
+def test_when_a_trial_is_cancelled_its_ranks_are_gone(
+    place: Place, beat: Beat, during: JobState | None
+) -> None:
+    services = ready(place, beat)
+    slowly = {"PAUSE_S": "0.2"} if during else {}
+    view = services.jobs.create(on_node(environment=slowly, **ALONE))
+    states: list[JobState] = []
+    with pytest.raises(Cancelled):
+        services.canary.run(
+            view.id, states.append, cancelled=lambda: during is None or during in states
+        )
+    assert at_work(place) == []
+    assert left_of(place, services) == []
+
+
+def at_work(place: Place) -> list[list[str]]:
+    """Words of mpirun, guards and ranks of a trial; its supervisor ends after it has said so."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            is_trials = any(word.startswith(f"{place.data.jobs}/.canary") for word in words)
+            if is_trials and "backend.node.run.supervisor" not in words:
+                found.append(words)
+    return found

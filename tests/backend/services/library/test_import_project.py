@@ -1,0 +1,148 @@
+"""A folder with model, loader and data becomes the three of one name, each whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.datastore.library import sources
+from backend.records.library.item import Kind, LibraryItem
+from backend.services.context.container import open_services
+from backend.services.library.service import LibraryService
+
+ORDER = [Kind.DATASET, Kind.LOADER, Kind.MODEL]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[LibraryService]:
+    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield opened.library
+    opened.close()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "plankton"
+    for path in ("model/bks_model.py", "loader/bks_dataset.py", "data/a.csv", "data/b.csv"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    return folder
+
+
+class Noted(Progress):
+    """Keeps what was reported; may cancel once a word was said."""
+
+    def __init__(self, cancel_at: str = "") -> None:
+        super().__init__()
+        self.shares: list[float] = []
+        self.words: list[str] = []
+        self._cancel_at = cancel_at
+
+    def report(self, done: float, total: float, what: str) -> None:
+        self.shares += [done / total] if total else []
+        self.words.append(what)
+        if self._cancel_at and what.startswith(self._cancel_at):
+            self.cancel()
+
+
+def bring(
+    library: LibraryService, folder: Path, progress: Progress | None = None
+) -> tuple[LibraryItem, ...]:
+    found = library.look_at(folder).project
+    assert found is not None
+    return library.import_project(folder, found, "plankton", progress)
+
+
+def there(library: LibraryService) -> list[str]:
+    return [f"{item.kind.value} {item.reference}" for kind in ORDER for item in library.list(kind)]
+
+
+def hidden(tmp_path: Path) -> list[Path]:
+    return [path for path in (tmp_path / "root").glob("*s/.*") if path.is_dir()]
+
+
+def test_the_three_get_one_name_with_one_progress(library: LibraryService, project: Path) -> None:
+    noted = Noted()
+    items = bring(library, project, noted)
+    assert [(item.kind, item.reference) for item in items] == [(k, "plankton@1") for k in ORDER]
+    assert [Path(item.source).name for item in items] == ["data", "loader", "model"]
+    assert there(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
+    assert noted.shares == sorted(noted.shares)
+    assert noted.shares[-1] == 1.0
+    said = list(dict.fromkeys(words.partition(":")[0] for words in noted.words))
+    assert said == ["Dataset", "Loader", "Model"]
+
+
+def test_imported_again_what_is_the_same_stays_and_what_differs_is_the_next_version(
+    library: LibraryService, project: Path
+) -> None:
+    bring(library, project)
+    for text, versions in (("new", [1, 1, 2]), ("newer", [1, 1, 3]), ("new", [1, 1, 4])):
+        (project / "model/bks_model.py").write_text(text)
+        assert [item.version for item in bring(library, project)] == versions
+
+
+def test_a_fault_of_one_is_named_before_any_is_imported(
+    library: LibraryService, project: Path
+) -> None:
+    (project / "loader/words.txt").symlink_to("nowhere")
+    with pytest.raises(BackendError) as caught:
+        bring(library, project)
+    assert caught.value.with_remedy == (
+        "The loader cannot be imported: “words.txt” is a link that leads nowhere. "
+        "Remove the link; nothing was imported."
+    )
+    assert there(library) == []
+
+
+def test_what_was_imported_before_a_failure_stays_and_the_rest_can_follow(
+    library: LibraryService, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = sources.FolderSource.copy
+
+    def fail(source: sources.FolderSource, file: sources.SourceFile, *more: Any) -> str:
+        if file.path == "bks_model.py":
+            raise BackendError("The disk became full.", "Make room there.")
+        return copy(source, file, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.FolderSource, "copy", fail)
+        with pytest.raises(BackendError) as caught:
+            bring(library, project)
+    assert caught.value.with_remedy == (
+        "The model cannot be imported: The disk became full. Make room there. "
+        "The dataset plankton@1 and the loader plankton@1 were imported before it and stay."
+    )
+    assert there(library) == ["dataset plankton@1", "loader plankton@1"]
+    assert hidden(tmp_path) == []
+    bring(library, project)
+    assert there(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
+
+
+def test_cancelled_between_two_of_them_says_what_stays(
+    library: LibraryService, project: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Cancelled):
+        bring(library, project, Noted(cancel_at="Dataset: Copying"))
+    assert there(library) == []
+    with pytest.raises(BackendError) as caught:
+        bring(library, project, Noted(cancel_at="Loader: Copying"))
+    assert str(caught.value) == ("Cancelled; the dataset plankton@1 was imported before and stays.")
+    assert there(library) == ["dataset plankton@1"]
+    assert hidden(tmp_path) == []
+
+
+def test_a_folder_that_changed_since_it_was_looked_at_is_refused(
+    library: LibraryService, project: Path
+) -> None:
+    found = library.look_at(project).project
+    assert found is not None
+    (project / "model/bks_model.py").unlink()
+    with pytest.raises(BackendError, match=r"model has no bks_model\.py"):
+        library.import_project(project, found, "plankton")
+    assert there(library) == []

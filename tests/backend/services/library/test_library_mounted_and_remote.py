@@ -1,0 +1,286 @@
+"""The library, the nodes and the data root itself, mounted and reached over SFTP alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.cli.main import run as cli
+from backend.node.metrics.history_writer import Past
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import DataRoot
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.config import parse_job
+from backend.records.library.item import Kind
+from backend.records.nodes import health
+from backend.records.nodes.reading import NodeReading, Presence
+from backend.services.context.container import Services, open_services
+from backend.ssh.sftp import FarFiles
+from tests.backend.services.access_cases import NODE, Beat, Place, on_node
+from tests.waiting import wait_for
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("uncounted")
+
+
+def test_a_library_is_imported_listed_read_and_removed(place: Place) -> None:
+    one, other = place.desktop(), place.desktop()
+    place.stock(one)
+    assert [item.reference for item in other.library.list(Kind.MODEL)] == ["tiny@1"]
+    version = place.root / "models" / "tiny" / "v1"
+    assert sorted(path.name for path in version.iterdir()) == ["files.sha256", "meta.json", "src"]
+    assert version.stat().st_mode & 0o777 == 0o755
+    assert [one.path for one in other.library.files(Kind.MODEL, "tiny")] == ["bks_model.py"]
+    assert "UserModel" in other.library.text(Kind.MODEL, "tiny", "bks_model.py")
+    with pytest.raises(BackendError, match="is no file of the model"):
+        other.library.text(Kind.MODEL, "tiny", "../meta.json")
+    pin = other.library.pin(Kind.MODEL, "tiny")
+    other.library.verify(Kind.MODEL, pin)
+    found = other.library.open_content(Kind.MODEL, "tiny@1")
+    assert (found / "bks_model.py").read_bytes() == (version / "src/bks_model.py").read_bytes()
+    (place.root / "models" / "more" / "v1").mkdir(parents=True)
+    assert [item.reference for item in one.library.list(Kind.MODEL)] == ["tiny@1"]
+    assert one.library.remove(Kind.MODEL, "tiny").version == 1
+    assert other.library.list(Kind.MODEL) == ()
+    assert not version.exists()
+    assert read_json(version.with_name("v1.removed"))["item"]["name"] == "tiny"
+    with pytest.raises(BackendError, match="was removed on"):
+        other.library.show(Kind.MODEL, "tiny@1")
+    place.stock(other)
+    assert one.library.show(Kind.MODEL, "tiny").version == 2
+
+
+def test_two_desktops_that_import_at_once_get_two_versions(place: Place) -> None:
+    desktops = [place.desktop(), place.desktop()]
+    source = place.root.parent / "source"
+    source.mkdir()
+    (source / "a.csv").write_text("1,2\n")
+    together = threading.Barrier(2)
+
+    def bring(services: Services) -> int:
+        together.wait()
+        return services.library.import_item(Kind.DATASET, source, "digits").version
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(bring, desktops)) == [1, 2]
+    assert sorted(path.name for path in (place.root / "datasets").iterdir()) == ["digits"]
+
+
+def test_a_changed_byte_is_refused_and_the_file_named(place: Place) -> None:
+    services = place.desktop()
+    place.stock(services)
+    pin = services.library.pin(Kind.MODEL, "tiny")
+    services.library.verify(Kind.MODEL, pin)
+    file = place.root / "models" / "tiny" / "v1" / "src" / "bks_model.py"
+    file.write_text(file.read_text().replace("Linear(4, 2)", "Linear(4, 3)") + "\n")
+    with pytest.raises(BackendError, match=r"was changed after.*bks_model\.py"):
+        services.library.verify(Kind.MODEL, pin)
+    (file.parent / "more.py").touch()
+    with pytest.raises(BackendError, match=r"holds .*more\.py"):
+        services.library.verify(Kind.MODEL, pin)
+
+
+def test_an_import_that_is_cancelled_leaves_nothing(place: Place) -> None:
+    services = place.desktop()
+    source = place.root.parent / "source"
+    source.mkdir()
+    for number in range(20):
+        (source / f"{number}.bin").write_bytes(bytes(50_000))
+
+    class Impatient(Progress):
+        def report(self, done: float, total: float, what: str) -> None:
+            if what == ("Copying files" if place.is_mounted else "Sending files"):
+                self.cancel()
+
+    with pytest.raises(Cancelled):
+        services.library.import_item(Kind.DATASET, source, "digits", Impatient())
+    assert list((place.root / "datasets").iterdir()) == []
+    assert services.library.list(Kind.DATASET) == ()
+
+
+def test_a_rescan_finds_what_others_brought(place: Place, beat: Beat) -> None:
+    one = place.desktop()
+    place.stock(one)
+    beat(place)
+    view = one.jobs.create(on_node())
+    report = place.desktop().library.rescan()
+    assert (report.datasets, report.models, report.loaders, report.jobs) == (1, 1, 1, 1)
+    assert report.problems == ()
+    (place.root / "jobs" / view.id / "config.toml").write_text("nothing = 1\n")
+    report = one.library.rescan()
+    assert report.jobs == 0
+    assert "config.toml" in report.problems[0]
+
+
+def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkeypatch) -> None:
+    one, other = place.desktop(), place.desktop()
+    added = one.cluster.add("gpu2", sshd.address, accept=lambda key: True)
+    assert added.facts is not None
+    assert (added.facts.data_root, added.facts.data_root_writable) == (str(place.root), True)
+    assert [path.name for path in place.root.iterdir()] == ["nodes"]
+    heart = beat(place)
+    assert [entry.name for entry in other.cluster.list()] == [NODE, "gpu2"]
+    expected = {NODE: Presence.ONLINE, "gpu2": Presence.NEW}
+    wait_for(
+        lambda: {state.name: state.presence for state in other.nodes.far()} == expected,
+        "beats of one, and none of the other",
+    )
+    one.cluster.set_in_service("gpu2", False)
+    assert not other.cluster.entry("gpu2").in_service
+    one.cluster.remove("gpu2")
+    assert [entry.name for entry in other.cluster.list()] == [NODE]
+    heart.stop()
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
+    wait_for(lambda: other.nodes.far()[0].presence is Presence.OFFLINE, "silence")
+    assert other.nodes.far()[0].message.startswith("no news")
+
+
+def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
+    place: Place, beat: Beat
+) -> None:
+    beat(place)
+    services = place.desktop()
+    folder = DataRoot(place.root).node(NODE)
+    status = NodeReading.from_dict(read_json(folder.status))
+    ages = iter(range(4000, 0, -20))
+
+    def keep(past: Past, count: int) -> None:
+        for _ in range(count):
+            past.append(past.lines(status), status)
+
+    now = time.time()
+    past = Past(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
+    assert services.nodes.past(NODE) == ()
+    keep(past, 3)
+    assert [round(now - one.at_s) for one in services.nodes.past(NODE)] == [4000, 3980, 3960]
+    keep(past, 100)
+    assert folder.earlier.exists()
+    of_week, *found = (round(now - one.at_s) for one in services.nodes.past(NODE))
+    assert of_week == 4000
+    assert found[-1] == 4000 - 20 * 102
+    assert found == list(range(found[0], found[-1] - 1, -20))
+    with pytest.raises(BackendError):
+        services.nodes.past("nobody")
+
+
+def kept_here_bytes(services: Services) -> int:
+    """Of what a desktop has of its data root, however long files say that they are."""
+    return sum(path.stat().st_blocks * 512 for path in services.data_root.path.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("past.jsonl", "status.json"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("earlier.jsonl", "week.jsonl", "node.json")
+        ),
+    ],
+)
+def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
+    place: Place, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first look at a silent node waits until its silence is certain.
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
+    beat(place).stop()
+    services = place.desktop()
+    services.nodes.far()
+    path = DataRoot(place.root).node(NODE).path / name
+    path.touch()
+    os.truncate(path, 10_000_000_000)
+    before = place.wire.came_bytes
+    for _ in range(3):
+        services.nodes.far()
+        if name != "node.json":
+            assert services.nodes.past(NODE) == ()
+    assert kept_here_bytes(services) < 10_000_000
+    assert place.wire.came_bytes - before < 20_000_000
+
+
+def test_f59_a_node_that_writes_its_past_anew_for_ever_holds_no_look_up(
+    far_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat(far_place)
+    services = far_place.desktop()
+    folder = DataRoot(far_place.root).node(NODE)
+    read = FarFiles.read
+    written = 0
+
+    def read_and_replace(files: FarFiles, path: str, offset: int, limit_bytes: int) -> bytes:
+        nonlocal written
+        if path == str(folder.past):
+            written += 1
+            folder.past.write_bytes(b"%09d" % written * 300_000)
+        return read(files, path, offset, limit_bytes)
+
+    folder.past.write_bytes(bytes(2_000_000))
+    monkeypatch.setattr(FarFiles, "read", read_and_replace)
+    assert services.nodes.past(NODE) == ()
+    assert 1 < written < 10
+
+
+def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None:
+    def address(path: Path) -> Path | FarRoot:
+        return path if place.is_mounted else FarRoot("lab", str(path))
+
+    place.desktop()
+    catalogue = tmp_path / "desktop-0" / "catalogue.sqlite"
+    open_services(address(tmp_path / "fresh"), catalogue).close()
+    assert (tmp_path / "fresh").is_dir()
+    with pytest.raises(BackendError, match=r"data root .*nothing/here is not there"):
+        open_services(address(tmp_path / "nothing" / "here"), catalogue)
+    (tmp_path / "file").touch()
+    with pytest.raises(BackendError, match=r"data root .*file is a file"):
+        open_services(address(tmp_path / "file"), catalogue)
+
+
+def test_the_look_before_a_start_proves_that_all_see_one_data_root(
+    place: Place, beat: Beat, tmp_path: Path
+) -> None:
+    services = place.desktop()
+    beat(place)
+    config = parse_job(on_node(strategy={"name": "alone"})).config
+    assert config is not None
+    found = services.preflight.run(config)
+    assert [one.sentence for one in found.faults if one.check == "data root"] == []
+    assert [one.ok for one in found.findings if one.check == "data root"] == [True]
+    # The folder of all jobs, which the look asks for, and nothing of the look itself.
+    assert sorted(path.name for path in place.root.iterdir()) == ["jobs", "nodes"]
+    assert list((place.root / "jobs").iterdir()) == []
+    place.add_node(tmp_path / "another")
+    found = services.preflight.run(config)
+    assert [one.check for one in found.faults if one.check == "data root"] == ["data root"]
+
+
+def test_the_command_line_takes_both(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main(*words: str) -> tuple[int, str, str]:
+        where = ("--data-root", str(place.address), "--catalogue", str(tmp_path / "c" / "c.sqlite"))
+        code = cli([*where, *words], lambda *_: pytest.fail("these words open no window"))
+        return code, *capsys.readouterr()
+
+    if not place.is_mounted:
+        code, out, err = main("job", "list")
+        assert (code, out) == (1, "")
+        assert f"--accept-key {place.sshd.fingerprint}" in err
+    accept = ("--accept-key", place.sshd.fingerprint)
+    assert main(*accept, "job", "list")[0] == 0
+    place.stock(place.desktop())
+    code, out, _ = main("model", "list", "--json")
+    assert (code, [one["name"] for one in json.loads(out)]) == (0, ["tiny"])
+    code, out, _ = main("model", "remove", "tiny")
+    shown = place.root if place.is_mounted else f"lab:{place.root}"
+    assert out == f"Moved model tiny@1 to {shown}/trash.\n"

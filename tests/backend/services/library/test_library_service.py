@@ -1,0 +1,512 @@
+"""The library as its users call it: one data root, two desktops, a catalogue that may vanish."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.catalogue.store import open_catalogue
+from backend.datastore.access import hashes
+from backend.datastore.jobs.files import JobFile, create_job
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import JobConfig, Optimizer, Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind, LibraryItem, Pin, Together
+from backend.records.library.preview import ItemFault, ModelCheck, Preview
+from backend.services.context.container import Services, default_catalogue, open_services
+from backend.services.library.service import LibraryService
+from backend.services.tools import tool_process
+
+CONFIG = JobConfig(
+    name="digits",
+    model="mlp",
+    dataset="digits",
+    loader="digits",
+    epochs=3,
+    batch_size=32,
+    optimizer=Optimizer("sgd", 0.01),
+    placement=(Placement("this-computer", 2),),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def services(root: Path, tmp_path: Path) -> Iterator[Services]:
+    opened = open_services(root, tmp_path / "here" / "c.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def library(services: Services) -> LibraryService:
+    return services.library
+
+
+@pytest.fixture
+def elsewhere(root: Path, services: Services, tmp_path: Path) -> Iterator[LibraryService]:
+    """The same data root from another desktop."""
+    opened = open_services(root, tmp_path / "there" / "c.sqlite")
+    yield opened.library
+    opened.close()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "a.csv").write_text("1,2\n")
+    (folder / "bks_model.py").write_text("class UserModel: ...\n")
+    (folder / "bks_dataset.py").write_text("class UserDataset: ...\n")
+    return folder
+
+
+def a_job(root: Path, item: LibraryItem, state: JobState = JobState.CREATED) -> JobFile:
+    pins = {item.kind.value: Pin(item.name, item.version, item.sha256)}
+    file = create_job(DataRoot(root), CONFIG, pins)
+    if state is not JobState.CREATED:
+        folder = DataRoot(root).job(file.id)
+        replace_json(folder.status, RunStatus(state, run=1).to_dict())
+    return file
+
+
+def references(items: tuple[LibraryItem, ...]) -> list[str]:
+    return [item.reference for item in items]
+
+
+def test_m1_a_job_keeps_its_version_when_a_new_one_is_imported(
+    library: LibraryService, root: Path, source: Path
+) -> None:
+    first = library.import_item(Kind.DATASET, source, "digits")
+    pin = library.pin(Kind.DATASET, "digits")
+    a_job(root, first, JobState.FINISHED)
+    (source / "a.csv").write_text("3,4\n")
+    second = library.import_item(Kind.DATASET, source, "digits")
+    assert (second.version, second.sha256 != first.sha256) == (2, True)
+    assert library.pin(Kind.DATASET, "digits").version == 2
+    assert pin == Pin("digits", 1, first.sha256)
+    library.verify(Kind.DATASET, pin)
+    assert (library.content(Kind.DATASET, pin.reference) / "a.csv").read_text() == "1,2\n"
+    assert references(library.list(Kind.DATASET)) == ["digits@2", "digits@1"]
+
+
+def test_the_same_files_again_are_a_version_unless_they_may_be_reused(
+    library: LibraryService, source: Path
+) -> None:
+    first = library.import_item(Kind.DATASET, source, "digits")
+    assert library.import_item(Kind.DATASET, source, "digits", reuse_same=True) == first
+    assert library.import_item(Kind.DATASET, source, "digits").version == 2
+    newest = library.import_item(Kind.DATASET, source, "digits", reuse_same=True)
+    assert newest.version == 2
+    (source / "a.csv").write_text("3,4\n")
+    assert library.import_item(Kind.DATASET, source, "digits", reuse_same=True).version == 3
+
+
+def test_m1_a_changed_byte_is_refused_and_the_file_named(
+    library: LibraryService, source: Path
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    pin = library.pin(Kind.DATASET, "digits")
+    file = library.content(Kind.DATASET, "digits") / "a.csv"
+    status = file.stat()
+    file.write_text("1,9\n")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(BackendError, match=r"dataset digits@1 was changed .* “a.csv” differs"):
+        library.verify(Kind.DATASET, pin)
+    file.write_text("1,2\n")
+    library.verify(Kind.DATASET, pin)
+    file.unlink()
+    with pytest.raises(BackendError, match=r"is missing “a.csv”"):
+        library.verify(Kind.DATASET, pin)
+    file.write_text("1,2\n")
+    (file.parent / "more").touch()
+    with pytest.raises(BackendError, match=r"holds “more”"):
+        library.verify(Kind.DATASET, pin)
+
+
+def test_m1_another_version_under_the_same_number_is_refused(
+    library: LibraryService, source: Path
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    pin = replace(library.pin(Kind.DATASET, "digits"), sha256="0" * 64)
+    with pytest.raises(BackendError, match="is not the one that was pinned"):
+        library.verify(Kind.DATASET, pin)
+
+
+def test_what_was_verified_is_not_hashed_again(
+    library: LibraryService,
+    elsewhere: LibraryService,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    pin = library.pin(Kind.DATASET, "digits")
+    elsewhere.verify(Kind.DATASET, pin)
+    hashed: list[str] = []
+
+    def compare(what: str, *_: object) -> None:
+        hashed.append(what)
+
+    monkeypatch.setattr(hashes, "compare", compare)
+    library.verify(Kind.DATASET, pin)
+    elsewhere.verify(Kind.DATASET, pin)
+    assert hashed == []
+    library.verify(Kind.DATASET, pin, thorough=True)
+    assert hashed == ["The dataset digits@1"]
+
+
+def test_what_a_failing_disk_did_is_found_by_a_thorough_look(
+    library: LibraryService, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    pin = library.pin(Kind.DATASET, "digits")
+    kept = hashes.fingerprint(library.content(Kind.DATASET, "digits"))
+    (library.content(Kind.DATASET, "digits") / "a.csv").write_text("1,3\n")
+    monkeypatch.setattr(hashes, "fingerprint", lambda folder: kept)
+    library.verify(Kind.DATASET, pin)
+    with pytest.raises(BackendError, match=r"“a\.csv” differs"):
+        library.verify(Kind.DATASET, pin, thorough=True)
+
+
+def test_two_desktops_see_what_the_other_imports_and_removes(
+    library: LibraryService, elsewhere: LibraryService, source: Path
+) -> None:
+    assert library.list(Kind.MODEL) == elsewhere.list(Kind.MODEL) == ()
+    item = elsewhere.import_item(Kind.MODEL, source, "mlp")
+    assert library.list(Kind.MODEL) == (item,)
+    assert library.show(Kind.MODEL, "mlp") == item
+    library.remove(Kind.MODEL, "mlp")
+    assert elsewhere.list(Kind.MODEL) == ()
+
+
+def test_f32_while_the_data_root_is_away_the_list_is_what_it_was(
+    library: LibraryService, root: Path, source: Path
+) -> None:
+    item = library.import_item(Kind.DATASET, source, "digits")
+    away = root.with_name("away")
+    root.rename(away)
+    assert library.list(Kind.DATASET) == (item,)
+    root.mkdir()
+    assert library.list(Kind.DATASET) == (item,)
+    root.rmdir()
+    away.rename(root)
+    assert library.list(Kind.DATASET) == (item,)
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_f42_a_rescan_gives_back_everything(
+    root: Path, source: Path, tmp_path: Path, is_deleted: bool
+) -> None:
+    place = tmp_path / "c.sqlite"
+    services = open_services(root, place)
+    items = {kind: services.library.import_item(kind, source, f"a {kind.value}") for kind in Kind}
+    jobs = [a_job(root, items[Kind.MODEL], state) for state in (JobState.CREATED, JobState.ERROR)]
+    before = {job.id: services.jobs.show(job.id) for job in jobs}
+    services.close()
+    if is_deleted:
+        for file in tmp_path.glob("c.sqlite*"):
+            file.unlink() if file.is_file() else shutil.rmtree(file)
+    services = open_services(root, place)
+    report = services.library.rescan()
+    assert (report.datasets, report.models, report.loaders, report.jobs) == (1, 1, 1, 2)
+    assert report.problems == report.forgotten == report.swept == ()
+    for kind, item in items.items():
+        assert services.catalogue.items(kind) == (item,)
+    found = {view.id: view for view in services.catalogue.jobs()}
+    assert found.keys() == before.keys()
+    for job_id, view in before.items():
+        assert (found[job_id].name, found[job_id].pins) == (view.name, view.pins)
+        assert found[job_id].created == view.created
+    services.close()
+
+
+def test_f42_a_new_catalogue_is_filled_when_it_is_made(
+    services: Services, root: Path, source: Path, tmp_path: Path
+) -> None:
+    item = services.library.import_item(Kind.DATASET, source, "digits")
+    job = a_job(root, item)
+    again = open_services(root, tmp_path / "new" / "c.sqlite")
+    assert again.catalogue.items(Kind.DATASET) == (item,)
+    assert again.catalogue.job_ids() == {job.id}
+    again.close()
+
+
+def test_a_rescan_says_what_it_could_not_read_and_goes_on(
+    services: Services, root: Path, source: Path
+) -> None:
+    library = services.library
+    for name in ("good", "torn", "renamed"):
+        library.import_item(Kind.DATASET, source, name)
+    (root / "datasets/torn/v1/meta.json").write_text('{"kind": ')
+    (root / "datasets/renamed").rename(root / "datasets/other")
+    (root / "datasets/no version").mkdir()
+    (root / "datasets/file").touch()
+    jobs = [a_job(root, library.show(Kind.DATASET, "good")) for _ in range(3)]
+    (root / "jobs" / jobs[0].id / "config.toml").write_text("epochs = ")
+    (root / "jobs" / jobs[1].id / "meta.json").unlink()
+    (root / "jobs" / "a stray file").touch()
+    half = root / "datasets" / ".digits.importing-x--99999999-0-0a0b0c0d"
+    half.mkdir()
+    report = library.rescan()
+    assert (report.datasets, report.jobs) == (1, 1)
+    assert report.forgotten == ("dataset renamed@1", "dataset torn@1")
+    assert len(report.problems) == 5
+    for word in ("torn@1", "says that it is dataset renamed@1", jobs[0].id, jobs[1].id, "stray"):
+        assert any(word in problem for problem in report.problems), word
+    assert half.exists(), "whether it is at work cannot be known for a week"
+
+
+def test_f43_a_rescan_sweeps_by_name_what_an_import_left(
+    library: LibraryService, root: Path, source: Path
+) -> None:
+    from backend.node.system import process_identity
+
+    boot = process_identity.boot_id().replace("-", "")[:12]
+    half = root / "datasets" / f".digits.importing-x-{boot}-{os.getpid()}-1-0a0b0c0d"
+    half.mkdir(parents=True)
+    assert library.list(Kind.DATASET) == ()
+    assert library.rescan().swept == ("dataset digits",)
+    assert os.listdir(root / "datasets") == []
+
+
+def test_removing_moves_to_the_trash_and_says_where(
+    library: LibraryService, root: Path, source: Path
+) -> None:
+    item = library.import_item(Kind.MODEL, source, "mlp")
+    before = (root / "models/mlp/v1/src/bks_model.py").read_bytes()
+    assert library.remove(Kind.MODEL, "mlp") == item
+    assert library.list(Kind.MODEL) == ()
+    (place,) = (root / "trash").iterdir()
+    assert place.name.endswith("-model-mlp-v1")
+    assert (place / "src/bks_model.py").read_bytes() == before
+    assert LibraryItem.from_dict(read_json(place / "removed.json")["item"]) == item
+    with pytest.raises(BackendError, match=r"model mlp@1 was removed on 20") as caught:
+        library.content(Kind.MODEL, "mlp@1")
+    assert str(place) in caught.value.remedy
+    place.rename(root / "models/mlp/v1")
+    assert library.list(Kind.MODEL) == (item,)
+    library.verify(Kind.MODEL, Pin("mlp", 1, item.sha256))
+
+
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.TRAINING, JobState.STOPPING])
+def test_what_a_live_job_uses_cannot_be_removed(
+    library: LibraryService, root: Path, source: Path, state: JobState
+) -> None:
+    item = library.import_item(Kind.MODEL, source, "mlp")
+    other = library.import_item(Kind.MODEL, source, "mlp")
+    job = a_job(root, item, JobState.TRAINING)
+
+    def see(job_id: str) -> JobView:
+        return JobView(job_id, "my job", state, CONFIG, "")
+
+    library.see_job = see
+    with pytest.raises(BackendError, match=f"in use by the job “my job” .{job.id}.") as caught:
+        library.remove(Kind.MODEL, item.reference)
+    assert caught.value.remedy == "Stop the job first."
+    assert (root / "models/mlp/v1/meta.json").exists()
+    library.remove(Kind.MODEL, other.reference)
+    library.see_job = lambda job_id: replace(see(job_id), state=JobState.ERROR)
+    library.remove(Kind.MODEL, item.reference)
+
+
+@pytest.mark.parametrize(
+    ("reference", "said", "remedy"),
+    [
+        ("digit", "no dataset “digit”", "Did you mean “digits”?"),
+        ("digits@7", "no dataset digits@7", ""),
+        ("digits@x", "NAME@VERSION", ""),
+        ("../models", "no dataset", ""),
+        ("", "no dataset “”", "Import it"),
+        ("a\nb", "no dataset “a?b”", "Import it"),
+    ],
+)
+def test_a_reference_that_means_nothing_is_a_sentence(
+    library: LibraryService, source: Path, reference: str, said: str, remedy: str
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    for call in (library.show, library.content, library.pin, library.files, library.remove):
+        if call == library.files and reference == "digits@7":
+            continue
+        with pytest.raises(BackendError) as caught:
+            call(Kind.DATASET, reference)
+        assert said in caught.value.sentence
+        assert remedy in caught.value.remedy
+
+
+def test_source_files_can_be_read_and_nothing_else(
+    library: LibraryService, source: Path, root: Path
+) -> None:
+    (source / "large.py").write_text("x" * 3_000_000)
+    (source / "data.bin").write_bytes(b"\0\1")
+    library.import_item(Kind.MODEL, source, "mlp")
+    assert [file.path for file in library.files(Kind.MODEL, "mlp")] == sorted(os.listdir(source))
+    assert library.text(Kind.MODEL, "mlp", "bks_model.py") == "class UserModel: ...\n"
+    assert library.text(Kind.MODEL, "mlp", "large.py").endswith("(cut off after 1 MB)")
+    for path in ("../meta.json", "/etc/passwd", "", ".", "none.py", "data.bin"):
+        with pytest.raises(BackendError):
+            library.text(Kind.MODEL, "mlp", path)
+
+
+def test_a_preview_is_made_once_and_its_facts_are_kept(
+    library: LibraryService,
+    elsewhere: LibraryService,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library.import_item(Kind.DATASET, source, "digits")
+    library.import_item(Kind.LOADER, source, "digits")
+    made: list[tuple[Path, Path, str]] = []
+    wanted = Preview("training", "UserDataset", 7, 7, warnings=("All targets are 3.",))
+
+    def preview(loader: Path, dataset: Path, split: str, progress: Progress | None) -> Preview:
+        made.append((loader, dataset, split))
+        return wanted
+
+    monkeypatch.setattr(tool_process, "preview", preview)
+    for _ in range(2):
+        assert library.preview("digits", "digits") == wanted
+    assert made == [
+        (
+            library.content(Kind.LOADER, "digits"),
+            library.content(Kind.DATASET, "digits"),
+            "training",
+        )
+    ]
+    library.preview("digits", "digits", "validation")
+    assert len(made) == 2
+    assert elsewhere.show(Kind.DATASET, "digits").facts == {
+        "items": 7,
+        "seen_through": "digits@1",
+        "warning": "All targets are 3.",
+    }
+    library.verify(Kind.DATASET, library.pin(Kind.DATASET, "digits"))
+
+
+def test_a_check_is_made_once_for_each_set_of_files(
+    library: LibraryService, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in Kind:
+        library.import_item(kind, source, "x")
+    made: list[object] = []
+
+    def check(*arguments: object, progress: Progress | None) -> ModelCheck:
+        made.append(arguments)
+        return ModelCheck(10, 9, 40, metrics={})
+
+    monkeypatch.setattr(tool_process, "check_model", check)
+    for _ in range(2):
+        library.check_model("x")
+        library.check_model("x", "x", "x")
+    assert len(made) == 2
+    assert library.show(Kind.MODEL, "x").facts["parameters"] == 10
+    (source / "bks_model.py").write_text("class UserModel(object): ...\n")
+    library.import_item(Kind.MODEL, source, "x")
+    library.check_model("x")
+    assert len(made) == 3
+
+
+def test_what_worked_together_is_known_of_previews_checks_and_jobs(
+    services: Services, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loader that reads no item of a dataset has not read it; a job without a step neither."""
+    library, catalogue = services.library, services.catalogue
+    for kind in Kind:
+        for name in ("digits", "plankton"):
+            (source / "bks_model.py").write_text(f"# {name}")
+            library.import_item(kind, source, name)
+    broken = Preview("training", "UserDataset", 7, 7, faults=(ItemFault("No."),))
+    monkeypatch.setattr(tool_process, "preview", lambda *_, **__: broken)
+    library.preview("plankton", "digits")
+    assert library.used_together() == ()
+    monkeypatch.setattr(tool_process, "preview", lambda *_, **__: Preview("training", "U", 7, 7))
+    library.preview("digits", "digits")
+    assert library.used_together() == (Together("digits", "digits"),)
+    tried = ModelCheck(10, 9, 40, batch="[4] float32")
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: tried)
+    library.check_model("plankton", "plankton", "plankton")
+    pins = {key: Pin("digits", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
+    view = JobView("a", "a", JobState.TRAINING, CONFIG, "", pins=pins, step=1)
+    catalogue.put_job(view)
+    catalogue.put_job(replace(view, id="b", step=0, pins={**pins, "loader": Pin("x", 1, "")}))
+    assert library.used_together() == (
+        Together("digits", "digits"),
+        Together("plankton", "plankton", "plankton"),
+        Together("digits", "digits", "digits"),
+    )
+
+
+def test_f58_nothing_of_a_users_code_is_imported_here(
+    library: LibraryService, source: Path, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    for name in ("bks_model.py", "bks_dataset.py", "sitecustomize.py"):
+        (source / name).write_text(f"open({str(mark)!r}, 'w')\n")
+    for kind in Kind:
+        library.import_item(kind, source, "evil")
+        library.show(kind, "evil")
+        library.verify(kind, library.pin(kind, "evil"))
+        library.text(kind, "evil", "bks_model.py")
+    library.rescan()
+    assert not mark.exists()
+    assert "torch" not in sys.modules or "bks_model" not in sys.modules
+
+
+# The workplace.
+
+
+def test_a_catalogue_has_its_place_by_the_data_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "a").mkdir()
+    places = {default_catalogue(tmp_path / name) for name in ("a", "link", "b")}
+    assert len(places) == 2
+    opened = open_services(tmp_path / "a")
+    place = default_catalogue(tmp_path / "a")
+    assert opened.catalogue.path == place
+    assert place.is_relative_to(tmp_path / "home" / "ringmaster" / "catalogues")
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    opened.close()
+
+
+def test_a_data_root_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, said in ((tmp_path / "file", "is a file"), (tmp_path / "no" / "x", "is not there")):
+        with pytest.raises(BackendError, match=said):
+            open_services(path, tmp_path / "c.sqlite")
+    assert sorted(os.listdir(tmp_path)) == ["file"]
+
+
+def test_f37_a_damaged_catalogue_does_not_keep_a_new_one_from_being_built(
+    services: Services, root: Path, source: Path, tmp_path: Path
+) -> None:
+    item = services.library.import_item(Kind.DATASET, source, "digits")
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.touch()
+    with pytest.raises(BackendError, match="0 bytes") as caught:
+        open_services(root, damaged)
+    assert "--catalogue FILE" in caught.value.remedy
+    again = open_services(root, tmp_path / "new.sqlite")
+    assert again.library.rescan().datasets == 1
+    assert again.library.list(Kind.DATASET) == (item,)
+    again.close()
+    assert damaged.read_bytes() == b""
+    with pytest.raises(BackendError):
+        open_catalogue(damaged)

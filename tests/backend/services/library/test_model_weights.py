@@ -1,0 +1,158 @@
+"""Weights beside a model: its new jobs begin with them, on a mounted data root and over SFTP."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.atomic_files import read_json
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from tests.backend.services.access_cases import Beat, FakeHead, Place, on_node
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("uncounted")
+CONTENT = b"PK\x03\x04" + b"numbers" * 1000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ResNet best.pt"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture
+def services(place: Place, beat: Beat) -> Services:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    return services
+
+
+def version(place: Place) -> Path:
+    return place.root / "models" / "tiny" / "v1"
+
+
+def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
+    place: Place, services: Services, file: Path
+) -> None:
+    before = services.jobs.create(on_node(name="before"))
+    item = services.library.give_weights("tiny", file)
+    other = place.desktop()
+    assert (version(place) / "weights.pt").read_bytes() == CONTENT
+    assert (version(place) / "weights.pt").stat().st_mode & 0o777 == 0o644
+    assert item.facts["weights"] == {
+        "name": "weights.pt",
+        "sha256": hashlib.sha256(CONTENT).hexdigest(),
+        "bytes": len(CONTENT),
+        "source": "ResNet best.pt",
+    }
+    assert other.library.show(Kind.MODEL, "tiny") == item, "its content and hash are as before"
+    other.library.verify(Kind.MODEL, other.library.pin(Kind.MODEL, "tiny"), thorough=True)
+    left = [path.name for path in version(place).parents[1].iterdir() if path.name != "tiny"]
+    assert left == [], "nothing is left of the copying"
+
+    check = other.jobs.check(on_node())
+    assert check.faults == ()
+    (told,) = [one.sentence for one in check.findings if one.check == "start_from"]
+    assert told.startswith("It begins with the weights of tiny@1")
+    view = other.jobs.create(on_node(name="fine"))
+    assert view.config.start_from == "tiny@1/weights.pt"
+    head = FakeHead()
+    head.instead_of(other)
+    other.jobs.start(view.id)
+    launch = read_json(place.data.job(view.id).launch)
+    assert launch["start_from"] == str(version(place) / "weights.pt")
+
+    # What was made without them stays without them, and so does whatever repeats it.
+    other.jobs.start(before.id)
+    assert read_json(place.data.job(before.id).launch)["start_from"] == ""
+    assert other.jobs.clone(before.id)["start_from"] == "nothing"
+    assert other.jobs.clone(view.id)["start_from"] == "tiny@1/weights.pt"
+
+
+def test_who_wants_none_of_them_says_nothing(services: Services, file: Path) -> None:
+    services.library.give_weights("tiny@1", file)
+    view = services.jobs.create(on_node(start_from="nothing"))
+    head = FakeHead()
+    head.instead_of(services)
+    services.jobs.start(view.id)
+    assert read_json(services.data_root.job(view.id).launch)["start_from"] == ""
+
+
+@pytest.mark.slow
+def test_weights_that_somebody_laid_there_by_hand_are_found(
+    place: Place, services: Services
+) -> None:
+    (version(place) / "weights.safetensors").write_bytes(CONTENT)
+    view = services.jobs.create(on_node())
+    assert view.config.start_from == "tiny@1/weights.safetensors"
+    named = services.jobs.check(on_node(start_from="tiny/weights.safetensors"))
+    assert named.faults == ()
+    absent = services.jobs.check(on_node(start_from="tiny/weights.pt"))
+    assert [fault.field for fault in absent.faults] == ["start_from"]
+
+
+def test_weights_that_were_changed_since_start_nothing(
+    place: Place, services: Services, file: Path
+) -> None:
+    services.library.give_weights("tiny", file)
+    view = services.jobs.create(on_node())
+    (version(place) / "weights.pt").write_bytes(CONTENT + b"!")
+    with pytest.raises(BackendError, match=r"tiny@1/weights\.pt were changed after"):
+        services.jobs.start(view.id)
+    assert services.jobs.show(view.id).run == 0
+
+
+@pytest.mark.slow
+def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, file: Path) -> None:
+    services.library.give_weights("tiny", file)
+    other = file.with_name("other.safetensors")
+    other.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
+    with pytest.raises(BackendError, match="has weights already") as refused:
+        services.library.give_weights("tiny", other)
+    assert "new version" in refused.value.remedy
+    assert sorted(path.name for path in version(place).glob("weights*")) == ["weights.pt"]
+    assert (version(place) / "weights.pt").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.pt", b"hello", "“a.pt” holds no weights"),
+        ("a.pt", b"", "“a.pt” holds no weights"),
+        ("a.safetensors", b"PK\x03\x04 whatever", "“a.safetensors” holds no weights"),
+        ("a.h5", b"PK\x03\x04", "“a.h5” is no file of weights"),
+        ("gone.pt", None, "is no file"),
+    ],
+)
+def test_what_is_no_weights_is_refused_in_one_sentence(
+    far_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
+) -> None:
+    services = far_place.desktop()
+    far_place.stock(services)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BackendError, match=sentence) as refused:
+        services.library.give_weights("tiny", tmp_path / name)
+    assert refused.value.remedy
+    assert not list(version(far_place).glob("*weights*"))
+
+
+def test_who_cancels_leaves_the_model_as_it_was(
+    place: Place, services: Services, file: Path
+) -> None:
+    progress = Progress()
+    progress.cancel()
+    with pytest.raises(Cancelled):
+        services.library.give_weights("tiny", file, progress)
+    assert not list(version(place).glob("*weights*"))
+    assert [path.name for path in version(place).parents[1].iterdir()] == ["tiny"]

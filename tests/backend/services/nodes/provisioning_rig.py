@@ -1,0 +1,104 @@
+"""Three nodes of a data root and the service that sets them up, with wheels from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.datastore.nodes import files as node_files
+from backend.provisioning import cluster_key
+from backend.provisioning.wheelhouse import Wheelhouse, Wheelhouses
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.services.nodes.provisioning import DesktopPlaces, SetUpService
+from backend.ssh.interface import Shell, Unreachable
+from tests.backend.provisioning.provisioner_rig import Node, start_fake
+from tests.backend.provisioning.test_wheelhouse import built
+
+NAMES = ("gpu1", "gpu2", "gpu3")
+HOST_KEY = cluster_key.make_key().public
+
+
+@dataclass
+class Cluster:
+    """Three nodes of a data root, and the service of a desktop; wheels come from ``house``."""
+
+    folder: Path
+    house: Wheelhouse
+    nodes: dict[str, Node] = field(default_factory=dict)
+    told: list[SetUp] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    gathered: int = 0
+
+    def __post_init__(self) -> None:
+        self.root = DataRoot(self.folder / "root")
+        self.root.path.mkdir()
+        (self.folder / "horovod").mkdir()
+        built(self.folder / "horovod")
+        for number, name in enumerate(NAMES, start=2):
+            node = self.nodes[name] = Node.make(self.folder, self.house, name)
+            entry = replace(node.entry, ranks_address=f"10.77.0.{number}/24")
+            node_files.write_entry(self.root, entry)
+
+    def service(self, desktop: str = "desktop") -> SetUpService:
+        return SetUpService(
+            self.root,
+            DesktopPlaces(
+                keys=self.folder / desktop / "keys",
+                wheels=self.folder / desktop / "wheels",
+                constraints=Path("unused"),
+                horovod=[self.folder / "horovod"],
+            ),
+            self.open,
+            self.look,
+            lambda entry: HOST_KEY,
+            start_fake,
+        )
+
+    def open(self, entry: NodeEntry) -> Shell:
+        if entry.name in self.silent:
+            raise Unreachable(f"{entry.name} did not answer.", "Look whether it is on.")
+        return self.nodes[entry.name].open(entry)
+
+    def look(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+        return self.nodes[entry.name].facts
+
+    def set_up(
+        self, *names: str, options: SetUpOptions | None = None, desktop: str = "desktop"
+    ) -> dict[str, NodeEntry | BackendError]:
+        given = self.service(desktop).set_up(names, self.told.append, options=options)
+        return dict(given)
+
+    def entry(self, name: str) -> NodeEntry:
+        found = node_files.entry(self.root, name)
+        assert found is not None
+        return found
+
+
+@contextmanager
+def cluster_of(
+    folder: Path, house: Wheelhouse, patch: pytest.MonkeyPatch, *, sees_data_root: bool = False
+) -> Iterator[Cluster]:
+    """A cluster whose wheels are those of ``house``; its agents end with the block.
+
+    Args:
+        sees_data_root: Each node may write to the data root.
+    """
+    made = Cluster(folder, house)
+
+    def gather(houses: Wheelhouses, *given: object) -> Wheelhouse:
+        made.gathered += 1
+        return house
+
+    patch.setattr(Wheelhouses, "gather", gather)
+    for node in made.nodes.values() if sees_data_root else ():
+        node.facts = replace(node.facts, data_root=str(made.root.path), data_root_writable=True)
+    yield made
+    for node in made.nodes.values():
+        node.end_agent()

@@ -1,0 +1,420 @@
+"""Adding, looking at and removing nodes, with a real sshd at the other end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring as Fail
+from keyring.backends.null import Keyring as Null
+from keyring.errors import KeyringLocked
+
+from backend.base.errors import BackendError
+from backend.records.base.layout import DataRoot
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
+from backend.services.nodes.registry import ClusterService
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
+from backend.ssh.system_keyring import SystemKeyring
+from tests.backend.ssh.sshd_rig import Sshd, make_key
+
+pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
+PASSPHRASE = "korrekt-pferd-batterie"
+
+
+def yes(key: HostKey) -> bool:
+    return True
+
+
+def no(key: HostKey) -> bool:
+    return False
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    (tmp_path / "data").mkdir()
+    return DataRoot(tmp_path / "data")
+
+
+@pytest.fixture
+def open_service(tmp_path: Path, root: DataRoot, sshd: Sshd) -> Callable[[], ClusterService]:
+    return lambda: ClusterService(root, tmp_path / "desktop", sshd.ssh_config)
+
+
+@pytest.fixture
+def service(open_service: Callable[[], ClusterService]) -> ClusterService:
+    return open_service()
+
+
+def everything_under(root: DataRoot) -> list[Path]:
+    return sorted(root.path.rglob("*"))
+
+
+def test_a_node_is_added_found_again_looked_at_and_removed(
+    open_service: Callable[[], ClusterService], sshd: Sshd, root: DataRoot
+) -> None:
+    asked: list[HostKey] = []
+
+    def accept(key: HostKey) -> bool:
+        asked.append(key)
+        return True
+
+    added = open_service().add("gpu1", sshd.address, accept=accept)
+    assert asked == [sshd.host_key]
+    assert added.data_root == str(root.path)
+    assert added.facts is not None
+    assert added.facts.data_root_writable
+    assert not added.is_ready
+    service = open_service()
+    assert service.list() == (added,)
+    assert service.host_key("gpu1") == sshd.host_key.text
+    shell = service.open_shell("gpu1")
+    assert shell.run(["echo", "in"]).out == "in\n"
+    shell.close()
+    again = service.look("gpu1")
+    assert replace(again, facts=None) == replace(added, facts=None)
+    assert service.list() == (again,)
+    assert service.remove("gpu1") == again
+    assert service.list() == ()
+    assert len(list(root.trash.iterdir())) == 1
+    with pytest.raises(BackendError, match="There is no node “gpu1”"):
+        service.open_shell("gpu1")
+
+
+def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
+    open_service: Callable[[], ClusterService], sshd: Sshd, root: DataRoot
+) -> None:
+    one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
+    assert one.no_share
+    carried = Path(one.data_root)
+    assert carried.parent == sshd.home / ".ringmaster" / "carried"
+    other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
+    assert other.data_root == one.data_root
+    # It goes on being so, though the look sees the data root, as both are this machine.
+    assert open_service().look("gpu1").data_root == one.data_root
+    shell = open_service().open_shell("gpu1")
+    assert open_service().facts(one, shell).data_root == one.data_root
+    shell.close()
+
+
+def test_without_a_name_it_is_called_as_its_host(service: ClusterService, sshd: Sshd) -> None:
+    assert service.add("", sshd.address, accept=yes).name == "127.0.0.1"
+
+
+def test_a_relative_key_is_found_from_any_folder(
+    service: ClusterService, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sshd.client_key.parent)
+    address = replace(sshd.address, identity=sshd.client_key.name)
+    service.add("gpu1", address, accept=yes)
+    os.chdir("/")
+    service.open_shell("gpu1").close()
+
+
+def test_f56_only_a_yes_lets_a_node_in(
+    service: ClusterService, sshd: Sshd, root: DataRoot, tmp_path: Path
+) -> None:
+    with pytest.raises(HostKeyUnknown):
+        service.add("gpu1", sshd.address, accept=no)
+    assert everything_under(root) == []
+    assert not (tmp_path / "desktop").exists()
+    service.add("gpu1", sshd.address, accept=yes)
+    service.add("gpu2", sshd.address, accept=no)
+
+
+def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
+    service: ClusterService, sshd: Sshd
+) -> None:
+    service.add("gpu1", sshd.address, accept=yes)
+    sshd.stop()
+    sshd.new_host_key()
+    sshd.start()
+    with pytest.raises(HostKeyChanged):
+        service.open_shell("gpu1")
+    with pytest.raises(HostKeyChanged):
+        service.add("gpu2", sshd.address, accept=yes)
+    assert service.forget("127.0.0.1", sshd.port) == 1
+    assert service.host_key("gpu1") == ""
+    with pytest.raises(HostKeyUnknown) as told:
+        service.look("gpu1")
+    service.trust(told.value.key)
+    service.look("gpu1")
+    with pytest.raises(BackendError, match=r"No host key of \[other\]:2222"):
+        service.forget("other", 2222)
+
+
+def test_f52_what_fails_creates_nothing(
+    service: ClusterService, sshd: Sshd, root: DataRoot
+) -> None:
+    sshd.stop()
+    with pytest.raises(Unreachable):
+        service.add("gpu1", sshd.address, accept=yes)
+    sshd.environment.append("PATH=/no/programs")
+    sshd.start()
+    with pytest.raises(BackendError, match="gpu1 has no python3"):
+        service.add("gpu1", sshd.address, accept=yes)
+    assert everything_under(root) == []
+    assert service.list() == ()
+
+
+def test_a_look_that_fails_changes_nothing(service: ClusterService, sshd: Sshd) -> None:
+    added = service.add("gpu1", sshd.address, accept=yes)
+    sshd.stop()
+    with pytest.raises(Unreachable):
+        service.look("gpu1")
+    assert service.list() == (added,)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "-n", "CON", "a\nb", "x" * 101, "this-computer"])
+def test_f54_a_name_that_cannot_be_one_is_refused_before_anybody_is_asked(
+    service: ClusterService, root: DataRoot, name: str
+) -> None:
+    def nobody(key: HostKey) -> bool:
+        raise AssertionError("asked")
+
+    with pytest.raises(BackendError):
+        service.add(name, NodeAddress("no-such-host.invalid"), accept=nobody)
+    assert everything_under(root) == []
+
+
+def test_a_name_is_taken_once(service: ClusterService, sshd: Sshd) -> None:
+    service.add("gpu1", sshd.address, accept=yes)
+    with pytest.raises(BackendError, match="There is a node “gpu1” already"):
+        service.add("gpu1", sshd.address, accept=yes)
+
+
+def test_a_name_nearly_right_is_suggested(service: ClusterService, sshd: Sshd) -> None:
+    service.add("gpu-one", sshd.address, accept=yes)
+    with pytest.raises(BackendError) as told:
+        service.remove("gpu-oen")
+    assert "gpu-one" in told.value.remedy
+
+
+class Person:
+    """Types what was planned, and remembers for which key it was asked."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = list(words)
+        self.asked: list[str] = []
+
+    def __call__(self, identity: str) -> str:
+        self.asked.append(identity)
+        return self.words.pop(0)
+
+
+def locked(sshd: Sshd) -> NodeAddress:
+    key = make_key(sshd.home.parent / "locked-key", PASSPHRASE)
+    sshd.allow(key)
+    return replace(sshd.address, identity=str(key))
+
+
+def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
+    open_service: Callable[[], ClusterService], sshd: Sshd
+) -> None:
+    service, address = open_service(), locked(sshd)
+    person = Person("wrong", PASSPHRASE)
+    service.add("gpu1", address, accept=yes, passphrase=person)
+    assert person.asked == [address.identity] * 2
+    service.open_shell("gpu1").close()
+    service.look("gpu1")
+    with pytest.raises(PassphraseNeeded):
+        open_service().open_shell("gpu1")
+
+
+def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
+    service: ClusterService, sshd: Sshd, root: DataRoot
+) -> None:
+    address = locked(sshd)
+    for person, times in ((Person("a", "b", "c"), 3), (Person(""), 1), (Person("a", ""), 2)):
+        with pytest.raises(PassphraseNeeded):
+            service.add("gpu1", address, accept=yes, passphrase=person)
+        assert len(person.asked) == times
+    assert everything_under(root) == []
+
+
+def test_f60_f61_nothing_secret_is_written_and_the_profile_is_the_users_alone(
+    service: ClusterService, sshd: Sshd, tmp_path: Path
+) -> None:
+    service.add("gpu1", locked(sshd), accept=yes, passphrase=Person(PASSPHRASE))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert tmp_path / "data" / "nodes" / "gpu1" / "node.json" in files
+    assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
+    assert PASSPHRASE not in repr(service.list())
+    profile = tmp_path / "desktop"
+    assert profile.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in profile.iterdir()} == {0o600}
+
+
+def test_a_node_that_does_not_see_the_data_root_is_added_without(
+    service: ClusterService, sshd: Sshd, tmp_path: Path
+) -> None:
+    entry = service.add("gpu1", sshd.address, accept=yes, node_data_root="/mnt/nothing")
+    assert entry.data_root == ""
+    (tmp_path / "mounted").symlink_to(tmp_path / "data")
+    fresh = service.look("gpu1", node_data_root=str(tmp_path / "mounted"))
+    assert fresh.data_root == str(tmp_path / "mounted")
+    assert service.look("gpu1").data_root == str(tmp_path / "mounted")
+
+
+def test_the_address_of_the_ranks_stays_while_the_node_has_it(
+    service: ClusterService, sshd: Sshd, root: DataRoot
+) -> None:
+    from backend.datastore.nodes.files import write_entry
+
+    entry: NodeEntry = service.add("gpu1", sshd.address, accept=yes)
+    write_entry(root, replace(entry, ranks_address="127.0.0.1/8"))
+    assert service.look("gpu1").ranks_address == "127.0.0.1/8"
+    write_entry(root, replace(entry, ranks_address="10.9.9.9/24"))
+    assert service.look("gpu1").ranks_address == entry.ranks_address
+
+
+def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
+    service: ClusterService, sshd: Sshd, tmp_path: Path, root: DataRoot
+) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.symlink_to(root.path)
+    service.add("gpu1", sshd.address, accept=yes, node_data_root=str(mounted))
+    mounted.unlink()
+    away = service.look("gpu1")
+    assert away.data_root == str(mounted)
+    assert away.facts is not None
+    assert not away.facts.data_root_writable
+    mounted.symlink_to(root.path)
+    back = service.look("gpu1")
+    assert back.facts is not None
+    assert back.facts.data_root_writable
+
+
+class Memory(KeyringBackend):
+    """A guarded keyring, in memory."""
+
+    priority = 5  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.held[service, username]
+
+
+class Locked(Memory):
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise KeyringLocked("the prompt was dismissed")
+
+
+@pytest.fixture
+def use_keyring() -> Iterator[Callable[[KeyringBackend], KeyringBackend]]:
+    before = keyring.get_keyring()
+
+    def use(backend: KeyringBackend) -> KeyringBackend:
+        keyring.set_keyring(backend)
+        return backend
+
+    yield use
+    keyring.set_keyring(before)
+
+
+Use = Callable[[KeyringBackend], KeyringBackend]
+
+
+def test_f60_a_passphrase_that_is_to_be_kept_is_in_the_keyring_and_in_no_file(
+    open_service: Callable[[], ClusterService], sshd: Sshd, tmp_path: Path, use_keyring: Use
+) -> None:
+    held = Memory()
+    use_keyring(held)
+    service, address = open_service(), locked(sshd)
+    service.add("gpu1", address, accept=yes, passphrase=Person(PASSPHRASE))
+    assert held.held == {}, "nobody asked for it to be kept"
+    service.keep_passphrase(address.identity)
+    assert list(held.held.values()) == [PASSPHRASE]
+    # The next start of the program asks nobody.
+    open_service().open_shell("gpu1").close()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
+
+
+def test_a_passphrase_in_the_keyring_that_opens_nothing_is_asked_for_anew(
+    open_service: Callable[[], ClusterService], sshd: Sshd, use_keyring: Use
+) -> None:
+    use_keyring(Memory())
+    address = locked(sshd)
+    service = open_service()
+    service.keyring.keep(address.identity, "that of last year")
+    person = Person(PASSPHRASE)
+    service.add("gpu1", address, accept=yes, passphrase=person)
+    assert person.asked == [address.identity]
+
+
+def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
+    open_service: Callable[[], ClusterService], sshd: Sshd, use_keyring: Use
+) -> None:
+    held = Memory()
+    use_keyring(held)
+    service, address = open_service(), locked(sshd)
+    person = Person(PASSPHRASE)
+    for name in ("gpu1", "gpu2"):
+        service.add(name, address, accept=yes, passphrase=person)
+    service.keep_passphrase(address.identity)
+    service.remove("gpu1")
+    assert held.held, "gpu2 needs it still"
+    assert service.forget_passphrase("gpu2") == (address.identity,)
+    assert held.held == {}
+    assert service.forget_passphrase("gpu2") == ()
+    with pytest.raises(PassphraseNeeded):
+        service.open_shell("gpu2")
+    service.open_shell("gpu2", Person(PASSPHRASE)).close()
+    service.keep_passphrase(address.identity)
+    service.remove("gpu2")
+    assert held.held == {}
+
+
+class Plain(Memory):
+    """As `keyrings.alt` has it: a file that anybody reads."""
+
+    __module__ = "keyrings.alt.file"
+
+
+class Weak(Memory):
+    priority = 0.5  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "backend", [Plain(), Weak(), Fail(), Null()], ids=lambda b: type(b).__name__
+)
+def test_what_guards_nothing_is_no_keyring(backend: KeyringBackend, use_keyring: Use) -> None:
+    use_keyring(backend)
+    ring = SystemKeyring()
+    assert "no system keyring" in ring.fault()
+    with pytest.raises(BackendError):
+        ring.keep("/key", PASSPHRASE)
+    assert (ring.read("/key"), ring.forget("/key")) == ("", False)
+    assert getattr(backend, "held", {}) == {}
+
+
+def test_of_several_keyrings_the_guarded_one_is_taken(use_keyring: Use) -> None:
+    plain, guarded = Plain(), Memory()
+    chain = Memory()
+    chain.backends = [plain, guarded]  # type: ignore[attr-defined]
+    use_keyring(chain)
+    SystemKeyring().keep("/key", PASSPHRASE)
+    assert (plain.held, chain.held) == ({}, {})
+    assert list(guarded.held.values()) == [PASSPHRASE]
+
+
+def test_a_keyring_that_stays_locked_is_one_sentence(use_keyring: Use) -> None:
+    use_keyring(Locked())
+    assert SystemKeyring().fault() == ""
+    with pytest.raises(BackendError, match="did not take the passphrase of /key"):
+        SystemKeyring().keep("/key", PASSPHRASE)

@@ -1,0 +1,269 @@
+"""Several nodes set up side by side: what they share, and what one's failure leaves the others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.cli import nodes
+from backend.cli.arguments import make_parser
+from backend.cli.printing import FAILED
+from backend.datastore.nodes import files as node_files
+from backend.provisioning.wheelhouse import Wheelhouse
+from backend.records.nodes.entry import Interface, NodeEntry, PythonFound
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.services.nodes.provisioning import SetUpService
+from backend.ssh.interface import Unreachable
+from tests.backend.provisioning.provisioner_rig import put_house
+from tests.backend.services.nodes.provisioning_rig import HOST_KEY, NAMES, Cluster, cluster_of
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    return put_house(tmp_path_factory.mktemp("service") / "wheels")
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    with cluster_of(tmp_path, house, monkeypatch) as made:
+        yield made
+
+
+def test_nodes_are_set_up_at_once_with_one_recipe_and_one_key_and_written_down(
+    cluster: Cluster,
+) -> None:
+    meeting = threading.Barrier(3, timeout=60)
+
+    def meet(argv: tuple[str, ...]) -> None:
+        if "venv" in argv:
+            meeting.wait()
+
+    for node in cluster.nodes.values():
+        node.shell.on_run = meet
+    done = cluster.set_up(*NAMES)
+    entries = [cluster.entry(name) for name in NAMES]
+    assert list(done.values()) == entries
+    there = [entry.installation for entry in entries]
+    assert len({(one.environment, one.mpi_version) for one in there if one}) == 1
+    assert {told.node for told in cluster.told} == set(NAMES)
+    assert all(entry.facts is not None for entry in entries)
+    assert_they_know_each_other(cluster)
+
+
+def assert_they_know_each_other(cluster: Cluster) -> None:
+    homes = [node.home for node in cluster.nodes.values()]
+    assert len({(home / "ssh/id_cluster").read_bytes() for home in homes}) == 1
+    config = (homes[0] / "ssh/config").read_text()
+    known = (homes[0] / "ssh/known_hosts").read_text()
+    for number, name in enumerate(NAMES, start=2):
+        assert f"Host 10.77.0.{number}\n" in config
+        assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
+
+
+def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster: Cluster) -> None:
+    for number, name in enumerate(NAMES, start=2):
+        far = Interface("tailscale0", f"100.64.0.{number}/32")
+        node = cluster.nodes[name]
+        node.facts = replace(node.facts, interfaces=(far, Interface("lo", "127.0.0.1/8")))
+        entry = replace(cluster.entry(name), facts=node.facts, ranks_address=f"10.88.0.{number}/32")
+        node_files.write_entry(cluster.root, entry)
+    cluster.set_up("gpu1")
+    # It was not there when gpu1 was set up, and is known by another address.
+    later = replace(cluster.entry("gpu3"), ranks_address="10.99.0.4/32")
+    node_files.write_entry(cluster.root, later)
+    cluster.set_up("gpu3")
+    listed = [
+        (cluster.nodes[name].shell.home / ".ssh/authorized_keys").read_text()
+        for name in ("gpu1", "gpu3")
+    ]
+    assert 'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in listed[0]
+    assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
+    assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
+    told = next(one for one in cluster.told[-1].steps if one.title == "Open MPI").sentence
+    assert "let in from 10.99.0.4/32, 10.88.0.2" in told
+
+
+def test_it_tells_which_key_of_the_node_a_person_accepted(cluster: Cluster) -> None:
+    line = cluster.folder / "key.pub"
+    line.write_text(HOST_KEY)
+    shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
+    cluster.set_up("gpu1")
+    assert {told.trusted for told in cluster.told} == {shown.split()[1]}
+
+
+def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> None:
+    cluster.silent = {"gpu2"}
+    done = cluster.set_up("gpu1", "gpu2")
+    assert isinstance(done["gpu2"], Unreachable)
+    last = [told for told in cluster.told if told.node == "gpu2"][-1]
+    assert last.failed is not None
+    assert (last.failed.title, last.failed.remedy) == ("Reach", "Look whether it is on.")
+    assert [cluster.entry(name).is_ready for name in NAMES] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "remedy"),
+    [
+        (
+            {"machine": "aarch64"},
+            "There is no Horovod for Python 3.11 on aarch64 without CUDA, as gpu2 has it; "
+            "built on this computer: Python 3.11 on x86_64 without CUDA.",
+            "Build it on a computer whose processor is aarch64, with ./installers/run doctor, and "
+            "set the node up from there.",
+        ),
+        (
+            {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
+            "There is no Horovod for Python 3.14 on x86_64 without CUDA, as gpu2 has it; "
+            "built on this computer: Python 3.11 on x86_64 without CUDA.",
+            "RINGMASTER_PYTHON=python3.14 ./installers/run doctor builds it here; or install on "
+            "the node a Python that is in that list.",
+        ),
+    ],
+    ids=["machine", "python"],
+)
+def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
+    cluster: Cluster, change: dict[str, object], sentence: str, remedy: str
+) -> None:
+    node = cluster.nodes["gpu2"]
+    node.facts = replace(node.facts, **change)  # type: ignore[arg-type] # fields by their names
+    refused = cluster.set_up("gpu1", "gpu2")["gpu2"]
+    assert isinstance(refused, BackendError)
+    assert (refused.sentence, refused.remedy) == (sentence, remedy)
+    failed = [told for told in cluster.told if told.node == "gpu2"][-1].failed
+    assert failed is not None
+    assert (failed.title, failed.sentence) == ("Python", sentence)
+    assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
+    assert cluster.gathered == 1, "wheels were fetched for it"
+    assert cluster.entry("gpu1").is_ready
+
+
+def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    cluster.set_up("gpu2", desktop="other")
+    first, second = (cluster.nodes[name].home / "ssh/id_cluster" for name in ("gpu1", "gpu2"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_it_makes_no_second_key_while_those_who_have_it_are_silent(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    cluster.silent = {"gpu1"}
+    with pytest.raises(BackendError, match="none of them gave it: gpu1 did not answer"):
+        cluster.set_up("gpu2", desktop="other")
+
+
+def test_with_a_key_of_the_user_s_own_none_is_made(cluster: Cluster) -> None:
+    cluster.set_up("gpu1", options=SetUpOptions(own_key="/home/lab/.ssh/id_ed25519"))
+    home = cluster.nodes["gpu1"].home
+    assert "IdentityFile /home/lab/.ssh/id_ed25519\n" in (home / "ssh/config").read_text()
+    assert not (home / "ssh/id_cluster").exists()
+    assert not (cluster.folder / "desktop/keys").exists()
+
+
+@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: bool) -> None:
+    for name, version in (("gpu1", "4.1.4"), ("gpu2", "4.1.6")):
+        mpirun = cluster.folder / f"mpirun-{name}"
+        text = f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\necho sum 2\necho sum 2\n"
+        mpirun.write_text(text)
+        mpirun.chmod(0o755)
+        node = cluster.nodes[name]
+        node.facts = replace(node.facts, mpirun=str(mpirun))
+    own = SetUpOptions(system_mpi=True)
+    if together:
+        done = cluster.set_up("gpu1", "gpu2", options=own)
+    else:
+        done = cluster.set_up("gpu1", options=own) | cluster.set_up("gpu2", options=own)
+    refused = [one for one in done.values() if isinstance(one, BackendError)]
+    assert len(refused) == 1
+    assert "4.1.4" in refused[0].sentence
+    assert "4.1.6" in refused[0].sentence
+    assert "Set gpu1 and gpu2 up" in refused[0].remedy or "Set gpu2 and gpu1" in refused[0].remedy
+
+
+@pytest.mark.slow
+def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    entry = cluster.entry("gpu1")
+    assert entry.installation is not None
+    older = replace(entry, installation=replace(entry.installation, mpi_version="4.1.4"))
+    node_files.write_entry(cluster.root, older)
+    assert isinstance(cluster.set_up("gpu1")["gpu1"], NodeEntry)
+
+
+def test_cancelling_ends_all_of_them(cluster: Cluster) -> None:
+    done = cluster.service().set_up(NAMES, cluster.told.append, lambda name: True)
+    assert [type(one) for one in done.values()] == [Cancelled] * 3
+    assert not any(cluster.entry(name).is_ready for name in NAMES)
+
+
+def test_one_of_several_is_cancelled_alone(cluster: Cluster) -> None:
+    names = NAMES[:2]
+    done = cluster.service().set_up(names, cluster.told.append, lambda name: name == "gpu1")
+    assert [type(one) for one in done.values()] == [Cancelled, NodeEntry]
+    assert [cluster.entry(name).is_ready for name in names] == [False, True]
+
+
+@pytest.mark.slow
+def test_un_provisioning_tells_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
+    cluster.set_up("gpu1")
+    service = cluster.service()
+    there = cluster.entry("gpu1").installation
+    assert there is not None
+    assert list(service.environments("gpu1")) == [there.environment]
+    assert service.un_provision("gpu1") > 100_000
+    assert not cluster.nodes["gpu1"].home.exists()
+    assert not cluster.entry("gpu1").is_ready
+
+
+def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def take(_service: SetUpService, name: str) -> int:
+        if name == "gpu2":
+            raise BackendError("gpu2 does not answer.", "Look whether it is on.")
+        return 4_000_000
+
+    monkeypatch.setattr(SetUpService, "un_provision", take)
+    services: Any = SimpleNamespace(set_up=cluster.service())
+    asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1"])
+    assert nodes.unprovision(services, asked, False) == FAILED
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ["Took 4.0 MB from gpu1.", "Took 4.0 MB from gpu3."]
+    assert told.err == "gpu2: gpu2 does not answer. Look whether it is on.\n"
+    assert nodes.unprovision(services, asked, True) == FAILED
+    error = {"sentence": "gpu2 does not answer.", "remedy": "Look whether it is on."}
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "gpu1", "bytes": 4_000_000, "error": None},
+        {"name": "gpu2", "bytes": None, "error": error},
+        {"name": "gpu3", "bytes": 4_000_000, "error": None},
+    ]
+    asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu9"])
+    with pytest.raises(BackendError, match="no node “gpu9”"):
+        nodes.unprovision(services, asked, False)
+    assert capsys.readouterr().out == "", "of a name that is wrong nothing is taken"
+
+
+Act = Callable[[SetUpService], object]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda service: service.set_up(["gpu9"], lambda told: None),
+        lambda service: service.un_provision("gpu9"),
+    ],
+)
+def test_an_unknown_node_is_named(cluster: Cluster, act: Act) -> None:
+    with pytest.raises(BackendError, match="no node “gpu9”"):
+        act(cluster.service())

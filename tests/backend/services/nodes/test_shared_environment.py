@@ -1,0 +1,132 @@
+"""Nodes alike that have one environment together, on the data root."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.provisioning.node_environment import STAMP
+from backend.provisioning.wheelhouse import Wheelhouse
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.ssh.interface import Answer
+from tests.backend.provisioning.provisioner_rig import put_house
+from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
+
+SHARED = SetUpOptions(shared=True)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
+    return put_house(tmp_path_factory.mktemp("shared") / "wheels")
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
+        yield made
+
+
+def environments(cluster: Cluster) -> list[str]:
+    return sorted(path.name for path in (cluster.root.path / "shared/environments").iterdir())
+
+
+def did(cluster: Cluster, word: str) -> list[str]:
+    return [
+        name
+        for name, node in cluster.nodes.items()
+        if any(word in argv for argv in node.shell.commands)
+    ]
+
+
+def test_one_node_makes_it_and_each_tries_it(cluster: Cluster, house: Wheelhouse) -> None:
+    done = cluster.set_up(*NAMES, options=SHARED)
+    there = [cluster.entry(name).installation for name in NAMES]
+    assert list(done.values()) == [cluster.entry(name) for name in NAMES]
+    assert len({(one.python, one.mpirun) for one in there if one}) == 1
+    assert there[0] is not None
+    assert there[0].python.startswith(f"{cluster.root.path}/shared/environments/")
+    assert environments(cluster) == [there[0].environment]
+    assert len(did(cluster, "venv")) == 1
+    assert did(cluster, "127.0.0.1:2") == list(NAMES)
+    assert all(cluster.entry(name).shares_environment for name in NAMES)
+    sent = sum(node.shell.sent_bytes for node in cluster.nodes.values())
+    wheels = sum(wheel.bytes for wheel in (*house.wheels, house.pip))
+    assert wheels <= sent < wheels + 3 * 500_000
+    assert not any(node.environments() for node in cluster.nodes.values())
+
+
+def test_repeating_tries_nothing_again(cluster: Cluster) -> None:
+    cluster.set_up("gpu1", "gpu2", options=SHARED)
+    for node in cluster.nodes.values():
+        node.shell.commands.clear()
+    cluster.set_up(*NAMES, options=SHARED)
+    assert did(cluster, "venv") == []
+    assert did(cluster, "127.0.0.1:2") == ["gpu3"]
+
+
+@pytest.mark.slow
+def test_when_the_maker_fails_the_next_one_makes_it(cluster: Cluster) -> None:
+    failed = threading.Event()
+
+    def fail_once(argv: tuple[str, ...]) -> Answer | None:
+        if "venv" not in argv or failed.is_set():
+            return None
+        failed.set()
+        return Answer(1, "", "no")
+
+    for node in cluster.nodes.values():
+        node.shell.on_run = fail_once
+    done = cluster.set_up(*NAMES, options=SHARED)
+    assert sorted(isinstance(one, BackendError) for one in done.values()) == [False, False, True]
+    assert len(environments(cluster)) == 1
+
+
+def test_a_node_that_does_not_write_to_the_data_root_is_told_so(cluster: Cluster) -> None:
+    node = cluster.nodes["gpu2"]
+    node.facts = replace(node.facts, data_root_writable=False)
+    done = cluster.set_up("gpu1", "gpu2", options=SHARED)
+    refused = done["gpu2"]
+    assert isinstance(refused, BackendError)
+    assert refused.sentence.startswith("gpu2 cannot write to the data root")
+    assert not isinstance(done["gpu1"], BackendError)
+
+
+def test_what_serves_others_is_never_made_anew_for_a_node_on_which_it_does_not_start(
+    cluster: Cluster,
+) -> None:
+    cluster.set_up("gpu1", options=SHARED)
+    (name,) = environments(cluster)
+    stamp = cluster.root.path / "shared/environments" / name / STAMP
+    before = json.loads(stamp.read_text())
+    python = str(stamp.parent / "bin/python")
+
+    def starts_not(argv: tuple[str, ...]) -> Answer | None:
+        return Answer(127, "", "not found") if argv[0] == python else None
+
+    cluster.nodes["gpu2"].shell.on_run = starts_not
+    refused = cluster.set_up("gpu2", options=SHARED)["gpu2"]
+    assert isinstance(refused, BackendError)
+    assert "does not start on gpu2" in refused.sentence
+    assert json.loads(stamp.read_text()) == before
+    assert did(cluster, "venv") == ["gpu1"]
+
+
+@pytest.mark.slow
+def test_taking_a_node_away_leaves_what_the_others_share(cluster: Cluster) -> None:
+    cluster.set_up("gpu1", "gpu2", options=SHARED)
+    before = environments(cluster)
+    cluster.service().un_provision("gpu1")
+    assert environments(cluster) == before
+    assert not cluster.nodes["gpu1"].home.exists()
+    for node in cluster.nodes.values():  # either of them made it
+        node.shell.commands.clear()
+    cluster.set_up("gpu2", options=SHARED)
+    assert did(cluster, "venv") == []

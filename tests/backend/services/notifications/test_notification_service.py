@@ -1,0 +1,210 @@
+"""Two desktops, mounted or over SFTP, tell one end once; secrets stay where they belong (S16)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import keyring
+import pytest
+
+from backend.base.errors import BackendError
+from backend.datastore.nodes import files as node_files
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RunExit
+from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
+from backend.services.context.container import Services
+from tests.backend.services.access_cases import NODE, FakeHead, FarRun, Heart, Place, on_node
+from tests.backend.services.nodes.test_node_registry import Memory
+from tests.backend.ssh.sshd_rig import Sshd
+from tests.fakes.mail_server import MailServer
+from tests.fakes.webhook_server import WebhookServer
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+Beat = Callable[[Place], Heart]
+LATER = "2999-01-01T00:00:00Z"
+PASSWORD = "planted-mail-password"
+
+
+@pytest.fixture
+def hook() -> Iterator[WebhookServer]:
+    server = WebhookServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def post() -> Iterator[MailServer]:
+    server = MailServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def ring() -> Iterator[Memory]:
+    before, held = keyring.get_keyring(), Memory()
+    keyring.set_keyring(held)
+    yield held
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def home(no_keys_of_the_user: None, tmp_path: Path) -> Path:
+    return tmp_path / "desktop-home"
+
+
+def mail_to(server: MailServer) -> Mail:
+    return Mail("127.0.0.1", ("lab@uni.example",), "ring@uni.example", server.port, PLAIN)
+
+
+def failed_run(place: Place, services: Services, beat: Beat) -> str:
+    place.stock(services)
+    beat(place)
+    FakeHead().instead_of(services)
+    view = services.jobs.start(services.jobs.create(on_node(name="night run")).id)
+    run = FarRun(place, view)
+    run.folder.logs.mkdir(exist_ok=True)
+    run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))
+    error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
+    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended=LATER)
+    replace_json(run.folder.attempt(view.run).exit, ended.to_dict())
+    run.say(JobState.ERROR, updated=LATER)
+    return view.id
+
+
+@pytest.mark.usefixtures("uncounted", "home", "ring")
+def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
+    place: Place, beat: Beat, hook: WebhookServer, post: MailServer
+) -> None:
+    desks = place.desktop(), place.desktop()
+    job = failed_run(place, desks[0], beat)
+    for desk in desks:
+        desk.notices.keep(Channels(hook.url, mail_to(post)))
+    start = threading.Barrier(2)
+
+    def tell(desk: Services) -> None:
+        start.wait()
+        desk.notices.tell(job, 1)
+
+    threads = [threading.Thread(target=tell, args=(desk,)) for desk in desks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for desk in desks:
+        assert desk.notices.tell(job, 1).wait_s is None
+    (message,) = hook.posts
+    assert (message["name"], message["cause"]) == ("night run", "Rank 0 on gpu1 was killed.")
+    assert message["lines"] == [f"line {n}" for n in range(20, 40)]
+    assert len(post.mails) == 1
+    third = place.desktop()
+    third.notices.keep(Channels(hook.url))
+    assert third.notices.tell(job, 1).wait_s is None
+    assert len(hook.posts) == 1
+
+
+@pytest.mark.usefixtures("uncounted", "home", "ring")
+def test_s16_a_server_that_is_away_is_told_and_tried_again(
+    place: Place, beat: Beat, hook: WebhookServer
+) -> None:
+    desk = place.desktop()
+    job = failed_run(place, desk, beat)
+    desk.notices.keep(Channels(hook.url))
+    hook.answers = [503]
+    told = desk.notices.tell(job, 1)
+    assert told.wait_s is not None
+    assert told.trouble == "The webhook at 127.0.0.1 answered 503."
+    assert hook.posts == []
+    assert desk.notices.tell(job, 2).wait_s is not None, "its end is not written yet"
+
+
+def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
+    place: Place, home: Path, ring: Memory, tmp_path: Path, post: MailServer
+) -> None:
+    notices = place.desktop().notices
+    mail = replace(mail_to(post), security="starttls", user="ring")
+    kept = notices.keep(Channels("https://hooks.example/T0-planted", mail), PASSWORD)
+    assert notices.channels() == kept
+    assert notices.path.is_relative_to(home)
+    assert notices.path.stat().st_mode & 0o777 == 0o600
+    assert notices.path.parent.stat().st_mode & 0o777 == 0o700
+    assert ring.held == {("Ringmaster, mail", "ring@127.0.0.1"): PASSWORD}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
+    with_address = [path for path in files if b"T0-planted" in path.read_bytes()]
+    assert with_address == [notices.path]
+    assert place.desktop().notices.has_password(), "the next start asks nobody"
+    notices.keep(replace(kept, mail=None))
+    assert ring.held == {}
+
+
+def test_only_what_ends_after_it_was_wished_for_is_told(place: Place, home: Path) -> None:
+    notices = place.desktop().notices
+    first = notices.keep(Channels("https://hooks.example/1", since="1999"))
+    assert first.since > "2026"
+    assert not first.wants(JobState.ERROR, "2020-01-01T00:00:00Z")
+    assert first.wants(JobState.ERROR, LATER)
+    assert not first.wants(JobState.INTERRUPTED, LATER)
+    quiet = notices.keep(replace(first, tells_finished=False))
+    assert quiet.since == first.since, "nothing new to tell to"
+    assert not quiet.wants(JobState.FINISHED, LATER)
+
+
+@pytest.mark.usefixtures("home", "ring")
+def test_a_test_says_what_is_wrong_before_anything_is_kept(
+    place: Place, hook: WebhookServer, post: MailServer
+) -> None:
+    notices = place.desktop().notices
+    channels = Channels(hook.url, mail_to(post))
+    notices.send_test(WEBHOOK, channels)
+    notices.send_test(MAIL, channels)
+    assert "It works" in hook.posts[0]["text"]
+    assert post.mails[0]["Subject"] == "[Ringmaster] Test: a notice of Ringmaster"
+    for kind, bad, word in (
+        (WEBHOOK, replace(channels, webhook="hooks"), "begins with https://"),
+        (MAIL, replace(channels, mail=None), "No mail is set up"),
+        (MAIL, replace(channels, mail=replace(mail_to(post), to=("x",))), "no mail address"),
+        (
+            MAIL,
+            replace(channels, mail=replace(mail_to(post), security="tls", user="u")),
+            "password",
+        ),
+    ):
+        with pytest.raises(BackendError, match=word):
+            notices.send_test(kind, bad)
+    assert notices.channels() == Channels()
+    with pytest.raises(BackendError, match="begins with https"):
+        notices.keep(replace(channels, webhook="hooks"))
+    assert not notices.path.exists()
+
+
+def test_s16_nodes_get_what_needs_no_password_and_lose_it_again(
+    far_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
+) -> None:
+    far_place.add_node()
+    notices = far_place.desktop().notices
+    mail = replace(mail_to(post), security="starttls", user="ring")
+    wished = Channels("https://hooks.example/T0", mail, from_nodes=True)
+    kept = notices.keep(wished, PASSWORD)
+    assert notices.spread() == ()
+    folder = sshd.home / ".ringmaster" / "notices"
+    (there,) = folder.iterdir()
+    assert there.stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert Channels.from_dict(read_json(there)) == replace(kept, mail=None)
+    assert PASSWORD not in there.read_text()
+    notices.keep(replace(kept, from_nodes=False))
+    assert notices.spread() == ()
+    assert list(folder.iterdir()) == []
+    entry = node_files.entry(far_place.data, NODE)
+    assert entry is not None
+    nowhere = replace(entry, address=replace(entry.address, port=9))
+    node_files.write_entry(far_place.data, nowhere)
+    (trouble,) = notices.spread()
+    assert trouble.startswith("gpu1 does not have the settings: ")

@@ -1,0 +1,107 @@
+"""Who is to blame when connections fail."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.services.preflight.connectivity import Meeting, route_findings
+
+FOUR = ("a", "b", "c", "d")
+WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
+LOST = {"connected": False, "bytes": 0, "seconds": 0.0, "why": "timed out"}
+STUCK = {**LOST, "connected": True}
+SLOW = {**WELL, "seconds": 2.0}
+
+
+def findings(
+    bad: dict[tuple[str, str], dict[str, Any]],
+    log_ins: dict[str, tuple[int, str]] | None = None,
+    nodes: tuple[str, ...] = FOUR,
+) -> list[PreflightFinding]:
+    meetings = [Meeting(*pair, bad.get(pair, WELL)) for pair in permutations(nodes, 2)]
+    asked = [
+        Meeting(nodes[0], node, {"code": code, "why": why})
+        for node, (code, why) in (log_ins or {}).items()
+    ]
+    return list(route_findings(meetings, asked))
+
+
+def to_and_from(node: str, facts: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {pair: facts for pair in permutations(FOUR, 2) if node in pair}
+
+
+def test_nothing_is_said_of_what_works() -> None:
+    assert findings({}, {"b": (0, ""), "c": (0, "")}) == []
+
+
+def test_a_node_that_nobody_reaches_is_named_alone() -> None:
+    only_to = {pair: LOST for pair in permutations(FOUR, 2) if pair[1] == "c"}
+    for bad in (only_to, to_and_from("c", LOST)):
+        (found,) = findings(bad)
+        assert found.nodes == ("c",)
+        assert "do not come about (timed out)" in found.sentence
+
+
+def test_one_pair_that_does_not_meet_is_named_as_a_pair() -> None:
+    (found,) = findings({("b", "d"): LOST, ("d", "b"): LOST})
+    assert set(found.nodes) == {"b", "d"}
+
+
+def test_of_two_nodes_nobody_can_tell_whose_it_is() -> None:
+    (found,) = findings({("a", "b"): LOST}, nodes=("a", "b"))
+    assert found.nodes == ("a", "b")
+
+
+def test_what_opens_and_carries_nothing_is_the_packet_size() -> None:
+    (found,) = findings(to_and_from("b", STUCK))
+    assert "large packets" in found.sentence
+    assert "MTU" in found.remedy
+
+
+def test_a_slow_network_is_a_warning() -> None:
+    (found,) = findings(to_and_from("b", SLOW))
+    assert found.is_warning
+    assert found.nodes == ("b",)
+    assert "4.0 MB/s" in found.sentence
+
+
+def test_ssh_that_fails_for_want_of_a_route_is_no_second_fault() -> None:
+    log_ins = {"b": (0, ""), "c": (255, "ssh: connect to host: timed out"), "d": (0, "")}
+    (found,) = findings(to_and_from("c", LOST), log_ins)
+    assert found.nodes == ("c",)
+
+
+def test_who_is_let_in_nowhere_is_himself_to_blame() -> None:
+    log_ins = {n: (255, f"lab@{n}: Permission denied (publickey).") for n in FOUR[1:]}
+    (found,) = findings({}, log_ins)
+    assert found.nodes == ("a",)
+    assert found.fix is Fix.INSTALL_CLUSTER_KEY
+    log_ins["d"] = (0, "")
+    assert [one.nodes for one in findings({}, log_ins)] == [("b",), ("c",)]
+
+
+def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> None:
+    facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
+    met = [Meeting("a", node, facts) for node in ("b", "c")]
+    found = list(route_findings([], met))
+    assert [one.nodes for one in found] == [("b",), ("c",)]
+    assert found[0].sentence == (
+        "The login shell of b does not read what mpirun sends it: fish: Unsupported use of '='."
+    )
+    assert found[0].fix is Fix.INSTALL_CLUSTER_KEY
+
+
+def test_each_word_of_ssh_has_its_own_sentence() -> None:
+    for why, part, fix in (
+        ("Host key verification failed.", "another host key", Fix.LEAVE_OUT),
+        ("connect to host b port 22: Connection refused", "refuses", Fix.LEAVE_OUT),
+        ("Bad owner or permissions on config", "Bad owner", Fix.INSTALL_CLUSTER_KEY),
+    ):
+        (found,) = findings({}, {"b": (255, why), "c": (0, "")})
+        assert part in found.sentence
+        assert found.fix is fix
+    (found,) = findings({}, {"b": (127, "No such file or directory"), "c": (0, "")})
+    assert found.nodes == ("a",)
+    assert "has no ssh" in found.sentence

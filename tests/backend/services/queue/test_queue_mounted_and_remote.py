@@ -1,0 +1,105 @@
+"""One queue for all desktops, whether they mount the data root or reach it over SFTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.node.metrics.probe import Probe
+from backend.node.queue import starter as queue_starter
+from backend.node.queue.scheduler import QueueWatch
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.state import JobState
+from backend.records.nodes import health
+from backend.records.queue.entry import Cause
+from backend.services.context.container import Services
+from tests.backend.services.access_cases import NODE, Heart, Place, on_node
+from tests.waiting import wait_for
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+pytestmark = pytest.mark.usefixtures("uncounted")
+
+Beat = Callable[[Place], Heart]
+
+
+def names(services: Services) -> list[str]:
+    return [place.entry.name for place in services.queue.look().places]
+
+
+def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
+        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
+
+    monkeypatch.setattr(queue_starter, "start_supervisor", supervise)
+    one, other = place.desktop(), place.desktop()
+    place.stock(one)
+    beat(place)
+    replace_json(place.data.node(NODE).info, {"starts_queued": True})
+    ids = {name: one.jobs.create(on_node(name=name)).id for name in ("a", "b", "c")}
+    one.queue.pause()
+    for name in ("a", "b", "c"):
+        assert one.queue.enqueue(ids[name]).number == "abc".index(name) + 1
+    assert names(other) == ["a", "b", "c"]
+    assert other.jobs.show(ids["a"]).state is JobState.QUEUED
+    assert {view.state for view in other.jobs.list()} == {JobState.QUEUED}
+    other.queue.reorder(ids["c"], before=ids["a"])
+    other.queue.change(ids["b"], -3)
+    assert names(one) == ["c", "a", "b"]
+    assert one.queue.look().paused.startswith("The queue is paused by ")
+
+    other.queue.resume()
+    probe = Probe(NODE, place.root)
+    agent = QueueWatch(place.data, NODE, probe.read)
+    begun = wait_for(agent.look, "the first turn")
+    assert begun[0] == ids["c"]
+    # What both of them see is what the agent did, and nothing is left of it in the queue.
+    assert other.jobs.show(ids["c"]).state is JobState.STARTING
+    left = [name for name in ("a", "b") if ids[name] not in begun]
+    assert names(one) == names(other) == left
+    assert one.queue.dequeue(ids["b"]).state is not JobState.QUEUED
+    assert "b" not in names(other)
+
+
+def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
+    place: Place, beat: Beat
+) -> None:
+    services = place.desktop()
+    place.stock(services)
+    beat(place)
+    view = services.jobs.create(on_node())
+    with pytest.raises(BackendError, match="is older than this Ringmaster") as refused:
+        services.queue.enqueue(view.id)
+    assert "Set gpu1 up again" in refused.value.remedy
+    assert services.queue.look().places == ()
+
+
+def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
+    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = place.desktop()
+    place.stock(services)
+    heart = beat(place)
+    replace_json(place.data.node(NODE).info, {"starts_queued": True})
+    view = services.jobs.create(on_node())
+    services.queue.enqueue(view.id)
+    heart.stop()
+    monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
+
+    def cause() -> Cause | None:
+        found = services.queue.look().of(view.id)
+        assert found is not None
+        return found.waiting and found.waiting.cause
+
+    wait_for(lambda: cause() is Cause.NODE_DOWN, "the node to be missed")
+    found = services.queue.look().of(view.id)
+    assert found is not None
+    assert found.sentence.startswith("gpu1 is offline: no news since ")

@@ -1,0 +1,92 @@
+"""A node that does not see the data root, behind a real sshd, and a desktop that mounts it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+from backend.datastore.nodes.files import entry, write_entry
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
+from backend.records.nodes.remote_run import carried_of
+from backend.services.context.container import Services
+from tests.backend.services.access_cases import NODE, FakeHead, FarRun, Place, on_node
+from tests.backend.ssh.sshd_rig import Sshd
+from tests.waiting import wait_for
+
+
+class CarriedPlace(Place):
+    """``far`` is what the node has in the place of the data root."""
+
+    def __init__(self, folder: Path, sshd: Sshd) -> None:
+        super().__init__(folder, sshd, is_mounted=True)
+        self.far = DataRoot(sshd.home / ".ringmaster" / "carried" / "abcd")
+        self.far.jobs.mkdir(parents=True)
+        self.far.node(NODE).path.mkdir(parents=True)
+        self.add_blind_node()
+
+    def add_blind_node(self, name: str = NODE) -> None:
+        self.add_node(self.far.path)
+        seeing = entry(self.data, NODE)
+        assert seeing is not None
+        address = replace(self.sshd.address, port=self.wire.port)
+        write_entry(self.data, replace(seeing, name=name, address=address, no_share=True))
+
+    def desktop(self) -> Services:
+        services = super().desktop()
+        services.cluster.trust(replace(self.sshd.host_key, port=self.wire.port))
+        return services
+
+
+class CarriedRun(FarRun):
+    """What rank 0 and the supervisor write, in the node's own root."""
+
+    def __init__(self, place: CarriedPlace, view: JobView) -> None:
+        self.data = place.far
+        super().__init__(self, view)  # type: ignore[arg-type]
+
+
+def stocked(place: CarriedPlace) -> Services:
+    services = place.desktop()
+    place.stock(services)
+    comes_online(services)
+    return services
+
+
+def begun(services: Services, place: CarriedPlace) -> tuple[JobView, CarriedRun]:
+    """A job that was started on the node, and what runs it there."""
+    FakeHead().instead_of(services)
+    view = services.jobs.start(services.jobs.create(on_node()).id)
+    return view, CarriedRun(place, view)
+
+
+def comes_home(folder: JobFolder, run: int = 1) -> None:
+    def is_home() -> bool:
+        carried = carried_of(folder.attempt(run))
+        return carried is not None and carried.is_home
+
+    wait_for(is_home, "everything of the run to be in the data root")
+
+
+def state_of(services: Services) -> NodeState:
+    (state,) = services.nodes.far()
+    return state
+
+
+def comes_online(services: Services) -> NodeState:
+    """The node, once its beats are fetched: on a busy machine the first come late."""
+    wait_for(lambda: state_of(services).presence is Presence.ONLINE, "beats of the node")
+    return state_of(services)
+
+
+def files_below(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of each file: what was sent again is another one."""
+    found = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                status = path.stat()
+                found[str(path.relative_to(folder))] = (status.st_ino, status.st_mtime_ns)
+    return found

@@ -1,0 +1,214 @@
+"""A sweep in the queue: named jobs, all of them or told how many, and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.cli.main import run
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.library.item import Kind
+from backend.records.sweeps.spec import Sweep, sweep_of
+from backend.records.sweeps.values import Axis
+from backend.services.context.container import Services, open_services
+from backend.services.queue.service import QueueService
+from backend.services.sweeps.service import HalfMade
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
+from tests.integration.tiny import raw_job, write_sources
+
+RATE = Axis("optimizer.lr", (0.01, 0.03, 0.1))
+BATCH = Axis("batch_size", (8, 16))
+SIX = [f"tiny batch={batch} lr={rate}" for batch in (8, 16) for rate in (0.01, 0.03, 0.1)]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    return tmp_path / "root", tmp_path / "here" / "c.sqlite"
+
+
+@pytest.fixture
+def services(
+    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Services]:
+    def measure(*_: object, **__: object) -> None:
+        raise ToolError("not now")
+
+    # Nothing is measured in a process with torch, and nobody starts what waits.
+    monkeypatch.setattr(tool_process, "measure", measure)
+    monkeypatch.setattr(QueueService, "keep", lambda self: None)
+    opened = open_services(*places)
+    model, loader, dataset = write_sources(tmp_path / "sources")
+    for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        opened.library.import_item(kind, source, "tiny")
+    opened.queue.pause()
+    yield opened
+    opened.close()
+
+
+class CancelledAt(Progress):
+    """The user cancels when this is being done."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.heard = what, []
+
+    def report(self, done: float, total: float, what: str) -> None:
+        self.heard.append((done, total, what))
+        if what == self.what:
+            self.cancel()
+
+
+def waiting(services: Services) -> list[str]:
+    return [place.entry.name for place in services.queue.look().places]
+
+
+def test_s10_a_grid_of_two_by_three_makes_six_named_jobs_in_the_queue(services: Services) -> None:
+    progress = CancelledAt("")
+    made = services.sweeps.queue(Sweep(raw_job(1), (BATCH, RATE)), progress)
+    assert [view.name for view in made.jobs] == SIX == waiting(services)
+    assert {view.state for view in made.jobs} == {JobState.QUEUED}
+    assert {sweep_of(view.tags) for view in services.jobs.list()} == {made.tag}
+    assert [(v.config.batch_size, v.config.optimizer.lr) for v in made.jobs] == [
+        (batch, rate) for batch in BATCH.values for rate in RATE.values
+    ]
+    assert progress.heard[0] == (0, 12, "Making job 1 of 6")
+    assert progress.heard[-1] == (12, 12, "Queued 6 jobs")
+
+
+def test_two_sweeps_of_one_job_are_two_sweeps(services: Services) -> None:
+    sweep = Sweep(raw_job(1), (BATCH,))
+    assert services.sweeps.queue(sweep).tag != services.sweeps.queue(sweep).tag
+
+
+def test_nothing_is_made_while_one_job_of_it_cannot_be(services: Services) -> None:
+    with pytest.raises(BackendError, match=r"loader: There is no loader “other”"):
+        services.sweeps.queue(Sweep(raw_job(1), (RATE, Axis("loader", ("tiny", "other")))))
+    with pytest.raises(BackendError, match=r"optimizer\.lr: “-1” must be above 0\."):
+        services.sweeps.queue(Sweep(raw_job(1), (Axis("optimizer.lr", (0.1, -1)),)))
+    assert services.jobs.list() == ()
+
+
+def test_the_form_hears_of_the_first_job_and_of_the_faults_of_all(services: Services) -> None:
+    check = services.sweeps.check(Sweep(raw_job(2), (BATCH, RATE)))
+    assert (check.jobs, check.global_batch, check.may_start) == (6, 16, True)
+    assert check.learning_rate == pytest.approx(0.02)
+    bad = services.sweeps.check(Sweep(raw_job(2), (Axis("batch_size", (8, 0)),)))
+    assert [fault.field for fault in bad.faults] == ["batch_size"]
+    assert not bad.may_start
+
+
+def test_one_that_is_cancelled_says_what_there_is_and_can_be_taken_back(
+    services: Services,
+) -> None:
+    sweep = Sweep(raw_job(1), (BATCH, RATE))
+    with pytest.raises(BackendError, match="nothing was changed"):
+        services.sweeps.queue(sweep, _cancelled())
+    with pytest.raises(
+        HalfMade, match=r"Cancelled: 6 of 6 jobs were made, 2 of them wait\."
+    ) as half:
+        services.sweeps.queue(sweep, CancelledAt("Queueing job 2 of 6"))
+    assert waiting(services) == SIX[:2]
+    assert half.value.tag in half.value.remedy
+    taken = services.sweeps.take_back(half.value.tag)
+    assert len(taken.taken) == 6
+    assert taken.left == ()
+    assert services.jobs.list() == ()
+    assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
+    with pytest.raises(BackendError, match="No job is of the sweep “tiny-"):
+        services.sweeps.take_back(half.value.tag)
+
+
+def _cancelled() -> Progress:
+    progress = Progress()
+    progress.cancel()
+    return progress
+
+
+def test_what_ran_is_not_taken_back(services: Services) -> None:
+    made = services.sweeps.queue(Sweep(raw_job(1), (BATCH,)))
+    ran = made.jobs[0].id
+    services.queue.dequeue(ran)
+    folder = services.data_root.job(ran)
+
+    folder.attempt(1).path.mkdir(parents=True)
+    replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
+    taken = services.sweeps.take_back(made.tag)
+    assert [view.id for view in taken.left] == [ran]
+    assert [view.id for view in services.jobs.list()] == [ran]
+
+
+def test_a_clone_of_a_job_of_a_sweep_belongs_to_no_sweep(services: Services) -> None:
+    base = raw_job(1, tags=["night"])
+    made = services.sweeps.queue(Sweep(base, (BATCH,)))
+    assert services.jobs.clone(made.jobs[0].id)["tags"] == ["night"]
+    assert services.sweeps.base_of(made.jobs[0].id)["name"] == SIX[0].split(" lr")[0]
+
+
+def said(places: tuple[Path, Path], *words: str) -> int:
+    root, catalogue = places
+    argv = ["job", "sweep", *words, "--data-root", str(root), "--catalogue", str(catalogue)]
+    return run(argv, lambda *_: 0)
+
+
+def test_the_command_line_queues_a_sweep_around_a_job_and_takes_it_back(
+    services: Services, places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = services.jobs.create(raw_job(1))
+    words = [job.id, "--set", "batch_size=8,16", "--set", "lr=0.01,0.03,0.1"]
+    assert said(places, *words, "--dry-run", "--json") == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in planned["jobs"]] == SIX
+    assert planned["jobs"][0]["values"] == {"batch_size": 8, "optimizer.lr": 0.01}
+    assert waiting(services) == []
+    assert said(places, *words, "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in made["jobs"]] == SIX == waiting(services)
+    assert said(places, "--take-back", made["sweep"]) == 0
+    assert capsys.readouterr().out.startswith("Moved 6 jobs of tiny-")
+    assert [view.id for view in services.jobs.list()] == [job.id]
+
+
+def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
+    services: Services, places: tuple[Path, Path], tmp_path: Path, capsys
+) -> None:
+    table = {"random": 3, "seed": 5, "axes": {"lr": {"from": 1e-3, "to": 0.1, "scale": "log"}}}
+    path = tmp_path / "sweep.toml"
+    path.write_text(tomli_w.dumps({**raw_job(1), "sweep": table}))
+    assert said(places, str(path), "--dry-run", "--json") == 0
+    first = json.loads(capsys.readouterr().out)["jobs"]
+    assert said(places, str(path), "--dry-run", "--json", "--random", "5") == 0
+    more = json.loads(capsys.readouterr().out)["jobs"]
+    assert (len(first), len(more)) == (3, 5)
+    assert more[:3] == first
+    assert all(1e-3 <= one["values"]["optimizer.lr"] <= 0.1 for one in more)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "A sweep needs a job file or a job."),
+        (["tiny", "--set", "lr"], "--set lr: has no “=”."),
+        (["tiny", "--set", "lr=0.1", "--set", "optimizer.lr=0.2"], "optimizer.lr: is named twice."),
+        (["tiny", "--set", "rate=0.1"], "rate: is not a setting of a job."),
+        (["tiny", "--set", "lr="], "optimizer.lr: has no values;"),
+        (["tiny"], "No field takes several values; name at least one."),
+        (["tiny", "--set", "seed=1..201:201"], "seed: has 201 steps; it must have 2 to 200."),
+        (["--take-back", "none-abcd"], "No job is of the sweep “none-abcd”."),
+    ],
+)
+def test_what_is_no_sweep_is_refused_in_a_sentence(
+    services: Services, places: tuple[Path, Path], capsys, words, sentence
+) -> None:
+    services.jobs.create(raw_job(1))
+    assert said(places, *words) == 1
+    assert sentence in capsys.readouterr().err
+    assert len(services.jobs.list()) == 1

@@ -1,0 +1,55 @@
+"""A checkpoint that is exported stays, whatever its run does meanwhile."""
+
+import errno
+import os
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.services.tools.checkpoint_lease import held
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "epoch-0001.json").write_text("{}")
+    (folder / "epoch-0001.pt").write_bytes(b"weights")
+    return folder / "epoch-0001.pt"
+
+
+@pytest.fixture
+def target(tmp_path):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_it_and_its_record_outlive_their_run_s_pruning_and_leave_nothing(
+    checkpoint, target, monkeypatch, has_links
+):
+    def no_link(*_):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", no_link)
+    with held(checkpoint, target) as file:
+        checkpoint.unlink()
+        checkpoint.with_suffix(".json").unlink()
+        assert file.read_bytes() == b"weights"
+        assert file.with_suffix(".json").read_text() == "{}"
+    assert not list(target.iterdir())
+
+
+def test_one_that_is_gone_already_is_told_with_what_to_do(checkpoint, target):
+    checkpoint.unlink()
+    with pytest.raises(BackendError, match="in the place of epoch-0001") as told:
+        held(checkpoint, target).__enter__()
+    assert told.value.remedy == "Export again."
+    assert not list(target.iterdir())
+
+
+def test_a_folder_without_room_is_named(checkpoint, target):
+    with pytest.raises(BackendError, match=r"Nothing can be written into .*away"):
+        held(checkpoint, target / "away").__enter__()

