@@ -25,7 +25,7 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from widgets.common.turns import Turns
+from widgets.common.chunked_work import Turns
 
 T = TypeVar("T")
 

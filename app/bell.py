@@ -18,8 +18,8 @@ from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.theme import Family
-from widgets.frame.notice_list import NoticeItem, NoticeList
-from widgets.main_window import MainWindow
+from widgets.shell.main_window import MainWindow
+from widgets.shell.notification_list import NoticeItem, NoticeList
 
 _LANE = "notice book"
 

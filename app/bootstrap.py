@@ -30,21 +30,21 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, NodeState
 from widgets.common import formats
-from widgets.common.look import Look
+from widgets.common.chunked_work import Turns
 from widgets.common.state_badge import logo_icon
+from widgets.common.theme_manager import Look
 from widgets.common.throttle import Throttle
-from widgets.common.turns import Turns
-from widgets.frame.places import PLACES_OF_KINDS
-from widgets.main_window import MainWindow
+from widgets.shell.main_window import MainWindow
+from widgets.shell.pages import PLACES_OF_KINDS
 
 if TYPE_CHECKING:
     from app.frame_controller import FrameController
     from app.pages import Pages
     from backend.services.context.container import Services
-    from widgets.cluster.nodes_page import NodesPage
-    from widgets.jobs.job_form import JobForm
-    from widgets.jobs.jobs_page import JobsPage
+    from widgets.jobs.form.job_form import JobForm
+    from widgets.jobs.page.jobs_page import JobsPage
     from widgets.library.library_page import LibraryPage
+    from widgets.nodes.page.nodes_page import NodesPage
 
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000

@@ -18,9 +18,9 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
-from widgets.common.kept_dialog import KeptDialog
-from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
-from widgets.jobs.jobs_page import JobsPage
+from widgets.common.dialog_holder import KeptDialog
+from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.jobs_page import JobsPage
 
 
 class BundleController(QObject):

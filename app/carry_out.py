@@ -16,8 +16,8 @@ from app.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.service import JobService
-from widgets.common.promised_file import Promise
-from widgets.jobs.job_detail import JobDetail
+from widgets.common.lazy_file_drag import Promise
+from widgets.jobs.detail.job_detail import JobDetail
 
 _LANE = "carry out"
 _KEPT = 3

@@ -26,10 +26,10 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
-from widgets.jobs.job_fields import JobDraft, Origin
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
-from widgets.jobs.trial_line import BatchTrial, TrialState
+from widgets.jobs.form.job_fields import JobDraft, Origin
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.trial_status import BatchTrial, TrialState
+from widgets.jobs.page.jobs_page import JobsPage
 
 _NEW_JOB: Mapping[str, Any] = {
     "epochs": 10,

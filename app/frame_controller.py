@@ -28,15 +28,15 @@ from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
-from widgets.common.look import Look, ThemeChoice
-from widgets.common.scale import SCALE_VARIABLE, SCALES
-from widgets.frame.help_page import HelpPage
-from widgets.frame.keys import KEYS
-from widgets.frame.keys_sheet import KeysSheet
-from widgets.frame.palette import Palette, Target
-from widgets.frame.places import PLACES
-from widgets.frame.settings_page import Choices, Places, SettingsPage
-from widgets.main_window import MainWindow
+from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.ui_scale import SCALE_VARIABLE, SCALES
+from widgets.shell.command_palette import Palette, Target
+from widgets.shell.help_page import HelpPage
+from widgets.shell.main_window import MainWindow
+from widgets.shell.pages import PLACES
+from widgets.shell.settings_page import Choices, Places, SettingsPage
+from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts_dialog import KeysSheet
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from widgets.frame.palette import Target
+from widgets.shell.command_palette import Target
 
 MOST = 50
 Source = Callable[[str], Iterable[Target]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from widgets.frame.help_page import Topic
+from widgets.shell.help_page import Topic
 
 DOCS = Path(__file__).parents[1] / "docs"
 TOPICS = (

@@ -27,8 +27,8 @@ from backend.records.nodes.reading import NodeState
 from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
 
 _SOUND = "read just now and found right"
 

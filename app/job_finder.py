@@ -19,8 +19,8 @@ from backend.records.jobs.view import JobView
 from backend.records.sweeps.summary import Folds
 from backend.services.jobs.index import Found, JobIndex
 from widgets.common.throttle import Throttle
-from widgets.jobs.job_rows import JobRows
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.page.jobs_page import JobsPage
 
 LEARN_INTERVAL_MS = 100
 _LANE = "index"

@@ -15,9 +15,9 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.kept_dialog import KeptDialog
-from widgets.jobs.jobs_page import JobsPage
-from widgets.jobs.many_dialogs import TrashDialog
+from widgets.common.dialog_holder import KeptDialog
+from widgets.jobs.list.bulk_dialogs import TrashDialog
+from widgets.jobs.page.jobs_page import JobsPage
 
 _LANE = "many jobs"
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.settings import Preferences
-from widgets.common.list_split import ListSplit
-from widgets.frame.places import PLACES, PLACES_OF_KINDS
+from widgets.common.list_detail_splitter import ListSplit
+from widgets.shell.pages import PLACES, PLACES_OF_KINDS
 
 if TYPE_CHECKING:
     from app.pages import Pages
-    from widgets.main_window import MainWindow
+    from widgets.shell.main_window import MainWindow
 
 _NARROWEST, _WIDEST = 200, 2000
 """Pixels; a file may say anything."""

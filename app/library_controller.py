@@ -19,7 +19,7 @@ from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import Found
 from backend.services.context.example import NAME as EXAMPLE
 from backend.services.library.service import LibraryService
-from widgets.common.kept_dialog import KeptDialog
+from widgets.common.dialog_holder import KeptDialog
 from widgets.library.import_dialog import ImportDialog, ImportWish
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage

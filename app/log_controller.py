@@ -11,7 +11,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.jobs.view import LogMatches
 from backend.services.jobs.logs import LogService
-from widgets.jobs.log_tab import LogTab
+from widgets.jobs.log.log_tab import LogTab
 
 
 class LogController(QObject):

@@ -31,9 +31,9 @@ from backend.records.nodes.provisioning_options import usual_options
 from backend.records.nodes.reading import NodeState, Presence
 from backend.services.context.container import Services
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
-from widgets.cluster.add_node_dialog import AddNodeDialog
-from widgets.cluster.node_history import Past, past_of
-from widgets.cluster.nodes_page import NodesPage
+from widgets.nodes.history.node_history import Past, past_of
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
 _WAKE_EVERY_S = 60.0
 """A node that was rebooted and has neither systemd nor cron waits for this contact."""

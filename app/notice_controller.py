@@ -13,7 +13,7 @@ from app.background import Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
-from widgets.frame.notice_settings import NoticeSettings
+from widgets.shell.notification_settings import NoticeSettings
 
 if TYPE_CHECKING:
     from backend.services.notifications.service import NoticeService, Told

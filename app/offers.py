@@ -14,10 +14,10 @@ from app.page_acts import Spot
 from backend.records.jobs.summary import JobLine
 from backend.records.jobs.template import Template
 from backend.records.library.item import Kind, LibraryItem
-from widgets.cluster.node_row import node_title
 from widgets.common import formats
-from widgets.frame.palette import Target
-from widgets.frame.places import PLACES, PLACES_OF_KINDS
+from widgets.nodes.row.node_row import node_title
+from widgets.shell.command_palette import Target
+from widgets.shell.pages import PLACES, PLACES_OF_KINDS
 
 if TYPE_CHECKING:
     from app.frame_controller import FrameController
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.node_controller import NodeController
     from app.pages import Pages
     from widgets.library.library_page import LibraryPage
-    from widgets.main_window import MainWindow
+    from widgets.shell.main_window import MainWindow
 
 _ICONS = {place.key: place.icon for place in PLACES}
 _TITLES = {place.key: place.title for place in PLACES}

@@ -13,12 +13,12 @@ from app.background import Runner
 from backend.base.errors import BackendError
 from backend.records.base.remote_root import FarRoot
 from widgets.common.cards import EmptyState
-from widgets.common.kept_dialog import KeptDialog
+from widgets.common.dialog_holder import KeptDialog
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import HostKey
     from backend.services.context.container import Services
-    from widgets.cluster.passphrase_dialog import PassphraseDialog
+    from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
 
 
 class Opening(QObject):
@@ -123,7 +123,7 @@ class Opening(QObject):
 
     def _ask_passphrase(self) -> None:
         from backend.ssh.system_keyring import SystemKeyring
-        from widgets.cluster.passphrase_dialog import PassphraseDialog
+        from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
 
         refusal = "That passphrase does not open it." if self._has_given_passphrase else ""
         dialog = PassphraseDialog(self._locked_key, refusal, self._window)

@@ -13,8 +13,8 @@ from backend.base.errors import BackendError
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
 from backend.services.context.container import Services
-from widgets.cluster.node_lists import process_words
-from widgets.cluster.nodes_page import NodesPage
+from widgets.nodes.page.node_lists import process_words
+from widgets.nodes.page.nodes_page import NodesPage
 
 
 class OrphanFinder(QObject):

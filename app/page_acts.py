@@ -15,8 +15,8 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QPushButton, QWidget
 
 from widgets.common.buttons import Button, Choices
-from widgets.frame.palette import Target
-from widgets.jobs.job_acts import KEYS_OF_ACTS
+from widgets.jobs.actions.primary_action import KEYS_OF_ACTS
+from widgets.shell.command_palette import Target
 
 PRESS = "press"
 

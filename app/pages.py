@@ -14,15 +14,15 @@ from PySide6.QtWidgets import QWidget
 
 from backend import VERSION
 from backend.records.library.item import Kind
-from widgets.cluster.nodes_page import NodesPage
 from widgets.common.cards import EmptyState
 from widgets.compare.compare_page import ComparePage
-from widgets.frame.help_page import HelpPage
-from widgets.frame.places import PLACES_OF_KINDS
-from widgets.frame.settings_page import SettingsPage
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.library_page import LibraryPage
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.shell.help_page import HelpPage
+from widgets.shell.pages import PLACES_OF_KINDS
+from widgets.shell.settings_page import SettingsPage
 
 
 @dataclass

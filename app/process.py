@@ -18,7 +18,7 @@ from app.settings import Settings
 from backend.base.errors import BackendError
 from backend.records.base.program_name import COMMAND
 from backend.records.base.remote_root import FarRoot
-from widgets.common.scale import SCALE_VARIABLE, scale_for
+from widgets.common.ui_scale import SCALE_VARIABLE, scale_for
 
 _HEARTBEAT_MS = 200
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")

@@ -15,7 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.page.jobs_page import JobsPage
 
 _LANE = "queue"
 

@@ -22,10 +22,10 @@ from backend.records.nodes.provisioning_options import (
     usual_options,
 )
 from backend.services.context.container import Services
-from widgets.cluster.nodes_page import NodesPage
-from widgets.cluster.set_up_again import SetUpAgainDialog
-from widgets.cluster.set_up_dialog import SetUpDialog
-from widgets.common.kept_dialog import KeptDialog
+from widgets.common.dialog_holder import KeptDialog
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 
 _NEWS_INTERVAL_MS = 150
 

@@ -16,7 +16,7 @@ import tomli_w
 
 from backend.records.base.atomic_files import replace_bytes
 from widgets.common.formats import Units
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
 
 
 @dataclass(frozen=True)

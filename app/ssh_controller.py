@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.background import Runner
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import HostKey
-from widgets.frame.ssh_settings import SshSettings
+from widgets.shell.ssh_settings import SshSettings
 
 if TYPE_CHECKING:
     from backend.services.nodes.registry import ClusterService

@@ -23,7 +23,7 @@ from backend.records.nodes.preflight import (
 )
 from backend.services.context.container import Services
 from backend.services.preflight.service import NotFit
-from widgets.jobs.preflight_dialog import PreflightDialog
+from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 NO_PLACE: tuple[Placement, ...] = ()
 """Where the job itself says."""

@@ -12,8 +12,8 @@ from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.sweeps.service import HalfMade, SweepService
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
 
 
 class SweepController(QObject):

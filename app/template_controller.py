@@ -16,10 +16,10 @@ from backend.records.jobs.template import SUFFIX, Template
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import read_sweep, sweep_file
 from backend.services.context.container import Services
-from widgets.jobs.job_fields import JobDraft, Origin
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.load_dialog import JOBS, LoadDialog
-from widgets.jobs.template_dialog import NameDialog
+from widgets.jobs.form.job_fields import JobDraft, Origin
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog
+from widgets.jobs.form.template_dialog import NameDialog
 
 _JOBS_SHOWN = 100
 _WHERE_KEPT = (

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 from app.notices import Notice
 from backend.records.jobs.view import JobView
 from widgets.common import formats
+from widgets.common.labels import literal
 from widgets.common.state_badge import paint_rank_ring
-from widgets.common.text import literal
 
 _SIDE = 64
 _RING_W = 10.0

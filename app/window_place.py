@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QPoint, QRect, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 
 from app.settings import Settings
-from widgets.main_window import MainWindow
+from widgets.shell.main_window import MainWindow
 
 _GRIP_W, _GRIP_H = 160, 24
 """So much of the window's upper edge must be on a screen, or nobody can pull it anywhere."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtWidgets import QApplication, QWidget
 
 from tests.waiting import wait_for
-from widgets.common.turns import Turns
+from widgets.common.chunked_work import Turns
 
 
 def finish(turns: Turns) -> None:

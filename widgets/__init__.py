@@ -8,6 +8,6 @@ import os
 # a worker while events bring types to the GUI thread. It costs nothing: qtawesome asks for all.
 os.environ.setdefault("PYSIDE6_OPTION_LAZY", "0")
 
-from widgets import plain_import
+from widgets.shell import import_hook
 
-plain_import.restore()
+import_hook.restore()

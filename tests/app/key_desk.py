@@ -9,11 +9,11 @@ from tests.app.hands import Hands
 from tests.app.keyboard_window import rows
 from tests.app.lived_in import WAITING, rows_of_all
 from widgets.common.cards import Card, PageHeader
-from widgets.curves.curve_panel import CurvePanel
-from widgets.jobs.job_header import JobHeader
-from widgets.jobs.job_list_model import JobColumn
-from widgets.jobs.job_list_view import JobListView
-from widgets.jobs.jobs_table import JobsTable
+from widgets.jobs.detail.job_header import JobHeader
+from widgets.jobs.list.job_list_model import JobColumn
+from widgets.jobs.list.job_list_view import JobListView
+from widgets.jobs.list.jobs_table import JobsTable
+from widgets.plots.curve_panel import CurvePanel
 
 PRESSED = {}
 """What presses a key and sees what it does, by its place and its words in the sheet."""

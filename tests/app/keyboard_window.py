@@ -12,7 +12,7 @@ from app.bootstrap import Program
 from tests.app.hands import Hands
 from tests.app.lived_in import move_in, move_out, rows_of_all
 from tests.programs import end
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
 
 _CTRL = Qt.KeyboardModifier.ControlModifier
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication
 from tests.app.key_desk import presses
 from tests.app.lived_in import FALLING
 from tests.fakes import trained
-from widgets.frame.keys import KEYS
+from widgets.shell.shortcuts import KEYS
 
 
 @presses("Go to anything")

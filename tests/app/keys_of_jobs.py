@@ -13,8 +13,8 @@ from tests.app.keyboard_window import answer_file_dialog, rows
 from tests.app.lived_in import FALLING, WAITING
 from tests.fakes import trained
 from tests.pictures import lab
-from widgets.jobs.export_dialog import ExportDialog
-from widgets.jobs.job_list_model import JobColumn
+from widgets.jobs.checkpoints.export_dialog import ExportDialog
+from widgets.jobs.list.job_list_model import JobColumn
 
 
 def _step(by):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.app.key_desk import presses
-from tests.widgets.cluster import samples
+from tests.widgets.nodes import samples
 
 
 @presses("Start", "New job")

@@ -13,9 +13,9 @@ from backend.services.jobs.dataset_size import DataSizes
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job
 from widgets.common.fields import LineEdit
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["places", "services"]
 

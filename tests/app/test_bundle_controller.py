@@ -17,11 +17,11 @@ from backend.services.context.container import open_services
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
-from widgets.common.look import ThemeChoice
-from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
-from widgets.jobs.job_detail import JobDetail
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from widgets.common.theme_manager import ThemeChoice
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.jobs_page import JobsPage
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_file_that_was_confirmed_in_the_save_dialog_is_written_over(
     target = tmp_path / "mine.ringmaster"
     target.write_text("an older one")
     monkeypatch.setattr(
-        "widgets.jobs.bundle_dialog.QFileDialog.getSaveFileName",
+        "widgets.jobs.page.bundle_dialog.QFileDialog.getSaveFileName",
         lambda *_: (str(target), ""),
     )
     dialog._choose()

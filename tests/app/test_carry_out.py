@@ -14,10 +14,10 @@ from app.background import Background
 from app.carry_out import CarryOut
 from backend.base.errors import BackendError
 from tests.waiting import wait_for
-from tests.widgets.jobs.test_job_detail import FAILED, checkpoint
-from widgets.common import promised_file
-from widgets.common.promised_file import Promise, PromisedFile
-from widgets.jobs.job_detail import JobDetail
+from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
+from widgets.common import lazy_file_drag
+from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.jobs.detail.job_detail import JobDetail
 
 ONE, OTHER = checkpoint(10), checkpoint(20, is_best=True)
 
@@ -77,7 +77,7 @@ def carry(jobs, background, detail):
 def hold(monkeypatch, is_held):
     buttons = Qt.MouseButton.LeftButton if is_held else Qt.MouseButton.NoButton
     monkeypatch.setattr(
-        promised_file, "QGuiApplication", SimpleNamespace(mouseButtons=lambda: buttons)
+        lazy_file_drag, "QGuiApplication", SimpleNamespace(mouseButtons=lambda: buttons)
     )
 
 
@@ -155,7 +155,7 @@ def test_what_takes_too_long_is_told_and_is_there_for_the_next_drag(
     carry, detail, jobs, monkeypatch, qtbot
 ):
     jobs.may.clear()
-    monkeypatch.setattr(promised_file, "PATIENCE_MS", 30)
+    monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", 30)
     assert dropped(take(detail)) == []
     assert carry.heard[1:] == ["“digits.zip” was not ready yet; you are told when to drag it again"]
     jobs.may.set()

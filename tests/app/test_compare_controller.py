@@ -18,7 +18,7 @@ from backend.records.jobs.summary import JobListing, line_of
 from backend.services.jobs.index import JobIndex
 from tests.widgets.compare.compare_samples import draft, eight, news, three
 from widgets.compare.compare_page import ComparePage
-from widgets.jobs.job_rows import JobRows
+from widgets.jobs.list.job_rows import JobRows
 
 
 class Service:

@@ -2,7 +2,7 @@
 
 from app.bootstrap import Program
 from tests.programs import end
-from widgets.frame.side_bar import SideBar
+from widgets.shell.side_bar import SideBar
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",

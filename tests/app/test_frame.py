@@ -24,13 +24,13 @@ from tests.integration.tiny import raw_job
 from tests.programs import end
 from tests.widgets import drags
 from widgets.common import formats, theme
-from widgets.common.look import ThemeChoice
-from widgets.common.scale import scale_for
-from widgets.common.text import Label
-from widgets.frame.keys import KEYS
-from widgets.frame.notice_list import ITEM_ROLE
-from widgets.jobs.bundle_dialog import UnbundleDialog
+from widgets.common.labels import Label
+from widgets.common.theme_manager import ThemeChoice
+from widgets.common.ui_scale import scale_for
+from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
+from widgets.shell.notification_list import ITEM_ROLE
+from widgets.shell.shortcuts import KEYS
 
 
 @pytest.fixture(scope="module")

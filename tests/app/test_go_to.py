@@ -1,7 +1,7 @@
 """Ctrl+K: a few letters find the right thing, acts before things, and nothing that cannot be."""
 
 from app.go_to import MOST, Act, GoTo
-from widgets.frame.palette import Target
+from widgets.shell.command_palette import Target
 
 
 def target(title, kind="job", aside="", key=""):

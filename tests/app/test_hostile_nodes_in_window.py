@@ -14,7 +14,7 @@ from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, Presence
 from backend.services.context.container import open_services
 from tests.cluster.windows import window_on
-from widgets.cluster.node_row import Condition, node_row
+from widgets.nodes.row.node_row import Condition, node_row
 
 INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")
 MOST_CHARS = 1000

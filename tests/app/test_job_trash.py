@@ -10,7 +10,7 @@ from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
 from widgets.common.toast import Toast
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.page.jobs_page import JobsPage
 
 
 @pytest.fixture

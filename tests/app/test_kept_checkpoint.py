@@ -9,7 +9,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.jobs.audit_entry import Act
 from tests.app.test_moving_off import RUNS, Jobs, controller, page, poller
-from tests.widgets.jobs.test_job_detail import checkpoint
+from tests.widgets.jobs.detail.test_job_detail import checkpoint
 
 __all__ = ["controller", "page", "poller"]
 

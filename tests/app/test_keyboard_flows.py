@@ -24,8 +24,8 @@ from tests.app.keyboard_window import (
     table,
 )
 from tests.app.lived_in import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, WAITING, rows_of_all
-from tests.widgets.cluster import samples
-from widgets.jobs.job_list_model import JobColumn
+from tests.widgets.nodes import samples
+from widgets.jobs.list.job_list_model import JobColumn
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 

@@ -14,10 +14,10 @@ from tests.app.hands import Hands, hears, place_of
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.lived_in import rows_of_all
 from widgets.common import theme
-from widgets.common.text import Label
-from widgets.frame.keys import KEYS
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.jobs_page import JobsPage
+from widgets.common.labels import Label
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.page.jobs_page import JobsPage
+from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from tests.app import keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots
 from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
-from widgets.frame.keys import KEYS
+from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
 

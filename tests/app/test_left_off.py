@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 from backend.records.library.item import Kind
 from backend.services.nodes.service import NodeService
-from widgets.jobs.job_columns import JobColumn
+from widgets.jobs.list.job_columns import JobColumn
 
 NodeService.doctor = lambda _: ()  # seconds of torch, and nothing here is about it
 app = QApplication(sys.argv[:1])

@@ -15,7 +15,7 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
-from widgets.jobs.log_tab import LogTab
+from widgets.jobs.log.log_tab import LogTab
 
 RAW = {
     "name": "digits",

@@ -12,11 +12,11 @@ from app.job_controller import JobController
 from backend.base.errors import BackendError
 from backend.records.jobs.config import parse_placement
 from backend.records.jobs.state import JobState
-from tests.widgets.cluster import samples
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.test_job_detail import LIVE, checkpoint
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from tests.widgets.nodes import samples
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
 
 NODES = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
 EIGHT = [f"GPU-{n}" for n in range(8)]

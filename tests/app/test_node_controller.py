@@ -16,8 +16,8 @@ from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, 
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
-from tests.widgets.cluster.samples import entry, reading, state
-from widgets.cluster.nodes_page import NodesPage
+from tests.widgets.nodes.samples import entry, reading, state
+from widgets.nodes.page.nodes_page import NodesPage
 
 KEY = HostKey("10.0.4.23", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
 ADDRESS = NodeAddress("10.0.4.23")

@@ -12,7 +12,7 @@ from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
 from backend.services.notifications.service import Told
 from tests.app.test_status_poller import LIVE
-from widgets.frame.notice_settings import NoticeSettings
+from widgets.shell.notification_settings import NoticeSettings
 
 HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
 FAILED = replace(LIVE, state=JobState.ERROR, ended="2026-11-22T08:00:00Z")

@@ -16,7 +16,7 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.summary import JobListing, line_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.test_status_poller import LIVE
-from widgets.main_window import MainWindow
+from widgets.shell.main_window import MainWindow
 
 NEVER = 3_600_000
 ON_GPU07 = RankError("Rank 1 on gpu07 was killed.", 1, "gpu07")

@@ -21,9 +21,9 @@ from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
 from tests.turns import finish
 from tests.waiting import LIMIT_S, wait_for
-from tests.widgets.cluster import samples
-from widgets.cluster.nodes_page import NodesPage
+from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
+from widgets.nodes.page.nodes_page import NodesPage
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt
 from app.own_job import OwnJob
 from backend.records.library.item import Kind
 from tests.widgets.library.test_library_page import item
-from widgets.jobs.own_strip import OwnStrip
+from widgets.jobs.page.onboarding_strip import OwnStrip
 
 EXAMPLE = {("model", "digits@1"): 2, ("dataset", "digits@1"): 2, ("loader", "digits@1"): 2}
 DIGITS = {kind: (item("digits", kind=kind),) for kind in Kind}

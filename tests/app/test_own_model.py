@@ -15,7 +15,7 @@ from backend.services.jobs.service import JobService
 from tests.integration.tiny import LOADER, MODEL
 from tests.programs import end
 from tests.widgets import drags
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
 from widgets.library.import_dialog import ImportDialog
 
 

@@ -11,7 +11,7 @@ from backend.records.library.item import Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.lived_in import SWEEP, SWEEP_NAME, WAITING
 from widgets.common.buttons import Choices
-from widgets.frame.keys import KEYS
+from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
 

@@ -11,8 +11,8 @@ from app.queue_controller import QueueController
 from backend.base.errors import BackendError
 from backend.records.queue.entry import Queue
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.test_queue_list import NAMES, QUEUED, job, queue
-from widgets.jobs.jobs_page import JobsPage
+from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
+from widgets.jobs.page.jobs_page import JobsPage
 
 
 class Service:

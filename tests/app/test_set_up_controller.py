@@ -11,9 +11,9 @@ from backend.base.errors import BackendError
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
-from tests.widgets.cluster.test_add_node_dialog import KEY
-from tests.widgets.cluster.test_set_up_again import node
-from widgets.cluster.nodes_page import NodesPage
+from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
+from tests.widgets.nodes.provisioning.test_reprovision_dialog import node
+from widgets.nodes.page.nodes_page import NodesPage
 
 OWN = SetUpOptions(system_mpi=True)
 

@@ -10,8 +10,8 @@ import pytest
 from app.ssh_watch import EVERY_S, SshWatch
 from backend.records.nodes.reading import Presence
 from backend.ssh.interface import PassphraseNeeded, Unreachable
-from tests.widgets.cluster.samples import entry, reading, state
-from widgets.cluster.node_row import Condition, condition_of, node_row
+from tests.widgets.nodes.samples import entry, reading, state
+from widgets.nodes.row.node_row import Condition, condition_of, node_row
 
 REFUSED = Unreachable("gpu7 refuses connections on port 22.")
 SILENT = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")

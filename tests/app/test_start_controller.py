@@ -24,9 +24,9 @@ from backend.services.preflight.service import NotFit
 from tests.conftest import Immediately
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
+from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
-from tests.widgets.jobs.test_job_detail import CONFIG, CREATED
-from widgets.jobs.preflight_dialog import PreflightDialog
+from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 LEFT = Qt.MouseButton.LeftButton
 SETTING_UP = SetUp(

@@ -13,7 +13,7 @@ from tests.app.test_bad_input import form
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.fakes import trained
 from tests.integration.tiny import raw_job
-from widgets.jobs.job_fields import JobDraft
+from widgets.jobs.form.job_fields import JobDraft
 
 __all__ = ["form", "places", "services"]
 

@@ -20,8 +20,8 @@ from tests.backend.services.sweeps.test_sweep_service import (
 )
 from tests.integration.tiny import raw_job
 from widgets.compare.compare_page import ComparePage
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
 
 __all__ = ["places", "services"]
 

@@ -17,12 +17,12 @@ from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, Span
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
-from widgets.jobs.field_terms import FIGURES, TERMS
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
-from widgets.jobs.load_dialog import LoadDialog
-from widgets.jobs.template_dialog import NameDialog
+from widgets.jobs.form.field_help import FIGURES, TERMS
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.load_dialog import LoadDialog
+from widgets.jobs.form.template_dialog import NameDialog
+from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["places", "services"]
 

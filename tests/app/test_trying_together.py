@@ -18,9 +18,9 @@ from tests.app.conftest import TRIED
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.conftest import Immediately
 from tests.integration.tiny import MODEL, raw_job
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["places", "services"]
 

@@ -19,7 +19,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -27,9 +27,9 @@ import statistics, sys, time
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtWidgets import QApplication
-from widgets.common.look import Look, ThemeChoice
-from widgets.curves.curve_data import CurveData
-from widgets.curves.curve_panel import CurvePanel
+from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.plots.curve_data import CurveData
+from widgets.plots.curve_panel import CurvePanel
 
 app = QApplication([])
 look = Look(app, ThemeChoice.LIGHT)
@@ -123,12 +123,12 @@ from PySide6.QtWidgets import QApplication, QListView
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.widgets.cluster import samples
 from tests.widgets.compare.sweep_samples import sweep
-from widgets.cluster.node_row import node_row
-from widgets.cluster.rack import Rack
-from widgets.common.look import Look, ThemeChoice
+from widgets.nodes.row.node_row import node_row
+from widgets.nodes.page.rack import Rack
+from widgets.common.theme_manager import Look, ThemeChoice
 from widgets.compare.parallel_plot import ParallelPlot
-from widgets.curves.curve_data import CurveData, XAxis
-from widgets.curves.curve_panel import CurvePanel
+from widgets.plots.curve_data import CurveData, XAxis
+from widgets.plots.curve_panel import CurvePanel
 
 app = QApplication([])
 look = Look(app, ThemeChoice.LIGHT)

@@ -39,7 +39,7 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 from app.bootstrap import Program
 from backend.records.jobs.summary import JobChoices
-from widgets.jobs.job_columns import JobColumn
+from widgets.jobs.list.job_columns import JobColumn
 
 app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)
@@ -137,8 +137,8 @@ figures["idle stall"] = 1000 * longest
 
 # Four runs of a million points beside all that, smoothed and looked at.
 import numpy as np
-from widgets.curves.curve_data import CurveData
-from widgets.curves.curve_panel import CurvePanel
+from widgets.plots.curve_data import CurveData
+from widgets.plots.curve_panel import CurvePanel
 
 plot = CurvePanel("Loss")
 for number in range(4):

@@ -140,7 +140,7 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     from backend.records.jobs.state import JobState
     from backend.records.jobs.view import JobView
     from backend.services.jobs.logs import LogService
-    from widgets.jobs.log_tab import LogTab
+    from widgets.jobs.log.log_tab import LogTab
 
     tab = LogTab()
     tab.resize(1000, 640)

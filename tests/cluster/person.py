@@ -21,7 +21,7 @@ from pytestqt.qtbot import QtBot
 from app.bootstrap import Program
 from tests.turns import are_done
 from tests.waiting import LIMIT_MS
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
 
 _MENU_MS = 50
 _PASSES = 10

@@ -15,7 +15,7 @@ from backend.records.nodes.entry import SetUp
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services
-from widgets.cluster.set_up_dialog import SetUpDialog
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import row_of, services
 from tests.integration.tiny import raw_job
 from tests.waiting import wait_for
-from widgets.cluster.node_row import Condition, NodeRow
 from widgets.common.buttons import Button
+from widgets.nodes.row.node_row import Condition, NodeRow
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 

@@ -16,7 +16,7 @@ from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services
 from tests.integration.tiny import raw_job, write_sources
-from widgets.jobs.preflight_dialog import PreflightDialog
+from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 pytestmark = pytest.mark.slow
 

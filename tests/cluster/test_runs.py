@@ -38,7 +38,7 @@ from tests.cluster.windows import row_of
 from tests.fakes.nvml.driver import build
 from tests.integration.tiny import raw_job
 from tests.waiting import wait_for
-from widgets.cluster.node_row import Condition
+from widgets.nodes.row.node_row import Condition
 
 CUT_S = 15.0
 FAST_KEEPALIVE = {"oob_tcp_keepalive_time": 2, "oob_tcp_keepalive_intvl": 1}

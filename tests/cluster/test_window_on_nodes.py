@@ -25,7 +25,7 @@ from tests.cluster.person import Person
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import LOST_LIMIT_S, leaves_nothing, makes_steps
 from tests.cluster.windows import services, window_on
-from widgets.cluster.add_node_dialog import AddNodeDialog
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,8 @@ from app.bootstrap import Program
 from backend.records.nodes.entry import HostKey
 from backend.services.context.container import Services
 from tests.programs import end
-from widgets.cluster.node_row import NodeRow
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
+from widgets.nodes.row.node_row import NodeRow
 
 _BUILT_MS = 240_000
 

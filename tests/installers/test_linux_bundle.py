@@ -43,7 +43,7 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QLabel
 from app.bootstrap import Program
-from widgets.common.turns import Turns
+from widgets.common.chunked_work import Turns
 
 # One that stands still says where.
 faulthandler.dump_traceback_later(100, exit=True)

@@ -63,7 +63,7 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str], contrast
     from tests.pictures.flaws import is_blank
     from tests.pictures.gallery import SCREENS
     from tests.pictures.sheets import small, write_sheets
-    from widgets.common.look import Look, ThemeChoice
+    from widgets.common.theme_manager import Look, ThemeChoice
 
     app = QApplication([])
     is_high = contrast == "high"
@@ -99,7 +99,7 @@ def _make_docs() -> int:
     from tests.pictures.camera import drawn
     from tests.pictures.gallery import SCREENS
     from tests.pictures.program import take_program
-    from widgets.common.look import Look, ThemeChoice
+    from widgets.common.theme_manager import Look, ThemeChoice
 
     app = QApplication([])
     DOCS.mkdir(exist_ok=True)

@@ -27,8 +27,8 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.compare.parallel_plot import ParallelPlot
-from widgets.curves.curve_panel import CurvePanel
-from widgets.jobs.rate_preview import RatePreview
+from widgets.jobs.form.lr_preview import RatePreview
+from widgets.plots.curve_panel import CurvePanel
 
 _PLOTS = (CurvePanel, ParallelPlot, RatePreview)
 _ROUNDING = 1

@@ -23,8 +23,8 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
-from tests.widgets.cluster import samples
-from widgets.cluster.node_history import Past, past_of
+from tests.widgets.nodes import samples
+from widgets.nodes.history.node_history import Past, past_of
 
 NOW = time.time()
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0

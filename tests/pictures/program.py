@@ -13,7 +13,7 @@ from backend.records.jobs.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
 from tests.programs import end
 from tests.turns import are_done, wait_in_loop
-from widgets.common.look import ThemeChoice
+from widgets.common.theme_manager import ThemeChoice
 
 OF_PROGRAM = (
     "first-start-light",

@@ -18,16 +18,16 @@ from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from tests.pictures.gallery import Size
 from tests.turns import are_done, wait_in_loop
-from widgets.cluster.nodes_page import NodesPage
 from widgets.common import theme
 from widgets.compare.compare_page import ComparePage
-from widgets.frame.help_page import HelpPage
-from widgets.frame.places import PLACES_OF_KINDS
-from widgets.frame.settings_page import SettingsPage
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.library_page import LibraryPage
-from widgets.main_window import MainWindow
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.shell.help_page import HelpPage
+from widgets.shell.main_window import MainWindow
+from widgets.shell.pages import PLACES_OF_KINDS
+from widgets.shell.settings_page import SettingsPage
 
 _Widget = TypeVar("_Widget", bound=QWidget)
 

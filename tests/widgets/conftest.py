@@ -5,7 +5,7 @@ import shiboken6
 from PySide6.QtWidgets import QApplication
 
 from widgets.common import theme
-from widgets.common.look import Look, ThemeChoice
+from widgets.common.theme_manager import Look, ThemeChoice
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from widgets.common.job_drag import dragged_words, put_jobs
+from widgets.common.job_mime import dragged_words, put_jobs
 
 _ACTS = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
 _HELD = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)

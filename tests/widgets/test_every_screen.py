@@ -15,11 +15,11 @@ from pytestqt.qtbot import QtBot
 from tests.pictures.camera import drawn
 from tests.pictures.flaws import flaws, is_blank
 from tests.pictures.gallery import SCREENS
+from widgets.common.labels import Label
 from widgets.common.layout import col
-from widgets.common.look import Look
-from widgets.common.text import Label
-from widgets.curves.curve_panel import CurvePanel
-from widgets.curves.picture_menu import PictureButton
+from widgets.common.theme_manager import Look
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.export_menu import PictureButton
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,19 +15,19 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.app.test_status_poller import LIVE
-from tests.widgets.cluster import samples
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
-from widgets.cluster.node_row import node_row
-from widgets.cluster.rack import RackModel
-from widgets.common.row_table import Column, RowTableModel
+from tests.widgets.nodes import samples
+from widgets.common.record_table_model import Column, RowTableModel
 from widgets.compare.parallel_card import _Rows
-from widgets.frame.notice_list import NoticeItem, _NoticeModel
-from widgets.frame.palette import Target, _TargetModel
-from widgets.jobs import start_from
-from widgets.jobs.checkpoint_table import CheckpointModel
-from widgets.jobs.job_list_model import JobListModel
-from widgets.library.entries import EntryModel, entries
+from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel
+from widgets.jobs.form import start_from
+from widgets.jobs.list.job_list_model import JobListModel
+from widgets.library.item_groups import EntryModel, entries
+from widgets.nodes.page.rack import RackModel
+from widgets.nodes.row.node_row import node_row
+from widgets.shell.command_palette import Target, _TargetModel
+from widgets.shell.notification_list import NoticeItem, _NoticeModel
 
 pytestmark = pytest.mark.usefixtures("look")
 NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))

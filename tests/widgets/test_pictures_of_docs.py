@@ -13,7 +13,7 @@ from tests.pictures.__main__ import DOCS
 from tests.pictures.camera import drawn
 from tests.pictures.gallery import SCREENS, Screen, published
 from tests.pictures.program import OF_PROGRAM
-from widgets.common.look import Look, ThemeChoice
+from widgets.common.theme_manager import Look, ThemeChoice
 
 ROOT = DOCS.parents[1]
 _SHOWN = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([^)]+)\.png\)")

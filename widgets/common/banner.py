@@ -8,10 +8,10 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWidget
 
 from widgets.common import icons
+from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, Margins, col, row
-from widgets.common.paint import text_width
+from widgets.common.painting import text_width
 from widgets.common.style import repolish
-from widgets.common.text import IconLabel, Label
 from widgets.common.theme import FAMILY_TONES, ICON_NAV, S1, S2, S3, S4, Family, Role
 
 _LEAST_H = 40

@@ -18,9 +18,9 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import icons, theme
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.labels import literal, plain_tip
+from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
 from widgets.common.style import repolish
-from widgets.common.text import literal, plain_tip
 from widgets.common.theme import (
     ICON,
     R_CELL,

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
 
 from widgets.common import theme
 from widgets.common.buttons import Button
+from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, Item, Margins, col, row
 from widgets.common.style import repolish
-from widgets.common.text import IconLabel, Label
 from widgets.common.theme import (
     CARD_PADDING,
     FAMILY_TONES,

@@ -27,10 +27,10 @@ from PySide6.QtWidgets import (
 
 from widgets.common import icons, theme
 from widgets.common.buttons import Button, IconButton
+from widgets.common.labels import IconLabel, Label, native_key, plain_tip
 from widgets.common.layout import STRETCH, row
-from widgets.common.paint import fill_round, paint_focus
+from widgets.common.painting import fill_round, paint_focus
 from widgets.common.style import repolish
-from widgets.common.text import IconLabel, Label, native_key, plain_tip
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
 
 _COMBO_MOST_W = 240

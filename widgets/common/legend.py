@@ -6,9 +6,9 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.state_badge import GpuUse, paint_gpu_cell
-from widgets.common.text import Label
 
 
 class _Cell(QWidget):

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from widgets.common import theme
-from widgets.common.paint import text_width
+from widgets.common.painting import text_width
 from widgets.common.theme import S1, S2, S3, S4, S5, SCROLL_BAR_W, TEXT_MAX_CHARS, Role
 
 _HEADINGS: dict[int, Role] = {1: "title", 2: "heading", 3: "strong"}

@@ -31,9 +31,9 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from backend.records.jobs.state import JobState
 from widgets.common import theme
 from widgets.common.formats import progress_figure
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import row
-from widgets.common.paint import round_pen, text_width
-from widgets.common.text import Label, plain_tip
+from widgets.common.painting import round_pen, text_width
 from widgets.common.theme import ICON_NAV, TURN_MS, Role, Tone
 
 Mark = Literal["", "warn", "bad", "idle"]

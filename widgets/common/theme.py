@@ -8,7 +8,7 @@ has to be handed a theme or to connect to a signal.  A theme passed down through
 constructor was the other way; it makes each delegate and paint function longer for one value
 that is the same everywhere in the process.
 
-Ratios and distances of these colours are claims, kept by ``tests/widgets/test_colours.py``.
+Ratios and distances of these colours are claims, kept by ``tests/widgets/common/test_colours.py``.
 """
 
 from __future__ import annotations

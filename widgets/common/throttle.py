@@ -10,7 +10,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
-from widgets.common.turns import Turns
+from widgets.common.chunked_work import Turns
 
 
 def is_unseen(widget: QWidget) -> bool:

@@ -8,9 +8,9 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QWidget
 
 from widgets.common.buttons import Button
+from widgets.common.labels import Label
 from widgets.common.layout import row
-from widgets.common.paint import text_width
-from widgets.common.text import Label
+from widgets.common.painting import text_width
 from widgets.common.theme import TOAST_MS
 
 

@@ -28,24 +28,24 @@ from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
-from widgets.common.drop_sheet import DropSheet
+from widgets.common.chunked_work import Turns
+from widgets.common.drop_overlay import DropSheet
 from widgets.common.fields import Slider
-from widgets.common.job_drag import DraggedJobs, DropOffer, jobs_in
+from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, row
-from widgets.common.stack import Stack
-from widgets.common.text import Label, plain_tip
+from widgets.common.page_stack import Stack
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
-from widgets.common.turns import Turns
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, ShownRun
 from widgets.compare.short_names import short_names
 from widgets.compare.table import CompareTable
-from widgets.curves.axis_choice import axis_choice
-from widgets.curves.curve_data import XAxis
-from widgets.curves.run_curves import RunCurves
-from widgets.curves.scale_button import LOG_X_KEY, LOG_Y_KEY, ScaleButton
-from widgets.jobs.job_rows import JobRows
+from widgets.jobs.list.job_rows import JobRows
+from widgets.plots.axis_choice import axis_choice
+from widgets.plots.curve_data import XAxis
+from widgets.plots.run_curves import RunCurves
+from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY, ScaleButton
 
 _SMOOTHING = 0.6
 _NARROW_W, _CRAMPED_W = 1000, 860

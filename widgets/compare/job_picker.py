@@ -11,17 +11,17 @@ from PySide6.QtWidgets import QListView, QWidget
 
 from backend.records.jobs.comparison import MOST_JOBS
 from backend.records.jobs.summary import JobQuery
+from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField
-from widgets.common.fitted_dialog import FittedDialog
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.text import Label
 from widgets.common.theme import ROW_H, S3, S6
-from widgets.common.views import dress
-from widgets.jobs.job_delegate import JobDelegate
-from widgets.jobs.job_list_model import JOB_ROLE, JobListModel
-from widgets.jobs.job_rows import JobRows
+from widgets.common.view_style import dress
+from widgets.jobs.list.job_delegate import JobDelegate
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_rows import JobRows
 
 _WIDTH, _ROWS = 560, 7
 

@@ -25,14 +25,14 @@ from widgets.common import formats, theme
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
 from widgets.common.layout import row
-from widgets.common.paint import text_width
-from widgets.common.row_table import RECORD_ROLE, AnyIndex, Column, RowTableModel
-from widgets.common.text import Label
+from widgets.common.painting import text_width
+from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, Column, RowTableModel
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
-from widgets.common.views import dress
+from widgets.common.view_style import dress
 from widgets.compare.parallel_plot import ParallelPlot
-from widgets.curves.picture_menu import PictureButton
+from widgets.plots.export_menu import PictureButton
 
 _COMPARED = ""
 _MOST_ROWS = 8

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
 from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine
 from widgets.common import theme
-from widgets.common.paint import fill_round, paint_text, round_pen, text_width
+from widgets.common.painting import fill_round, paint_text, round_pen, text_width
 from widgets.common.theme import FOCUS_W, S1, S2, S3
 
 _TOP, _BOTTOM, _SIDE = 44, 16, 48

@@ -18,11 +18,11 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine, chosen
-from widgets.common.paint import paint_focus
+from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CARD
 from widgets.compare.parallel_keys import axis_step, brushed
 from widgets.compare.parallel_picture import ParallelPicture
-from widgets.curves.picture import Picture
+from widgets.plots.image_export import Picture
 
 _HEIGHT, _LEAST_H = 320, 220
 _CLICK = 3.0

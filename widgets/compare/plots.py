@@ -13,14 +13,14 @@ from backend.records.jobs.metric_labels import metric_words
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
+from widgets.common.labels import literal
 from widgets.common.layout import STRETCH, row
-from widgets.common.text import literal
 from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
-from widgets.curves.curve_data import XAxis
-from widgets.curves.curve_panel import CurvePanel
-from widgets.curves.hover_link import HoverLink
-from widgets.curves.picture_menu import PictureButton
-from widgets.curves.run_curves import RunCurves, is_measured_now_and_then
+from widgets.plots.curve_data import XAxis
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.export_menu import PictureButton
+from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.run_curves import RunCurves, is_measured_now_and_then
 
 _PLOT_H, _PLOT_LEAST_H = 300, 200
 _LOSS = "loss"

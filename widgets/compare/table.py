@@ -20,12 +20,12 @@ from backend.records.jobs.setting_labels import value_words
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
+from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import StateGlyph
-from widgets.common.text import Label, plain_tip
 from widgets.common.theme import S1, S2, S4, TABLE_ROW_COMPACT_H, Role
-from widgets.curves.marks import curve_colour, is_dashed
+from widgets.plots.annotations import curve_colour, is_dashed
 
 _FIRST_W, _COLUMN_LEAST_W = 150, 60
 _BAR_H, _DASH = 4, 12

@@ -10,8 +10,8 @@ from backend.records.library.item import VersionChanges
 from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.fields import TextBox
+from widgets.common.labels import Label
 from widgets.common.layout import REST
-from widgets.common.text import Label
 from widgets.common.theme import S2, Tone
 
 _NAMES_SHOWN = 3

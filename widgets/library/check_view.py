@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QTableView, QWidget
 from backend.records.library.preview import LayerRow, ModelCheck
 from widgets.common import formats
 from widgets.common.cards import Card
-from widgets.common.facts import Fact, Facts
+from widgets.common.key_value_row import Fact, Facts
+from widgets.common.labels import Label
 from widgets.common.layout import REST, col
-from widgets.common.row_table import Column, RowTableModel
-from widgets.common.text import Label
+from widgets.common.record_table_model import Column, RowTableModel
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.views import AsHighAsRows, SharedWidth, dress
+from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
 
 _WIDE_FROM_W = 1100
 

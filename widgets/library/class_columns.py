@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from backend.records.library.preview import ClassCount, rare_classes
 from widgets.common import formats, theme
-from widgets.common.paint import fill_round, paint_focus, paint_text, text_width
-from widgets.common.text import plain_tip
+from widgets.common.labels import plain_tip
+from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2, TARGET_MIN
 
 MOST_COLUMNS = 12

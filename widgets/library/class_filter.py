@@ -10,8 +10,8 @@ from backend.records.library.preview import ClassCount
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
-from widgets.common.text import Label
 from widgets.common.theme import S2
 from widgets.library.class_columns import MOST_COLUMNS
 

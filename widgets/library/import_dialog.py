@@ -15,14 +15,14 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.base.validation import name_fault
 from backend.records.library.item import Kind
 from backend.records.library.project import Found, Project
-from widgets.common.answer import Answer
+from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.fields import Field, LineEdit, beside_field
-from widgets.common.fitted_dialog import FittedDialog
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.text import Label
+from widgets.common.task_status import Answer
 from widgets.common.theme import S2, S3, S4, S6
-from widgets.library.words import project_words
+from widgets.library.page_texts import project_words
 
 _WIDTH = 520
 _ALL, _THREE, _BOTH = "all", "All three", "Both"

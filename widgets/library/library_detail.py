@@ -20,18 +20,18 @@ from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
-from widgets.common.facts import Fact, Facts
 from widgets.common.fields import ComboBox
+from widgets.common.key_value_row import Fact, Facts
+from widgets.common.labels import Label, literal
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.stack import Stack
-from widgets.common.text import Label, literal
+from widgets.common.page_stack import Stack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
-from widgets.library.entries import Entry
+from widgets.library.item_groups import Entry
+from widgets.library.page_texts import WORDS
 from widgets.library.preview_banner import PreviewBanner
 from widgets.library.source_view import SourceView
 from widgets.library.trial_pages import TrialPages, preview_facts
 from widgets.library.versions_view import VersionsView
-from widgets.library.words import WORDS
 
 _TABS = {
     Kind.DATASET: (

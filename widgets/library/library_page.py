@@ -25,13 +25,13 @@ from backend.records.base.validation import printable
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
 from widgets.common.cards import READING_AFTER_MS, EmptyState, Frame
-from widgets.common.drop_sheet import DropSheet
+from widgets.common.drop_overlay import DropSheet
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
+from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.list_split import OPEN_LEAST_W, ListSplit
-from widgets.common.stack import Stack
-from widgets.common.text import IconLabel, Label
+from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
+from widgets.common.page_stack import Stack
 from widgets.common.theme import (
     CONTROL_H,
     ICON_NAV,
@@ -43,10 +43,10 @@ from widgets.common.theme import (
     S3,
     S4,
 )
-from widgets.common.views import dress
-from widgets.library.entries import Entry, EntryDelegate, EntryModel, EntryRole, entries
+from widgets.common.view_style import dress
+from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
-from widgets.library.words import WORDS
+from widgets.library.page_texts import WORDS
 
 _NAME_CHARS = 48
 

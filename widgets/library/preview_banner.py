@@ -9,7 +9,7 @@ from backend.records.library.preview import Preview, rare_classes, rare_words
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.common.text import plain_tip
+from widgets.common.labels import plain_tip
 from widgets.common.theme import Family
 
 

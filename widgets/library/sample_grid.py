@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.library.preview import Sample
 from widgets.common import theme
-from widgets.common.paint import paint_focus, paint_text, text_width
+from widgets.common.painting import paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2
 from widgets.library.sample_parts import decoded, main_part, scaled, sketched
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.library.preview import Part, Sample
 from widgets.common import formats, theme
-from widgets.common.paint import draw_thin_line, fill_round, paint_text
+from widgets.common.painting import draw_thin_line, fill_round, paint_text
 from widgets.common.theme import R_CELL, S1, S2
 
 _SKETCH_H = 96

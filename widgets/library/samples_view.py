@@ -11,11 +11,12 @@ from PySide6.QtWidgets import QWidget
 from backend.records.library.preview import Part, Preview, Sample, rare_classes
 from widgets.common import formats
 from widgets.common.cards import Card, Scroll
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.text import Label
 from widgets.common.theme import S2, S3, S4, SCROLL_BAR_W
 from widgets.library.class_columns import ClassColumns, ClassRows
 from widgets.library.class_filter import ClassFilter
+from widgets.library.distribution_card import ValuesCard
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import (
     PartSketch,
@@ -25,7 +26,6 @@ from widgets.library.sample_parts import (
     scaled,
     shape_words,
 )
-from widgets.library.values_card import ValuesCard
 
 _SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W = 292, 268, 620
 _ROWS_MOST_H = 224

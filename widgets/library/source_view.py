@@ -8,10 +8,10 @@ from PySide6.QtWidgets import QListView, QStackedWidget, QWidget
 from widgets.common import formats
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import TextBox
+from widgets.common.labels import Label
 from widgets.common.layout import col, row
-from widgets.common.text import Label
 from widgets.common.theme import S2, S3
-from widgets.common.views import TallRows, dress
+from widgets.common.view_style import TallRows, dress
 
 _FILES_W = 200
 

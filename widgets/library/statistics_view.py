@@ -11,13 +11,13 @@ from PySide6.QtWidgets import QBoxLayout, QStackedWidget, QTableView, QWidget
 from backend.records.library.preview import ChannelStatistics, Preview
 from widgets.common import formats
 from widgets.common.cards import Card, EmptyState
+from widgets.common.labels import Label
 from widgets.common.layout import REST, STRETCH, clear, col, row
-from widgets.common.row_table import Column, RowTableModel
-from widgets.common.text import Label
+from widgets.common.record_table_model import Column, RowTableModel
 from widgets.common.theme import S1, S3
-from widgets.common.views import AsHighAsRows, SharedWidth, dress
+from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
+from widgets.library.distribution_card import ValuesCard, titles
 from widgets.library.sample_parts import path_title
-from widgets.library.values_card import ValuesCard, titles
 
 _SIDE_W, _NARROW_BELOW_W, _WIDE_FROM_W = 292, 800, 1300
 _SHAPES_SHOWN = 6

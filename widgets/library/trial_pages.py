@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.cards import EmptyState
-from widgets.common.facts import Fact
+from widgets.common.key_value_row import Fact
 from widgets.library.check_view import CheckView
-from widgets.library.partner_question import PartnerQuestion
+from widgets.library.pairing_prompt import PartnerQuestion
 from widgets.library.sample_parts import shape_words
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView

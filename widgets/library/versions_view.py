@@ -13,9 +13,9 @@ from backend.records.library.item import LibraryItem, VersionChanges
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import REST, col
-from widgets.common.row_table import Column, RowTableModel
+from widgets.common.record_table_model import Column, RowTableModel
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.views import AsHighAsRows, dress
+from widgets.common.view_style import AsHighAsRows, dress
 from widgets.library.changes_card import ChangesCard
 
 _FROM, _HASH = 5, 6

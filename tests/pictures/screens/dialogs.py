@@ -12,12 +12,12 @@ from tests.pictures.screens.jobs import open_job, table
 from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
 from tests.widgets.jobs import preflight_samples as looks
-from widgets.jobs.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
-from widgets.jobs.elsewhere_dialog import ElsewhereDialog
-from widgets.jobs.export_dialog import ExportDialog
-from widgets.jobs.many_dialogs import TagDialog, TrashDialog
-from widgets.jobs.preflight_dialog import PreflightDialog
-from widgets.jobs.queue_dialog import QueueDialog
+from widgets.jobs.checkpoints.export_dialog import ExportDialog
+from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
+from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.preflight.preflight_dialog import PreflightDialog
+from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.library.import_dialog import ImportDialog
 
 

@@ -12,7 +12,7 @@ from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import eight, three
-from widgets.common.job_drag import DropOffer
+from widgets.common.job_mime import DropOffer
 from widgets.library.library_page import LibraryPage
 
 _LONG = "resnet-152, fine-tuned on everything that anybody in the lab ever labelled, best of nine"

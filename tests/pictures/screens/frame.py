@@ -10,13 +10,13 @@ from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import SOUND, open_job
 from tests.pictures.stage import Stage
-from tests.widgets.frame.test_notice_list import ITEMS
-from tests.widgets.frame.test_notice_list import LONG as LONG_NOTICE
+from tests.widgets.shell.test_notification_list import ITEMS
+from tests.widgets.shell.test_notification_list import LONG as LONG_NOTICE
 from widgets.common.cards import EmptyState
-from widgets.frame.keys_sheet import KeysSheet
-from widgets.frame.notice_list import NoticeItem, NoticeList
-from widgets.frame.palette import Palette, Target
-from widgets.frame.settings_page import Choices, Places, SettingsPage
+from widgets.shell.command_palette import Palette, Target
+from widgets.shell.notification_list import NoticeItem, NoticeList
+from widgets.shell.settings_page import Choices, Places, SettingsPage
+from widgets.shell.shortcuts_dialog import KeysSheet
 
 
 def _notices(stage: Stage, items: list[NoticeItem]) -> None:

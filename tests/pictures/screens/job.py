@@ -17,9 +17,9 @@ from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.test_log_tab import Logs
-from widgets.cluster.node_history import NodeHistory
-from widgets.curves.curve_data import XAxis
+from tests.widgets.jobs.log.test_log_tab import Logs
+from widgets.nodes.history.node_history import NodeHistory
+from widgets.plots.curve_data import XAxis
 
 THREE = (LARGE, SMALL, SMALLEST)
 

@@ -11,10 +11,10 @@ from backend.records.queue.entry import Cause, Queue, Waiting
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
 from tests.pictures.stage import Stage
-from tests.widgets.cluster import samples
 from tests.widgets.jobs.jobs_rig import show_jobs
-from widgets.jobs.job_list_model import JobColumn
-from widgets.jobs.jobs_page import JobsPage
+from tests.widgets.nodes import samples
+from widgets.jobs.list.job_list_model import JobColumn
+from widgets.jobs.page.jobs_page import JobsPage
 
 
 def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **more):

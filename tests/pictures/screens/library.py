@@ -34,7 +34,7 @@ from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
-from widgets.library.words import WORDS
+from widgets.library.page_texts import WORDS
 
 _DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
 _SHOWN = 96

@@ -17,13 +17,13 @@ from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
-from tests.widgets.cluster import samples
-from widgets.jobs.beside_dialog import BesideDialog
-from widgets.jobs.details import Details
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.start_from import StartFrom
-from widgets.jobs.trial_line import BatchTrial, TrialState
+from tests.widgets.nodes import samples
+from widgets.jobs.form.advanced_section import Details
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.start_from import StartFrom
+from widgets.jobs.form.trial_status import BatchTrial, TrialState
+from widgets.jobs.placement.share_gpu_dialog import BesideDialog
 
 
 def placed(*nodes: str, uuids: Sequence[str] = lab.EIGHT) -> list[dict[str, object]]:

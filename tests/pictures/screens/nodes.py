@@ -14,15 +14,15 @@ from backend.records.nodes.reading import WARN, Finding, HealthFinding, NodeStat
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
-from tests.widgets.cluster import samples
-from tests.widgets.cluster.test_add_node_dialog import KEY
-from tests.widgets.cluster.test_set_up_again import THREE, node
-from widgets.cluster.add_node_dialog import AddNodeDialog
-from widgets.cluster.node_history import Past
-from widgets.cluster.nodes_page import NodesPage
-from widgets.cluster.passphrase_dialog import PassphraseDialog
-from widgets.cluster.set_up_again import SetUpAgainDialog
-from widgets.cluster.set_up_dialog import SetUpDialog
+from tests.widgets.nodes import samples
+from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
+from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE, node
+from widgets.nodes.history.node_history import Past
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
+from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 
 _OUTCOMES = (
     ("Reach", "SSH with a key of the agent, sudo not needed", 0.4),

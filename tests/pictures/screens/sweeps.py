@@ -10,10 +10,10 @@ from tests.pictures.screens.new_job import RAW, filled, scroll_to, show_sweep
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LR
-from widgets.jobs.job_fields import JobDraft
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.jobs_page import LIST, TABLE, JobsPage
-from widgets.jobs.several_values import SeveralValues
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.multi_value_editor import SeveralValues
+from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 THREE = (LARGE, SMALL, SMALLEST)
 RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))

@@ -10,10 +10,10 @@ from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, READY, filled
 from tests.pictures.stage import Stage
-from widgets.jobs.job_fields import JobDraft, Origin
-from widgets.jobs.job_form import JobForm
-from widgets.jobs.load_dialog import JOBS, LoadDialog
-from widgets.jobs.template_dialog import NameDialog
+from widgets.jobs.form.job_fields import JobDraft, Origin
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog
+from widgets.jobs.form.template_dialog import NameDialog
 
 THREE = (LARGE, SMALL, SMALLEST)
 FORECAST = JobForecast(

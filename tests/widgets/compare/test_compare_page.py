@@ -20,8 +20,8 @@ from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.short_names import short_names
 from widgets.compare.table import in_words
-from widgets.curves.curve_data import XAxis
-from widgets.jobs.job_rows import JobRows
+from widgets.jobs.list.job_rows import JobRows
+from widgets.plots.curve_data import XAxis
 
 METRIC = RowKind.METRIC
 pytestmark = pytest.mark.usefixtures("look")

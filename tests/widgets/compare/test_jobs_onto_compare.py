@@ -17,15 +17,15 @@ from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
 from tests.app.test_compare_controller import Service
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight
+from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.test_job_detail import CREATED, FAILED
 from widgets.common import theme
-from widgets.common.job_drag import jobs_in, put_jobs
+from widgets.common.job_mime import jobs_in, put_jobs
 from widgets.compare.compare_page import ComparePage
-from widgets.frame.side_bar import SideBar
-from widgets.jobs import job_list_view, job_table_view
-from widgets.jobs.job_list_view import MIME as QUEUE
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.list import job_list_view, job_table_view
+from widgets.jobs.list.job_list_view import MIME as QUEUE
+from widgets.jobs.page.jobs_page import JobsPage
+from widgets.shell.side_bar import SideBar
 
 pytestmark = pytest.mark.usefixtures("look")
 EIGHT = tuple(f"id{number}" for number in range(8))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.job_finder import JobFinder
 from backend.records.jobs.summary import JobListing, line_of
 from tests.conftest import Immediately
-from widgets.jobs.job_rows import JobRows
-from widgets.jobs.jobs_page import JobsPage
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.page.jobs_page import JobsPage
 
 
 def show_jobs(page: JobsPage, views, lines=()):

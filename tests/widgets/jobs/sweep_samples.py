@@ -7,7 +7,7 @@ from dataclasses import replace
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView
-from tests.widgets.jobs.test_jobs_table import HERE, ONE, TWO, VIEWS, job
+from tests.widgets.jobs.list.test_jobs_table import HERE, ONE, TWO, VIEWS, job
 
 S = JobState
 LR = "sweep:digits lr"

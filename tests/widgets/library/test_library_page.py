@@ -20,9 +20,9 @@ from backend.records.library.preview import (
 from backend.records.library.project import Found, Project, ProjectPart
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.text import Label
-from widgets.library.entries import EntryModel, entries
+from widgets.common.labels import Label
 from widgets.library.import_dialog import ImportDialog
+from widgets.library.item_groups import EntryModel, entries
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 

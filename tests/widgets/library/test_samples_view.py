@@ -19,13 +19,13 @@ from backend.records.library.preview import (
     ShapeCount,
 )
 from widgets.common.cards import EmptyState
-from widgets.common.look import Look, ThemeChoice
+from widgets.common.theme_manager import Look, ThemeChoice
 from widgets.library import sample_parts
 from widgets.library.class_columns import ClassColumns
+from widgets.library.distribution_card import spread_words, titles
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
-from widgets.library.values_card import spread_words, titles
 
 Shown = Callable[..., SamplesView]
 

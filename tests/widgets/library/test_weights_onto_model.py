@@ -11,7 +11,7 @@ from backend.services.context.container import open_services
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
 from widgets.library.library_page import LibraryPage
-from widgets.main_window import MainWindow
+from widgets.shell.main_window import MainWindow
 
 pytestmark = pytest.mark.usefixtures("look")
 CONTENT = b"PK\x03\x04 numbers"

@@ -24,7 +24,7 @@ from backend.ssh.ssh_config import Hop
 from tests.backend.ssh.sshd_rig import USER, Sshd
 from tests.fakes.local_shell import LocalShell
 from tests.waiting import LIMIT_S
-from tests.widgets.cluster import samples
+from tests.widgets.nodes import samples
 
 pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 

@@ -13,7 +13,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
-from tests.widgets.cluster import samples
+from tests.widgets.nodes import samples
 
 RANKS = tuple(
     RankPlan(rank, rank % 2, f"gpu{rank // 2}", "h", f"GPU-{rank % 2}") for rank in range(4)

@@ -26,7 +26,7 @@ from backend.records.nodes.history import (
 from backend.records.nodes.reading import Cpu, Gpu, NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import wait_for
-from widgets.cluster.node_history import past_of
+from widgets.nodes.history.node_history import past_of
 
 ROOT = Path(__file__).parents[4]
 DAY_S = 86_400.0

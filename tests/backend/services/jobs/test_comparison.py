@@ -26,8 +26,8 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.context.container import Services, open_services
 from tests.fakes import trained
-from widgets.curves.curve_data import CurveData, XAxis
-from widgets.curves.run_curves import RunCurves
+from widgets.plots.curve_data import CurveData, XAxis
+from widgets.plots.run_curves import RunCurves
 
 
 @pytest.fixture

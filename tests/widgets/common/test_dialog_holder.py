@@ -1,0 +1,43 @@
+"""A dialog is held while it is open, and gone when it is closed."""
+
+import pytest
+import shiboken6
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
+
+from widgets.common.dialog_holder import KeptDialog
+
+
+@pytest.fixture
+def window(qtbot):
+    window = QWidget()
+    qtbot.addWidget(window)
+    return window
+
+
+def settle():
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.mark.parametrize("close", [QDialog.accept, QDialog.reject, QDialog.close])
+def test_however_a_dialog_is_closed_it_is_forgotten_and_deleted(window, close):
+    kept = KeptDialog()
+    dialog = QDialog(window)
+    kept.open(dialog)
+    assert kept.now is dialog
+    assert dialog.isVisible()
+    close(dialog)
+    settle()
+    assert kept.now is None
+    assert not shiboken6.isValid(dialog)
+
+
+def test_another_one_closes_the_first_and_its_end_does_not_forget_the_second(window):
+    kept = KeptDialog()
+    first, second = QDialog(window), QDialog(window)
+    kept.open(first)
+    kept.open(second)
+    settle()
+    assert not shiboken6.isValid(first)
+    assert kept.now is second
+    assert second.isVisible()

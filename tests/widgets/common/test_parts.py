@@ -1,0 +1,504 @@
+"""The building blocks of screens: what they say, what they show, how they are reached by keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QResizeEvent, QWheelEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from tests.pictures.flaws import flaws
+from widgets.common import theme
+from widgets.common.banner import Banner
+from widgets.common.buttons import (
+    Button,
+    CheckBox,
+    IconButton,
+    SegmentedControl,
+    Switch,
+    UnderlinedTabs,
+)
+from widgets.common.cards import Card, Chip, EmptyState, PageHeader, ProgressLine, Rule, Scroll
+from widgets.common.fields import (
+    ComboBox,
+    Field,
+    LineEdit,
+    NumberBox,
+    SearchField,
+    Slider,
+    SpinBox,
+    TextBox,
+)
+from widgets.common.key_value_row import Fact, Facts
+from widgets.common.labels import IconLabel, Label, Note, plain_tip
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.theme import PAGE_MARGIN
+from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.toast import Toast
+
+MARKUP = "<b>bold</b> & <img src=x> &lt;"
+
+
+pytestmark = pytest.mark.usefixtures("look")
+
+
+class Show(Protocol):
+    """Puts parts below each other into a window on the screen."""
+
+    def __call__(self, *parts: QWidget, width: int = 400) -> QWidget: ...
+
+
+@pytest.fixture
+def show(qtbot: QtBot) -> Iterator[Show]:
+    windows: list[QWidget] = []
+
+    def show(*parts: QWidget, width: int = 400) -> QWidget:
+        window = QWidget()
+        box = QVBoxLayout(window)
+        for part in parts:
+            box.addWidget(part)
+        window.resize(width, window.sizeHint().height())
+        window.show()
+        qtbot.waitExposed(window)
+        windows.append(window)
+        return window
+
+    yield show
+    for window in windows:
+        window.close()
+        window.deleteLater()
+
+
+# Text
+
+
+def test_what_a_person_typed_is_never_read_as_markup(show: Show) -> None:
+    label = Label(MARKUP)
+    button = Button(MARKUP)
+    banner = Banner("warn", MARKUP, MARKUP)
+    show(label, button, banner)
+    assert label.textFormat() is Qt.TextFormat.PlainText
+    assert label.text() == button.text() == MARKUP
+    for inner in banner.findChildren(Label):
+        assert inner.textFormat() is Qt.TextFormat.PlainText
+    assert "<b>" not in plain_tip(MARKUP)
+    assert "&lt;b&gt;" in plain_tip(MARKUP)
+    assert plain_tip("Stop") == "Stop"
+
+
+def test_a_label_that_does_not_fit_ends_in_an_ellipsis_and_keeps_its_whole(show: Show) -> None:
+    name = "retinanet-r50 · coco 2x with a very long name indeed"
+    label = Label(name, elide="right")
+    path = Label("/lab/ring/jobs/2026/11/retinanet/checkpoints/latest.pt", elide="middle")
+    show(label, path, width=160)
+    assert super(Label, label).text().endswith("…")
+    assert super(Label, path).text().startswith("/lab")
+    assert super(Label, path).text().endswith(".pt")
+    assert label.text() == label.toolTip() == label.accessibleName() == name
+    label.window().resize(900, 80)
+    assert super(Label, label).text() == name
+    assert label.toolTip() == ""
+
+
+def test_a_label_has_room_for_its_words_when_there_is_room(qtbot: QtBot, show: Show) -> None:
+    label = Label("41 min left", "strong", elide="right")
+    window = QWidget()
+    window.setLayout(row(label, STRETCH))
+    qtbot.addWidget(window)
+    window.resize(400, 40)
+    window.show()
+    assert super(Label, label).text() == "41 min left"
+    label.setText("1 h 55 left and more")
+    QApplication.processEvents()
+    assert super(Label, label).text() == "1 h 55 left and more"
+
+
+def test_a_tone_is_a_colour_of_the_theme(show: Show) -> None:
+    label = Label("Lost", tone="bad")
+    show(label)
+    assert label.palette().color(label.foregroundRole()).name().upper() == theme.LIGHT.bad
+    label.set_tone("good")
+    assert label.palette().color(label.foregroundRole()).name().upper() == theme.LIGHT.good
+
+
+# Buttons
+
+
+def test_a_button_says_its_key_and_is_pressed_by_it(qtbot: QtBot, show: Show) -> None:
+    button = Button("New job", kind="primary", icon="plus", key="Ctrl+N")
+    window = show(button)
+    assert "Ctrl+N" in button.toolTip()
+    button.setText("New job…")
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    with qtbot.waitSignal(button.clicked):
+        qtbot.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+
+
+def test_an_ampersand_in_a_name_is_shown_and_is_no_key(show: Show) -> None:
+    button = Button("Stop R&D")
+    show(button)
+    assert QPushButton.text(button) == "Stop R&&D"  # what Qt shows as R&D
+    assert button.text() == button.accessibleName() == "Stop R&D"
+    assert button.shortcut().isEmpty()
+
+
+def test_an_icon_alone_has_a_name_for_those_who_hear_it(qtbot: QtBot) -> None:
+    button = IconButton("dots-three", "More: clone, compare, export")
+    assert button.accessibleName() == button.toolTip() == "More: clone, compare, export"
+
+
+def test_a_focus_ring_does_not_move_what_is_beside_it(show: Show) -> None:
+    for kind in ("plain", "primary", "quiet", "icon", "big", "danger"):
+        button = Button("" if kind == "icon" else "Stop", kind=kind, icon="stop", tip="Stop")
+        window = show(button, Button("Other"))
+        window.activateWindow()
+        before = button.sizeHint()
+        button.setFocus(Qt.FocusReason.TabFocusReason)
+        QApplication.processEvents()
+        assert button.sizeHint() == before, kind
+        window.close()
+
+
+def test_everything_that_can_be_pressed_is_large_enough(show: Show) -> None:
+    parts = (
+        *(Button("Stop"), IconButton("x", "Close"), Switch("On"), CheckBox("Tick")),
+        *(SegmentedControl([("a", "All")], name="a"), UnderlinedTabs([("a", "A")], name="a")),
+        *(LineEdit(), ComboBox(name="x"), SpinBox(), SearchField("Name")),
+    )
+    show(*parts)
+    for part in parts:
+        assert part.height() >= theme.TARGET_MIN, part
+
+
+def test_a_switch_is_pressed_anywhere_on_it_and_by_space(qtbot: QtBot, show: Show) -> None:
+    switch = Switch("Half precision")
+    show(switch)
+    qtbot.mouseClick(switch, Qt.MouseButton.LeftButton, pos=QPoint(switch.width() - 4, 14))
+    assert switch.isChecked()
+    switch.setFocus()
+    qtbot.keyClick(switch, Qt.Key.Key_Space)
+    assert not switch.isChecked()
+    assert switch.accessibleName() == "Half precision"
+
+
+def test_segments_tell_what_a_person_chose_and_only_that(qtbot: QtBot, show: Show) -> None:
+    options = [("all", "All"), ("live", "Live 2"), ("ended", "Ended")]
+    which = SegmentedControl(options, "live", name="Which jobs")
+    window = show(which)
+    with qtbot.assertNotEmitted(which.chosen):
+        which.choose("all")
+    segments = which.findChildren(QWidget)
+    with qtbot.waitSignal(which.chosen) as told:
+        qtbot.mouseClick(segments[2], Qt.MouseButton.LeftButton)
+    assert told.args == [which.key()] == ["ended"]
+    window.activateWindow()
+    segments[2].setFocus()
+    qtbot.waitUntil(segments[2].hasFocus)
+    with qtbot.waitSignal(which.chosen) as told:
+        qtbot.keyClick(segments[2], Qt.Key.Key_Left)
+    assert told.args == ["live"]
+    which.set_text("live", "Live 3")
+    assert segments[1].accessibleName() == "Live 3"
+    which.choose("nothing of the kind")
+    assert which.key() == "live"
+
+
+def test_tabs_step_round_and_stay_when_others_come(qtbot: QtBot, show: Show) -> None:
+    tabs = UnderlinedTabs([("curves", "Curves"), ("log", "Log")], name="Views")
+    show(tabs)
+    with qtbot.waitSignal(tabs.chosen) as told:
+        tabs.step(-1)
+    assert told.args == ["log"]
+    with qtbot.assertNotEmitted(tabs.chosen):
+        tabs.set_tabs([("why", "What happened"), ("curves", "Curves"), ("log", "Log")])
+    assert tabs.key() == "log"
+    tabs.set_count("log", "3")
+    tabs.set_tabs([("why", "What happened")])
+    assert tabs.key() == "why"
+
+
+# Fields
+
+
+def test_a_fault_stands_below_its_field(show: Show) -> None:
+    field = Field("Learning rate", LineEdit("-1"), note="for 16 ranks")
+    show(field)
+    below = field.findChildren(Label)[-1]
+    field.set_error("The rate is above 0.")
+    assert below.text() == field.control.accessibleDescription() == "The rate is above 0."
+    assert below.tone() == "bad"
+    assert field.control.accessibleName() == "Learning rate"
+    field.set_error("")
+    assert below.text() == "for 16 ranks"
+    assert below.tone() == "text3"
+
+
+def test_a_spin_box_shows_its_figure_and_unit(show: Show) -> None:
+    box, number = SpinBox(50, unit="epochs"), NumberBox(0.5, decimals=2, unit="GB")
+    show(box, number)
+    for each, text in ((box, "50"), (number, "0.50")):
+        inner = each.findChild(QLineEdit)
+        assert inner is not None
+        assert inner.text() == text
+        assert inner.width() > 60
+    assert [label.text() for label in box.findChildren(Label)] == ["epochs"]
+
+
+def test_the_wheel_scrolls_the_page_and_not_the_value_under_the_pointer(show: Show) -> None:
+    box = SpinBox(50)
+    choice = ComboBox([("a", "A"), ("b", "B")], "a", name="Model")
+    show(choice, box)
+    for each in (box, choice):
+        each.clearFocus()
+        event = QWheelEvent(
+            *(QPointF(5, 5), QPointF(5, 5), QPoint(0, 0), QPoint(0, -120)),
+            *(Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier),
+            *(Qt.ScrollPhase.NoScrollPhase, False),
+        )
+        QApplication.sendEvent(each, event)
+    assert (box.value(), choice.key()) == (50, "a")
+
+
+def test_a_choice_survives_new_options_that_still_have_it() -> None:
+    choice = ComboBox([("a", "A"), ("b", "B")], "b", name="Model")
+    choice.set_options([("c", "C"), ("b", "B, newer")])
+    assert choice.key() == "b"
+    choice.set_options([("c", "C")])
+    assert choice.key() == "c"
+    choice.set_options([])
+    assert choice.key() == ""
+
+
+@pytest.mark.parametrize(
+    ("room", "seen"),
+    [
+        ("no news since 03:12, no route to host", "no news since 03:12, no route to host"),
+        ("no news since 03:12, no route…", "no news since 03:12"),
+        ("no news since…", "no news…"),
+    ],
+)
+def test_a_sentence_without_room_ends_at_a_comma_where_it_can(
+    show: Show, room: str, seen: str
+) -> None:
+    label = Label("no news since 03:12, no route to host", elide="clause")
+    label.setFixedWidth(Label(room).sizeHint().width())
+    show(label)
+    drawn = QLabel.text(label)
+    assert drawn == seen or (seen.endswith("…") and drawn.startswith(seen[:-1]))
+    assert label.text() == "no news since 03:12, no route to host"
+    assert seen == label.text() or "route to host" in label.toolTip()
+
+
+def test_a_choice_is_as_wide_as_what_is_chosen(show: Show) -> None:
+    choice = ComboBox([("a", "A"), ("p", "plankton-2026-autumn")], "a", name="Loader")
+    holder = QWidget()
+    holder.setLayout(row(choice, STRETCH))
+    holder.setFixedWidth(600)
+    show(holder)
+    choice.choose("p")
+    QApplication.processEvents()
+    assert choice.width() == choice.sizeHint().width()
+
+
+def test_a_search_is_told_when_typing_pauses_and_cleared_at_once(qtbot: QtBot, show: Show) -> None:
+    search = SearchField("Name, note or tag", key="Ctrl+F")
+    show(search)
+    with qtbot.waitSignal(search.searched) as told:
+        qtbot.keyClicks(search, "vit")
+    assert told.args == ["vit"]
+    with qtbot.waitSignal(search.searched) as told:
+        qtbot.keyClick(search, Qt.Key.Key_Escape)
+    assert told.args == [""]
+
+
+def test_a_slider_gives_a_share(qtbot: QtBot, show: Show) -> None:
+    slider = Slider(0.6, name="Smoothing")
+    show(slider)
+    assert slider.share() == 0.6
+    with qtbot.waitSignal(slider.moved) as told:
+        qtbot.keyClick(slider, Qt.Key.Key_Right)
+    assert told.args == [0.61]
+
+
+# What holds other things
+
+
+def test_a_page_that_just_fits_or_just_does_not_comes_to_rest(qtbot: QtBot) -> None:
+    """With words that take another line in a narrower page, its bar could come and go for ever."""
+
+    class Page(QWidget):
+        resized = 0
+
+        def resizeEvent(self, event: QResizeEvent) -> None:
+            self.resized += 1
+
+    page = Page()
+    page.setLayout(col(*(Label("word " * count, wrap=True) for count in (40, 57))))
+    scroll = Scroll(page, gutter=PAGE_MARGIN)
+    qtbot.addWidget(scroll)
+    scroll.show()
+    for width in range(300, 360, 5):
+        height = page.heightForWidth(width - PAGE_MARGIN)
+        for more in range(-24, 25, 3):
+            page.resized = 0
+            scroll.resize(width, height + more)
+            QApplication.processEvents()
+            assert page.resized < 5
+            assert page.width() == width - PAGE_MARGIN
+            assert (scroll.verticalScrollBar().maximum() > 0) is (more < 0)
+
+
+def test_a_banner_has_other_words_and_other_buttons(show: Show) -> None:
+    first, second = Button("Show node"), Button("Move")
+    banner = Banner("warn", "gpu07 slows the job.", "91 °C.", actions=[first])
+    show(banner)
+    banner.set_finding("bad", "gpu11 is offline", "No heartbeat.", icon="wifi-slash")
+    banner.set_actions([second])
+    QApplication.processEvents()
+    assert banner.accessibleName() == "gpu11 is offline No heartbeat."
+    assert not first.isVisible()
+    assert second.isVisible()
+
+
+def test_a_banner_wraps_what_has_no_room_in_one_line_and_nothing_of_it_is_cut(show: Show) -> None:
+    mend = Button("Show node")
+    banner = Banner("warn", "gpu07 slows the job.", "Its GPU 3 is slowed by heat.", actions=[mend])
+    window = show(banner, width=700)
+    strong, text = banner.findChildren(Label)
+    assert text.x() > strong.geometry().right()
+    one_line = banner.heightForWidth(banner.width())
+    window.resize(260, 200)
+    for _ in range(4):
+        QApplication.processEvents()
+    assert window.width() == 260, "a line that is not wrapped yet does not hold the window wide"
+    assert text.y() > strong.geometry().bottom()
+    assert banner.heightForWidth(banner.width()) > one_line
+    assert list(flaws(banner)) == []
+    window.resize(700, 200)
+    for _ in range(4):
+        QApplication.processEvents()
+    assert text.x() > strong.geometry().right()
+
+
+def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
+    facts = Facts([Fact("Epoch", "32 of 50"), Fact("Step", "12 480"), Fact("Speed", "551 img/s")])
+    window = show(facts, width=600)
+    assert facts.shown() == 3
+    assert facts.toolTip() == ""
+    window.resize(170, window.height())
+    QApplication.processEvents()
+    assert 1 <= facts.shown() < 3
+    assert "Speed: 551 img/s" in facts.toolTip()
+    facts.set_facts([Fact("Epoch", "33 of 50")])
+    assert facts.shown() == 1
+    assert facts.toolTip() == ""
+
+
+def test_an_empty_place_offers_the_way_out(qtbot: QtBot, show: Show) -> None:
+    empty = EmptyState("stack", "No jobs yet", "Train one.", button="New job")
+    show(empty)
+    with qtbot.waitSignal(empty.pressed):
+        qtbot.mouseClick(empty.findChildren(Button)[0], Qt.MouseButton.LeftButton)
+    empty.say("stack", "No job matches “resnt”.", button="Clear")
+    assert empty.findChildren(Button)[0].text() == "Clear"
+
+
+def test_what_is_cancelled_is_cancelled_once(qtbot: QtBot, show: Show) -> None:
+    line = ProgressLine("Copying coco")
+    show(line)
+    line.set_progress(0.4, figure="1.2 of 4.1 GB")
+    cancel = line.findChildren(Button)[0]
+    with qtbot.waitSignal(line.cancelled):
+        qtbot.mouseClick(cancel, Qt.MouseButton.LeftButton)
+    with qtbot.assertNotEmitted(line.cancelled):
+        qtbot.mouseClick(cancel, Qt.MouseButton.LeftButton)
+    line.set_progress(None)
+
+
+def test_a_toast_gives_back_what_was_done(qtbot: QtBot, show: Show) -> None:
+    window = show(Label("page"), width=600)
+    window.resize(600, 300)
+    toast = Toast(window)
+    assert not toast.isVisible()
+    toast.tell("Moved 4.2 GB to the trash.", undo_tag="job-7")
+    assert toast.isVisible()
+    assert window.rect().contains(toast.geometry())
+    window.resize(500, 200)
+    assert window.rect().contains(toast.geometry())
+    with qtbot.waitSignal(toast.undone) as told:
+        qtbot.mouseClick(toast.findChildren(Button)[0], Qt.MouseButton.LeftButton)
+    assert told.args == ["job-7"]
+    assert not toast.isVisible()
+
+
+@pytest.mark.parametrize("tag", ["", "job-7"])
+def test_a_long_toast_is_wrapped_in_a_narrow_window(show: Show, tag: str) -> None:
+    window = show(Label("page"), width=900)
+    window.resize(900, 400)
+    toast = Toast(window)
+    toast.tell("Short.", undo_tag=tag)
+    one_line_h = toast.height()
+    sentence = f"config.toml of the job is gone, in /lab/{'data-of-the-lab/' * 12}end."
+    for width in (900, 320):
+        window.resize(width, 400)
+        toast.tell(sentence, undo_tag=tag)
+        assert window.rect().contains(toast.geometry())
+        label = toast.findChildren(Label)[0]
+        assert label.height() >= label.heightForWidth(label.width())
+        assert toast.height() > one_line_h
+    toast.tell("Short.", undo_tag=tag)
+    assert toast.height() == one_line_h
+    assert toast.width() < 200
+
+
+def test_a_row_reads_like_its_picture(qtbot: QtBot) -> None:
+    first, second = Label("a"), Label("b")
+    window = QWidget()
+    box = row(first, 12, STRETCH, (second, 1), None, col(Label("c")), top=True)
+    window.setLayout(box)
+    qtbot.addWidget(window)
+    assert box.count() == 5
+    clear(box)
+    assert box.count() == 0
+
+
+def test_every_part_can_be_painted_in_both_themes(show: Show, look: Look) -> None:
+    off = Button("2 things to fix", kind="big")
+    off.setEnabled(False)
+    parts = (
+        *(off, Chip("v2", "live"), Rule(), Card(Label("x")), PageHeader("Jobs", "13")),
+        *(Note("warning-fill", "warn", "gpu07", "hot"), IconLabel("tray"), TextBox("a", mono=True)),
+        *(Scroll(Label("page")), CheckBox("t", checked=True), Switch(name="s", checked=True)),
+        *(Banner("bad", "a", "b", stacked=True), Slider(0.5, name="s"), ComboBox(name="c")),
+    )
+    window = show(*parts, width=700)
+    for choice in (ThemeChoice.DARK, ThemeChoice.LIGHT):
+        look.choose(choice)
+        assert not window.grab().isNull()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def test_a_toast_offers_the_next_step_in_a_button(qtbot):
+    window = QWidget()
+    qtbot.addWidget(window)
+    window.resize(900, 600)
+    window.show()
+    toast, taken = Toast(window), []
+    toast.offer("Imported digits @ 1", "New job with it", lambda: taken.append("job"))
+    assert toast._undo.text() == "New job with it"
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert (taken, toast.isVisible()) == (["job"], False)
+    toast.tell("Saved.")
+    assert not toast._undo.isVisible()

@@ -1,0 +1,89 @@
+"""Light and dark: who decides, and that everything follows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QGuiApplication, QImage
+from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+from pytestqt.qtbot import QtBot
+
+from widgets.common import theme
+from widgets.common.labels import IconLabel, Label
+from widgets.common.theme_manager import Look, ThemeChoice
+
+
+def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: Look) -> None:
+    with qtbot.waitSignal(look.changed):
+        look.choose(ThemeChoice.DARK)
+    assert theme.current() == theme.DARK
+    assert look.is_dark
+    assert look.choice is ThemeChoice.DARK
+    with qtbot.assertNotEmitted(look.changed):
+        look.choose(ThemeChoice.DARK)
+    look.toggle()
+    assert look.choice is ThemeChoice.LIGHT
+
+
+def test_without_a_choice_the_window_follows_the_system(qtbot: QtBot, look: Look) -> None:
+    hints = QGuiApplication.styleHints()
+    look.choose(ThemeChoice.SYSTEM)
+    with qtbot.waitSignal(look.changed):
+        hints.colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert look.is_dark
+    with qtbot.waitSignal(look.changed):
+        hints.colorSchemeChanged.emit(Qt.ColorScheme.Light)
+    assert not look.is_dark
+
+
+def test_with_a_choice_it_does_not(qtbot: QtBot, look: Look) -> None:
+    with qtbot.assertNotEmitted(look.changed):
+        QGuiApplication.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
+    assert not look.is_dark
+
+
+def colours(widget: QWidget) -> set[str]:
+    """Every colour that is where `widget` is on its window."""
+    picture = widget.window().grab(widget.geometry()).toImage()
+    image = picture.convertToFormat(QImage.Format.Format_RGB32)
+    values = np.unique(np.frombuffer(image.constBits(), np.uint32) & 0xFFFFFF)
+    return {f"#{value:06X}" for value in values}
+
+
+def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: Look) -> None:
+    page = QWidget()
+    page.setObjectName("page")
+    page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+    box = QVBoxLayout(page)
+    label, icon = Label("██", "title"), IconLabel("stop-fill", "text", 32)
+    box.addWidget(label)
+    box.addWidget(icon)
+    qtbot.addWidget(page)
+    page.show()
+    assert theme.LIGHT.text in colours(label)
+    assert theme.LIGHT.text in colours(icon)
+    look.choose(ThemeChoice.DARK)
+    assert theme.DARK.text in colours(label)
+    assert theme.DARK.text in colours(icon)
+
+
+def test_reduced_motion_is_a_wish_of_its_own(look: Look) -> None:
+    look.reduce_motion(True)
+    assert theme.motion_reduced()
+    assert look.reduced_motion
+
+
+@pytest.mark.parametrize("role", theme.TYPE)
+def test_every_role_has_a_font_that_can_be_read(qapp: QApplication, role: theme.Role) -> None:
+    font = theme.font(role)
+    assert font.pixelSize() >= 11
+    if role != "mono":
+        assert font.featureValue(QFont.Tag("tnum")) == 1
+
+
+def test_a_colour_that_does_not_exist_is_a_bug() -> None:
+    with pytest.raises(AttributeError):
+        theme.LIGHT.q("pink")
+    with pytest.raises(ValueError, match="name is not a colour"):
+        theme.LIGHT.q("name")

@@ -1,0 +1,290 @@
+"""The curves of the open job: what the run did stands on the axis, and everything can be taken."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QRect
+from PySide6.QtWidgets import QApplication
+
+from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from widgets.common import formats
+from widgets.jobs.curves.curves_tab import CurvesTab
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.plots.annotations import Span
+
+STEPS = list(range(1, 61))
+RATES = [0.1] * 30 + [0.01] * 30
+NAN = float("nan")
+
+
+@pytest.fixture
+def tab(qtbot, look):
+    tab = CurvesTab()
+    qtbot.addWidget(tab)
+    tab.resize(900, 700)
+    tab.show()
+    tab.clear("digits")
+    tab.append(
+        HistoryUpdate(
+            STEPS,
+            [(step - 1) // 10 + 1 for step in STEPS],
+            [float(step) for step in STEPS],
+            {
+                "loss": [1 / step for step in STEPS],
+                "learning_rate": RATES,
+                "validation/loss": [1 / step if step % 20 == 0 else NAN for step in STEPS],
+            },
+            (RunStart(1, 1), RunStart(2, 41)),
+            0,
+            (),
+            1.7e9,
+            [step / 10 for step in STEPS],
+        )
+    )
+    return tab
+
+
+def said(tab, step):
+    """What the read-out says happened at a step, behind where that is."""
+    return tab._loss.read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+
+
+def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
+    assert said(tab, 20) == ["evaluated"]
+    assert said(tab, 31) == ["learning rate lowered"]
+    assert said(tab, 50) == []
+
+
+def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
+    tab.show_checkpoints((checkpoint(10), checkpoint(50)))
+    tab.show_checkpoints((checkpoint(50),))
+    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010, removed since"]
+    assert said(tab, 50) == ["checkpoint epoch-0005-step-000050"]
+    tab.clear("another")
+    assert tab._loss.read(10) == ([], "")
+
+
+def test_what_a_resumed_run_repeats_takes_its_checkpoints_along(tab):
+    tab.show_checkpoints((checkpoint(10), checkpoint(50)))
+    again = HistoryUpdate([41], [5], [41.0], {"loss": [0.5]}, (RunStart(3, 41),), 41)
+    tab.append(again)
+    tab.show_checkpoints((checkpoint(10),))
+    assert said(tab, 41) == []
+    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010"]
+
+
+def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
+    rests = replace(LIVE, step=60, state=JobState.INTERRUPTED)
+    tab.show_view(rests)
+    assert "stopped after step 60" in said(tab, 60)
+    tab.show_view(replace(rests, state=JobState.TRAINING))
+    assert "stopped after step 60" in said(tab, 60)
+    start = RunStart(3, 61, JobState.INTERRUPTED)
+    tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (start,), None, (), 1.7e9, [6.1]))
+    assert "run 2 stopped" in said(tab, 60)
+    assert "stopped after step 60" not in said(tab, 60)
+    tab.clear("another")
+    tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (), None, (), 1.7e9, [6.1]))
+    assert said(tab, 61) == []
+
+
+def test_how_earlier_runs_ended_stands_where_the_next_went_on(tab):
+    starts = (RunStart(3, 61, JobState.ERROR), RunStart(4, 62, JobState.FINISHED))
+    steps = [61, 62]
+    tab.append(
+        HistoryUpdate(
+            steps, [7, 7], [61.0, 62.0], {"loss": [0.1, 0.1]}, starts, None, (), 1.7e9, [6.1, 6.2]
+        )
+    )
+    assert "run 2 failed" in said(tab, 60)
+    assert said(tab, 61) == []
+
+
+def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
+    tab = CurvesTab()
+    qtbot.addWidget(tab)
+    for state, step, words in (
+        (JobState.STARTING, 0, "The first points come with the first steps"),
+        (JobState.ERROR, 0, "It ended before its first step"),
+        (JobState.FINISHED, 60, "The first points come with the first steps"),
+    ):
+        tab.show_view(replace(LIVE, state=state, step=step))
+        assert tab._loss._empty_text == words
+
+
+@pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
+def test_marks_go_with_the_axis(tab, axis):
+    tab.show_checkpoints((checkpoint(50),))
+    alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
+    tab.show_view(replace(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
+    tab.show_unwell([Span(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
+    tab._axes._group.button(tab._axes._keys.index(axis)).click()
+    place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
+    assert tab._loss.read(place)[1].endswith("checkpoint epoch-0005-step-000050")
+    begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
+    marks = tab._loss._marks
+    assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
+    assert [one.x for one in marks.posts] == pytest.approx(
+        [begin + 30 * a_step, begin + 60 * a_step]
+    )
+    [span] = marks.spans
+    assert (span.x0, span.x1) == pytest.approx((begin + 10 * a_step, begin + 20 * a_step))
+
+
+def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
+    tab._axes._group.button(tab._axes._keys.index("clock")).click()
+    when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
+    assert tab._loss.read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
+
+
+def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
+    tab.append(accuracy(0.5))
+    panels = tab._panels()
+    assert len(panels) > 2
+    tab.toggle_log_y()
+    tab.toggle_log_x()
+    qtbot.waitUntil(lambda: all(panel.log_y and panel.log_x for panel in panels))
+    tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
+    qtbot.waitUntil(lambda: "dice" in tab._small)
+    assert tab._small["dice"].panel.log_y, "what comes later, too"
+    tab._axes._group.button(tab._axes._keys.index("clock")).click()
+    qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab._panels()))
+    assert all(panel.log_y for panel in tab._panels())
+
+
+def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
+    """Not only the loss: the small ones had a line and a dot, and no number."""
+    qtbot.waitUntil(lambda: bool(tab._small) and tab._showing.is_done)
+    plot = tab._small["learning_rate"]
+    calm = plot.panel.grab().toImage()
+    tab._loss.point_at(20.0)
+    QApplication.processEvents()
+    frame = plot.panel._frame()
+    beside = QRect(round(frame.px(20)) + plot.panel._plot.x() + 16, 10, 40, 20)
+    assert plot.panel.grab().toImage().copy(beside) != calm.copy(beside)
+    assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
+    assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
+    assert plot._value.text() == "0.0100", "the newest value stays in the head"
+
+
+def test_validation_is_shown_as_it_was_measured(tab):
+    rows = dict(tab._loss.read(40)[0])
+    assert rows["validation"] == "0.0250"
+
+
+def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(LIVE)
+    detail.header._fill_menu()
+    (compare,) = (each for each in detail.header._menu.actions() if each.text() == "Compare")
+    with qtbot.waitSignal(detail.compare_requested) as wished:
+        compare.trigger()
+    assert wished.args == ["a"]
+    with qtbot.waitSignal(detail.csv_requested) as wished:
+        detail.curves.csv_requested.emit()
+    assert wished.args == ["a"]
+
+
+def accuracy(value):
+    return HistoryUpdate(
+        [1], [1], [1.0], {"accuracy": [value]}, (RunStart(1, 1),), 0, (), 1.7e9, [0.1]
+    )
+
+
+def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points(tab):
+    tab.append(accuracy(0.5))
+    plot = tab._small["accuracy"]
+    tab.clear("other")
+    assert not plot.isVisibleTo(tab)
+    tab.append(accuracy(0.9))
+    assert tab._small["accuracy"] is plot
+    assert plot.isVisibleTo(tab)
+    assert list(tab.curve("accuracy").raw) == [0.9]
+    assert plot._value.text() == "0.900"
+
+
+def test_many_changes_are_drawn_once(tab, qtbot):
+    drawn = []
+    tab._loss.redrawn.connect(lambda: drawn.append(1))
+    with tab._loss.drawn_once():
+        tab._loss.set_marks(thresholds=())
+        tab._loss.fit()
+        tab._loss.refresh()
+        assert drawn == []
+    assert drawn == [1]
+
+
+def test_of_a_job_that_is_opened_each_plot_is_drawn_in_a_turn_of_its_own(tab):
+    """All at once they are painted at once, which is 50 ms."""
+    tab.clear("the next")
+    metrics = {"loss": [0.1], "learning_rate": [0.01], "accuracy": [0.6], "dice": [0.4]}
+    tab.append(HistoryUpdate([1], [1], [1.0], metrics, (), None, (), 1.7e9, [6.1]))
+    assert set(tab._loss.keys()) == {"loss"}
+    seen = []
+    while not tab._showing.is_done:
+        tab._showing.do_one()
+        panels = [plot.panel for plot in tab._small.values()]
+        seen.append((len(panels), sum(bool(panel.keys()) for panel in panels)))
+    made, placed, *drawn = seen
+    assert (made, placed) == ((0, 0), (3, 0)), "what is seen moves once"
+    assert drawn == [(3, 1), (3, 2), (3, 3)]
+
+
+def test_usual_plots_have_their_places_at_once(tab):
+    tab.clear("the next")
+    metrics = {"loss": [0.1], "learning_rate": [0.01], "accuracy": [0.6]}
+    tab.append(HistoryUpdate([1], [1], [1.0], metrics, (), None, (), 1.7e9, [6.1]))
+    assert set(tab._small) == {"learning_rate", "accuracy"}
+
+
+def test_news_of_a_job_that_trains_are_drawn_one_plot_a_turn(tab, qtbot):
+    tab.append(accuracy(0.5))
+    drawn = []
+    plots = {"loss": tab._loss} | {base: plot.panel for base, plot in tab._small.items()}
+    for name, panel in plots.items():
+        panel.redrawn.connect(lambda name=name: drawn.append(name))
+    metrics = {"loss": [0.01], "learning_rate": [0.01], "accuracy": [0.6]}
+    tab.append(HistoryUpdate([61], [7], [61.0], metrics, (), None, (), 1.7e9, [6.1]))
+    assert drawn == ["loss"]
+    qtbot.waitUntil(lambda: set(drawn) == set(plots))
+
+
+def test_another_smoothing_reaches_the_loss_at_once_and_every_other_plot(tab, qtbot):
+    tab.append(accuracy(0.5))
+    others = [plot.panel for plot in tab._small.values()]
+    tab._smoothing.set_share(0.8)
+    assert tab._loss.smoothing == pytest.approx(0.8)
+    assert others[0].smoothing != pytest.approx(0.8)
+    qtbot.waitUntil(lambda: all(panel.smoothing == pytest.approx(0.8) for panel in others))
+
+
+def long_history(first, last, drop_from):
+    steps = np.arange(first, last + 1)
+    metrics = {"loss": 1 / steps, "accuracy": 1 - 1 / steps}
+    seconds = steps / 10
+    return HistoryUpdate(steps, steps // 9, seconds, metrics, (), drop_from, (), 1.7e9, steps / 9)
+
+
+def test_p7_a_long_history_comes_a_piece_a_turn_and_in_order(tab, qtbot):
+    tab.clear("long")
+    tab.append(long_history(1, 400_000, 0))
+    assert 0 < len(tab.curve("loss")) < 400_000
+    tab.append(long_history(399_001, 400_001, 399_001))
+    qtbot.waitUntil(lambda: tab.curve("loss").steps[-1] == 400_001)
+    for name in ("loss", "accuracy"):
+        assert list(tab.curve(name).steps) == list(range(1, 400_002))
+
+
+def test_of_a_history_that_was_left_nothing_comes_any_more(tab):
+    tab.clear("long")
+    tab.append(long_history(1, 400_000, 0))
+    tab.clear("other")
+    tab.append(accuracy(0.5))
+    assert tab._taking.is_done
+    assert list(tab.curve("accuracy").steps) == [1]
+    assert tab.curve("loss") is None

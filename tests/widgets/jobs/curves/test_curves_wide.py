@@ -1,0 +1,83 @@
+"""In a wide window the curves stand in two columns, and what one looks at stays in sight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from backend.records.jobs.history_update import HistoryUpdate
+from tests.turns import are_done
+from widgets.common.theme_manager import Look
+from widgets.jobs.curves.curves_layout import WIDE_FROM_W
+from widgets.jobs.curves.curves_tab import CurvesTab
+
+ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
+
+
+@pytest.fixture
+def tab(qtbot: QtBot, look: Look) -> CurvesTab:
+    tab = CurvesTab()
+    qtbot.addWidget(tab)
+    tab.resize(ONE, 460)
+    tab.show()
+    steps = np.arange(1, 50)
+    names = ("loss", "accuracy", "learning_rate", "gradient_norm", "recall", "samples_per_second")
+    tab.append(HistoryUpdate(steps, steps, steps, dict.fromkeys(names, 1 / steps), (), 0))
+    qtbot.waitUntil(lambda: are_done(tab))
+    return tab
+
+
+def widen(tab: CurvesTab, width: int) -> None:
+    tab.resize(width, tab.height())
+    QApplication.processEvents()
+
+
+def place(tab: CurvesTab, part: QWidget) -> QPoint:
+    """Of a part in what is seen of the tab."""
+    return part.mapTo(tab._scroll.viewport(), QPoint(0, 0))
+
+
+def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
+    small = tab._small["accuracy"]
+    assert place(tab, small).y() > place(tab, tab._loss).y() + tab._loss.height()
+    widen(tab, TWO)
+    assert place(tab, small).x() > place(tab, tab._loss).x() + tab._loss.width()
+    assert place(tab, small).y() < place(tab, tab._loss).y()
+    assert place(tab, tab._small["learning_rate"]).x() > place(tab, small).x()
+    widen(tab, ONE)
+    assert place(tab, small).y() > place(tab, tab._loss).y() + tab._loss.height()
+
+
+def test_what_is_seen_stays_where_it_is_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:
+    bar = tab._scroll.verticalScrollBar()
+    assert bar.maximum() > 80
+    bar.setValue(60)
+    loss = place(tab, tab._loss).y()
+    widen(tab, TWO)
+    assert place(tab, tab._loss).y() == loss
+    widen(tab, ONE)
+    assert place(tab, tab._loss).y() == loss
+
+
+def test_a_plot_far_down_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
+    bar = tab._scroll.verticalScrollBar()
+    bar.setValue(bar.maximum())
+    last = tab._small["samples_per_second"]
+    assert 0 <= place(tab, last).y() + last.height() <= tab._scroll.viewport().height()
+    widen(tab, TWO)
+    at = place(tab, last)
+    assert at.y() + last.height() > 0
+    assert at.y() < tab._scroll.viewport().height()
+
+
+def test_another_job_with_fewer_metrics_is_laid_out_anew(tab: CurvesTab) -> None:
+    widen(tab, TWO)
+    tab.clear("other")
+    steps = np.arange(1, 9)
+    tab.append(HistoryUpdate(steps, steps, steps, {"loss": 1 / steps, "recall": steps}, (), 0))
+    QApplication.processEvents()
+    assert [name for name, plot in tab._small.items() if plot.isVisible()] == ["recall"]
+    assert not any(plot.isVisible() for plot in tab._spare.values())

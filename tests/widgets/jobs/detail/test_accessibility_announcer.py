@@ -1,0 +1,75 @@
+"""Those who hear the window are told how the open job goes: each state once, each ten percent."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from tests.pictures import lab
+from widgets.jobs.detail.job_detail import JobDetail
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """What Qt was asked to announce, and about which widget."""
+    heard = []
+
+    def record(event):
+        assert isinstance(event, QAccessibleAnnouncementEvent)
+        assert event.type() is QAccessible.Event.Announcement
+        heard.append((event.message().replace("\xa0", " "), event.object()))
+
+    monkeypatch.setattr(
+        "widgets.jobs.detail.accessibility_announcer.QAccessible.updateAccessibility", record
+    )
+    return heard
+
+
+@pytest.fixture
+def detail(qtbot, heard):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(at(0.2))
+    assert heard == [], "who opens it reads how it is"
+    return detail
+
+
+def at(progress, state=JobState.TRAINING, **more):
+    step = round(progress * lab.TOTAL)
+    return replace(lab.LIVE, name="digits", state=state, step=step, total_steps=lab.TOTAL, **more)
+
+
+def words(heard):
+    return [said for said, _ in heard]
+
+
+def test_each_ten_percent_is_said_once(detail, heard):
+    for percent in (21, 25, 29, 30, 30, 34, 39, 40, 52, 61):
+        detail.show_view(at(percent / 100))
+    assert words(heard) == ["digits: 30 %", "digits: 40 %", "digits: 50 %", "digits: 60 %"]
+    assert heard[0][1] is detail
+
+
+def test_each_state_is_said_once_and_a_failure_with_its_cause(detail, heard):
+    error = RankError("Rank 1 on gpu07 ran out of memory.", 1, "gpu07")
+    for state, more in (
+        (JobState.EVALUATING, {}),
+        (JobState.EVALUATING, {}),
+        (JobState.TRAINING, {}),
+        (JobState.ERROR, {"error": error}),
+        (JobState.ERROR, {"error": error}),
+    ):
+        detail.show_view(at(0.21, state, **more))
+    assert words(heard) == [
+        f"digits: {JobState.EVALUATING.word}.",
+        f"digits: {JobState.TRAINING.word}.",
+        f"digits: {JobState.ERROR.word}. Rank 1 on gpu07 ran out of memory.",
+    ]
+
+
+def test_a_job_that_is_not_open_is_not_spoken_of(detail, heard):
+    detail.show_view(replace(at(0.9), id="another"))
+    detail.open_job(replace(at(0.9), id="another"))
+    assert heard == []

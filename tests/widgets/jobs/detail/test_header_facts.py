@@ -1,0 +1,96 @@
+"""What the head of a job says in figures is true now, and stays true."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.datastore.jobs.files import JobFile, view_of
+from backend.records.base.timestamps import instant
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus
+from backend.records.jobs.summary import line_of
+from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
+from widgets.common import formats
+from widgets.jobs.curves.curves_tab import CurvesTab
+from widgets.jobs.detail.header_facts import circumstances, facts, what_stop_costs
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.failure.failure_tab import FailureTab
+from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn
+
+RESUMED = replace(
+    LIVE,
+    state=JobState.FINISHED,
+    run=3,
+    started="2026-11-21T08:01:00Z",
+    ended="2026-11-21T08:02:00Z",
+    earlier_s=120.0,
+)
+
+
+def said(view):
+    return {fact.caption: fact.value for fact in facts(view)}
+
+
+@pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.STOPPING])
+def test_the_time_of_the_newest_checkpoint_needs_no_news_to_stay_true(state):
+    if state is JobState.CREATED:
+        return
+    costs = what_stop_costs(replace(LIVE, state=state), (checkpoint(10), checkpoint(20)))
+    made = formats.moment_long(instant(checkpoint(20).created), datetime.now().astimezone())
+    assert f"Newest checkpoint: epoch 2, {made}." in costs
+
+
+def test_a_job_took_as_long_as_all_its_runs():
+    assert said(RESUMED)["Took in all"] == formats.duration(180)
+    assert said(replace(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
+    assert line_of(RESUMED).took_s(0.0) == 180.0
+
+
+def test_the_start_is_said_to_be_that_of_the_newest_run():
+    assert " · run 3 started " in circumstances(RESUMED)
+    assert " · started " in circumstances(replace(RESUMED, run=1))
+    tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
+    assert tip(line_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
+    assert not tip(line_of(replace(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
+
+
+@pytest.mark.parametrize("step", [0, 40])
+def test_of_steps_whose_number_is_not_known_none_is_told(step, qtbot):
+    unknown = {"step": step, "total_steps": 0}
+    wanted = "40" if step else "–"
+    assert said(replace(LIVE, **unknown))["Step"] == wanted
+    tab = FailureTab(CurvesTab().run_curves)
+    qtbot.addWidget(tab)
+    tab.show_view(replace(FAILED, **unknown))
+    assert {f.caption: f.value for f in tab._facts._facts}["At step"] == wanted
+
+
+def test_while_it_stops_no_time_is_left():
+    file = JobFile("a", CONFIG, {}, "", "", "a", "", ())
+    for state, known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
+        view = view_of(file, RunStatus(state, run=1, eta_s=60.0))
+        assert {"Ready at", "Left"} & set(said(view)) == ({"Ready at", "Left"} if known else set())
+        assert (line_of(view).eta_s is not None) is known
+
+
+def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(LIVE)
+    for first in (1, 3):
+        news = update(LIVE, first, [0.5, 0.25], run=first)
+        measured = {**news.history.metrics, "accuracy": [0.5, 0.75]}
+        detail.show_update(
+            replace(news, history=replace(news.history, metrics=measured, began_s=1.0))
+        )
+    small = detail.curves._small
+    qtbot.waitUntil(lambda: "accuracy" in small)
+    assert small["accuracy"]._value.text() == "0.750"
+    assert detail._starts
+    assert detail.curves.began_s == 1.0
+    again = update(replace(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
+    detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
+    assert small["accuracy"]._value.text() == "–"
+    assert (detail._starts, detail.curves.began_s) == ({}, 0.0)

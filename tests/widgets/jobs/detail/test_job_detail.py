@@ -1,0 +1,522 @@
+"""The open job: one act that fits its state, curves without gaps, the first failure in front."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import shiboken6
+from PySide6.QtCore import QCoreApplication, Qt
+
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.stop_request import STOP_GRACE_S
+from backend.records.jobs.view import JobView, RunUpdate
+from tests.pictures import lab
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.log.log_ansi import plain
+from widgets.jobs.page.bundle_dialog import BundleDialog
+
+CONFIG = parse_job(
+    {
+        "name": "digits",
+        "model": "digits",
+        "dataset": "digits",
+        "loader": "digits",
+        "epochs": 10,
+        "batch_size": 8,
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "placement": [{"node": "this-computer", "processes": 2}],
+    }
+).config
+CREATED = JobView("a", "digits", JobState.CREATED, CONFIG, "2026-11-21T07:00:00Z")
+LIVE = replace(CREATED, state=JobState.TRAINING, run=1, epoch=3, step=30, total_steps=100)
+FAILED = replace(
+    LIVE,
+    state=JobState.ERROR,
+    error=RankError(
+        "Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1, "", "Traceback"
+    ),
+)
+
+
+def checkpoint(step, **more):
+    name = f"epoch-{step // 10:04d}-step-{step:06d}"
+    return Checkpoint(
+        name, 1, step // 10, step, 0, 1000, "ab" * 32, "cd" * 32, "2026-11-21T07:30:00Z", **more
+    )
+
+
+def update(view, first, losses, run=1, drop_from=None):
+    steps = list(range(first, first + len(losses)))
+    history = HistoryUpdate(
+        steps,
+        [step // 10 + 1 for step in steps],
+        [step / 10 for step in steps],
+        {"loss": losses},
+        (RunStart(run, first),),
+        drop_from,
+    )
+    return RunUpdate(view, history)
+
+
+@pytest.fixture
+def detail(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.resize(900, 800)
+    detail.show()
+    return detail
+
+
+@pytest.mark.parametrize(
+    ("state", "act", "signal"),
+    [
+        (JobState.CREATED, "Start", "start_requested"),
+        (JobState.TRAINING, "Stop", "stop_requested"),
+        (JobState.SAVING, "Stop", "stop_requested"),
+        (JobState.INTERRUPTED, "Resume", "resume_requested"),
+        (JobState.ERROR, "Resume", "resume_requested"),
+        (JobState.LOST, "Resume", "resume_requested"),
+    ],
+)
+def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, signal):
+    detail.open_job(replace(LIVE, state=state))
+    assert detail.header.act.text() == act
+    with qtbot.waitSignal(getattr(detail, signal)) as wished:
+        qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+    assert wished.args[0] == "a"
+
+
+@pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
+def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
+    detail.open_job(replace(LIVE, state=state))
+    detail.show_checkpoints("a", ())
+    act = detail.header.act
+    assert act.text() == "Start over"
+    assert "There is no checkpoint to resume from" in act.toolTip()
+    with qtbot.waitSignal(detail.start_over_requested) as wished:
+        qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
+    assert wished.args == ["a"]
+    assert "Queue to go on" not in menu_of(detail)
+    detail.show_checkpoints("a", (checkpoint(10),))
+    assert (act.text(), act.toolTip()) == ("Resume", "")
+    assert "Queue to go on" in menu_of(detail)
+
+
+def menu_of(detail):
+    detail.header._fill_menu()
+    return {action.text() for action in detail.header._menu.actions()}
+
+
+def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
+    detail.open_job(replace(LIVE, state=JobState.QUEUED))
+    detail.show_checkpoints("a", ())
+    with qtbot.waitSignal(detail.start_over_requested):
+        qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+
+
+def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export(detail):
+    detail.open_job(replace(LIVE, state=JobState.FINISHED))
+    detail.show_checkpoints("a", ())
+    act = detail.header.act
+    assert not act.isEnabled()
+    assert "no checkpoint to export" in act.toolTip()
+
+
+def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(detail, qtbot):
+    detail.open_job(FAILED)
+    again = detail.failure._again
+    assert again.text() == "Resume"
+    detail.show_checkpoints("a", ())
+    assert again.text() == "Start over"
+    assert "begins at the first step" in detail.failure._from.text()
+    with qtbot.waitSignal(detail.start_over_requested) as wished:
+        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
+    assert wished.args == ["a"]
+
+
+def test_that_there_are_no_checkpoints_is_known_until_the_job_has_run_again(detail):
+    detail.open_job(FAILED)
+    detail.show_checkpoints("a", ())
+    detail.show_view(replace(LIVE, run=2))
+    detail.show_view(replace(FAILED, run=2))
+    assert detail.header.act.text() == "Resume"
+    assert detail.failure._again.text() == "Resume"
+
+
+@pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
+@pytest.mark.parametrize("cause", ["", "gpu_memory"])
+def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
+    detail.open_job(replace(FAILED, error=replace(FAILED.error, cause=cause)))
+    detail.show_checkpoints("a", kept)
+    shown = [button for button in detail.findChildren(Button) if button.isVisible()]
+    primary = [button.text() for button in shown if button.property("kind") == "primary"]
+    again = "Resume" if kept else "Start over"
+    change = "Resume with batch size 4" if kept else "Clone with a change"
+    assert primary == [change if cause else again]
+
+
+def test_while_it_stops_there_is_nothing_to_press(detail):
+    detail.open_job(replace(LIVE, state=JobState.STOPPING))
+    assert detail.header.act.text() == "Stopping…"
+    assert not detail.header.act.isEnabled()
+
+
+def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses(detail, qtbot):
+    stopping = replace(LIVE, state=JobState.STOPPING)
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(20),))
+    detail.show_view(stopping)
+    act = detail.header.act
+    assert (act.text(), act.isEnabled()) == ("Stopping…", False)
+    detail._patience.since_s -= STOP_GRACE_S + 1
+    detail.show_view(replace(stopping, step=31))
+    assert (act.text(), act.isEnabled()) == ("Kill now", True)
+    caption = detail._progress._caption
+    assert "Kill now loses all since epoch 2, " in caption.text()
+    detail.resize(600, 500)
+    QCoreApplication.sendPostedEvents()
+    assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
+    with qtbot.waitSignal(detail.kill_requested) as told:
+        qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
+    assert told.args == ["a"]
+    # Whoever resumes it has patience again.
+    detail.show_view(replace(LIVE, run=2))
+    detail.show_view(replace(stopping, run=2))
+    assert act.text() == "Stopping…"
+
+
+def test_an_export_that_is_wished_for_too_early_is_asked_about_when_it_can_be(detail):
+    detail.open_job(LIVE)
+    detail.export()
+    assert detail.exports.dialog.now is None, "nobody knows yet what there is"
+    detail.show_checkpoints("a", (checkpoint(20),))
+    assert detail.exports.dialog.now is not None
+
+
+def test_points_of_several_looks_make_one_curve(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(LIVE, 1, [1.0, 0.9]))
+    detail.show_update(update(LIVE, 3, [0.8]))
+    assert list(detail.curves.curve("loss").steps) == [1, 2, 3]
+
+
+def test_m09_a_run_resumed_from_an_older_checkpoint_replaces_what_it_does_again(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(LIVE, 1, [1.0, 0.9, 0.8, 0.7]))
+    detail.show_update(update(LIVE, 3, [0.81, 0.71, 0.61], run=2, drop_from=3))
+    assert list(detail.curves.curve("loss").steps) == [1, 2, 3, 4, 5]
+    assert list(detail.curves.curve("loss").raw) == [1.0, 0.9, 0.81, 0.71, 0.61]
+
+
+def test_m13_a_loss_that_is_no_number_stays_a_gap(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(LIVE, 1, [1.0, math.nan, 0.8]))
+    assert math.isnan(detail.curves.curve("loss").raw[1])
+
+
+def test_validation_values_are_joined_over_the_steps_between_them(detail):
+    detail.open_job(LIVE)
+    nan = math.nan
+    history = HistoryUpdate(
+        [1, 2, 3, 4], [1, 1, 2, 2], [0, 1, 2, 3], {"validation/loss": [nan, 0.5, nan, 0.4]}
+    )
+    detail.show_update(RunUpdate(LIVE, history))
+    assert list(detail.curves.curve("validation/loss").steps) == [2, 4]
+
+
+def test_news_of_another_job_change_nothing(detail):
+    detail.open_job(LIVE)
+    detail.show_update(update(replace(LIVE, id="b"), 1, [1.0]))
+    assert detail.curves.curve("loss") is None
+
+
+def test_m14_a_failed_job_shows_first_what_happened(detail):
+    detail.open_job(FAILED)
+    assert detail._tabs.key() == "failure"
+    assert detail.failure._sentence.text().startswith("Rank 1 on this computer was killed")
+    assert detail.failure._trace.toPlainText() == "Traceback"
+    assert detail.log.source == "1"
+
+
+def test_a_job_that_fails_while_it_is_looked_at_brings_the_reason_to_the_front(detail):
+    detail.open_job(LIVE)
+    detail.show_view(FAILED)
+    assert detail._tabs.key() == "failure"
+
+
+def test_a_failed_job_that_was_resumed_shows_its_curves_again(detail):
+    detail.open_job(FAILED)
+    detail.show_view(replace(LIVE, run=2))
+    assert detail._tabs.key() == "curves"
+
+
+def test_the_page_that_is_seen_is_that_of_the_chosen_tab_when_what_happened_goes(detail):
+    detail.open_job(FAILED)
+    detail.show_view(replace(LIVE, run=2))
+    assert detail.curves.isVisible()
+    assert not detail.failure.isVisible()
+
+
+def test_another_job_begins_without_the_number_of_checkpoints_of_the_one_before(detail):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10), checkpoint(20)))
+    tab = detail._tabs.bar._group.button(2)
+    assert tab.accessibleName() == "Checkpoints 2"
+    detail.open_job(replace(LIVE, id="b"))
+    assert tab.accessibleName() == "Checkpoints"
+
+
+def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
+    detail.open_job(FAILED)
+    detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
+    assert "epoch 2, step 20" in detail.failure._from.text()
+    with qtbot.waitSignal(detail.resume_requested) as wished:
+        qtbot.mouseClick(detail.failure._again, Qt.MouseButton.LeftButton)
+    assert wished.args == ["a", "epoch-0002-step-000020"]
+
+
+def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
+    detail.open_job(LIVE)
+    detail.show_error("a", "The checkpoint was changed.", "Resume from the one before.")
+    assert detail._banner._strong.text() == "The checkpoint was changed."
+    detail.show_busy("a", "Starting…")
+    assert not detail._banner.isVisible()
+
+
+def test_doubt_is_no_state(detail):
+    detail.open_job(LIVE)
+    detail.show_doubt("a", "no news since 14:02")
+    assert detail._banner._strong.text() == "No news since 14:02"
+    assert detail.header.act.text() == "Stop"
+    detail.show_update(update(LIVE, 1, [1.0]))
+    assert not detail._banner.isVisible()
+
+
+def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
+    detail.open_job(LIVE)
+    names = []
+    detail.rename_requested.connect(lambda _job, name: names.append(name))
+    for typed in ("night run", "   "):
+        detail.header._name.edit()
+        detail.header._name._edit.setText(typed)
+        qtbot.keyClick(detail.header._name._edit, Qt.Key.Key_Return)
+    assert names == ["night run"]
+
+
+def test_checkpoints_are_listed_newest_first(detail, qtmodeltester):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10, is_best=True), checkpoint(20, is_latest=True)))
+    model = detail.checkpoints.model
+    qtmodeltester.check(model)
+    assert [model.index(row, 2).data() for row in range(2)] == ["20", "10"]
+    assert model.index(1, 6).data() == "best"
+
+
+def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(10),))
+    assert not detail.checkpoints._resume.isEnabled()
+    assert detail.checkpoints._export.isEnabled()
+
+
+def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
+    dialog = ExportDialog("digits, 2/workers", (checkpoint(10), checkpoint(20, is_best=True)))
+    qtbot.addWidget(dialog)
+    dialog._format.choose("onnx")
+    dialog._format_chosen("onnx")
+    with qtbot.waitSignal(dialog.export_requested) as wished:
+        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    assert wished.args == ["best", "onnx", "digits 2-workers.onnx"]
+    dialog.show_error("No.")
+    dialog._checkpoint.choose("epoch-0001-step-000010")
+    with qtbot.waitSignal(dialog.export_requested) as wished:
+        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    assert wished.args[0] == "epoch-0001-step-000010"
+
+
+def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
+    dialog = ExportDialog("digits", (checkpoint(10),), folder="/home/mai")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    before = dialog._export.geometry()
+    for answer in (
+        lambda: dialog.show_progress(0.5, "Writing"),
+        lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
+        lambda: dialog.show_done("/home/mai/digits.zip"),
+    ):
+        answer()
+        dialog.layout().activate()
+        QCoreApplication.sendPostedEvents()
+        assert dialog._export.geometry() == before
+
+
+def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detail, qtbot):
+    detail.open_job(LIVE)
+    detail.show_checkpoints("a", (checkpoint(20),))
+    detail.export()
+    dialog = detail.exports.dialog.now
+    show = dialog._answer.show_in_folder
+    assert not show.isVisible()
+    detail.show_exported("a", "/home/mai/digits.zip")
+    with qtbot.waitSignal(detail.exports.folder_requested) as asked:
+        qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
+    assert asked.args == ["/home/mai/digits.zip"]
+    dialog._format_chosen("onnx")
+    assert not show.isVisible()
+    assert not dialog._answer.message.isVisible()
+    dialog.reject()
+
+
+def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
+    dialog = BundleDialog("digits", (checkpoint(10), checkpoint(20, is_latest=True)))
+    qtbot.addWidget(dialog)
+    with qtbot.waitSignal(dialog.bundle_requested) as wished:
+        qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert wished.args[1] == "latest"
+
+
+@pytest.mark.parametrize(
+    ("had", "has", "wish"),
+    [
+        ("epoch-0002-step-000020", "epoch-0003-step-000030", "best"),
+        ("epoch-0001-step-000010", "epoch-0001-step-000010", "epoch-0001-step-000010"),
+        ("epoch-0000-step-000005", "epoch-0003-step-000030", "best"),
+    ],
+    ids=["the best", "one that stays", "one that is pruned"],
+)
+def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbot, had, has, wish):
+    detail.open_job(LIVE)
+    older = checkpoint(10)
+    before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
+    detail.show_checkpoints("a", before)
+    detail.exports.ask(LIVE, before, had)
+    dialog = detail.exports.dialog.now
+    assert dialog._checkpoint.key() == had
+    detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
+    assert dialog._checkpoint.key() == has
+    with qtbot.waitSignal(dialog.export_requested) as wished:
+        qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    assert wished.args[0] == wish
+    dialog.reject()
+
+
+def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtbot):
+    lines = (Evidence("rank-1.log", 214, "torch.OutOfMemoryError: CUDA out of memory."),)
+    error = RankError(
+        "The GPU's memory is full.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
+    )
+    detail.open_job(replace(FAILED, error=error))
+    failure = detail.failure
+    assert failure.first_act is failure._smaller
+    assert failure._usual.indexOf(failure._clone) == 0
+    assert failure._again.isHidden()
+    assert failure._remedy.text() == "Try a smaller one."
+    assert "214  torch.OutOfMemoryError" in failure._proof.toPlainText()
+    assert failure._log.text() == "Log of rank 1"
+    with qtbot.waitSignal(failure.log_requested) as wished:
+        qtbot.mouseClick(failure._log, Qt.MouseButton.LeftButton)
+    assert wished.args == ["1", 214]
+    assert detail._tabs.key() == "log"
+    disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
+    detail.show_view(replace(FAILED, error=disk))
+    assert failure.first_act is failure._again
+
+
+def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
+    lines = tuple(Evidence("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
+    error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
+    detail.open_job(replace(FAILED, error=replace(error, evidence=lines)))
+    assert detail.failure._proof_title.text() == "The last lines of the log of rank 1"
+    assert detail.failure._proof.toPlainText().count("\n") == 19
+    assert "<b>line 20</b>" in detail.failure._proof.toPlainText()
+    assert not detail.failure._remedy.isVisible()
+
+
+def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
+    assert plain("\x1b[31mred\x1b[0m\x00\x07") == "red"
+    assert plain("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
+
+
+def test_the_slow_one_of_two_ranks_is_named(detail):
+    strip = detail.curves.ranks
+    strip.show_view(replace(LIVE, rank_step_ms=(18.0, 27.0)))
+    assert strip._word.text() == "", "no figure alone makes a rank slow"
+    strip.show_view(replace(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
+    assert strip._word.text().replace("\xa0", " ") == "rank 1 is 40 % slower"
+    strip.show_view(replace(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
+    assert strip._word.text() == ""
+
+
+def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
+    alarm = Alarm(DIVERGED, 12, "The loss is at 9.31, 4.2 times its best (2.2 at step 5).")
+    detail.open_job(LIVE)
+    detail.show_update(update(replace(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
+    assert detail._banner._strong.text() == alarm.sentence
+    posts = detail.curves._loss._marks.posts
+    assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
+    detail.show_view(replace(FAILED, alarms=(alarm,)))
+    assert not detail._banner.isVisible()
+    assert [post.text for post in detail.curves._loss._marks.posts] == ["diverges", "failed here"]
+
+
+def test_s12_where_the_alarm_ended_the_job_the_post_says_both(detail):
+    alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 is not a number at step 30.")
+    detail.open_job(LIVE)
+    detail.show_update(update(replace(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
+    assert [post.text for post in detail.curves._loss._marks.posts] == ["failed here, not a number"]
+
+
+def test_each_button_that_copies_says_what(detail):
+    detail.open_job(LIVE)
+    names = [one.accessibleName() for one in detail.settings.findChildren(Button)]
+    assert sorted(name for name in names if "Copy" in name) == ["Copy command", "Copy job file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [("digits, two workers", "digits two workers"), ("Täglich/1", "Täglich-1"), ("x · y", "x - y")],
+)
+def test_a_file_is_named_after_its_job(name, stem):
+    assert file_stem(name) == stem
+
+
+def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(lab.STOPPED)
+    nothing = detail.checkpoints._nothing
+    assert nothing.accessibleName() == "Reading the checkpoints…"
+    detail.show_checkpoints_trouble(lab.STOPPED.id, "The share does not answer.")
+    assert nothing.accessibleName() == "The checkpoints cannot be read The share does not answer."
+    detail.show_checkpoints(lab.STOPPED.id, ())
+    assert nothing.accessibleName().startswith("No checkpoint yet")
+    detail.open_job(lab.DRAFT)
+    assert nothing.accessibleName().startswith("No checkpoint yet"), "it never ran"
+
+
+def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
+    look = Look(qapp, ThemeChoice.LIGHT)
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(lab.FAILED)
+    detail.show_checkpoints(lab.FAILED.id, lab.checkpoints(lab.FAILED))
+    detail.show()
+    try:
+        look.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
+        assert "iB at most" in detail.checkpoints._policy.text()
+        when = next(f.value for f in detail.failure._facts._facts if f.caption == "When")
+        assert when.endswith(("AM", "PM"))
+    finally:
+        look.write_in(formats.Units())
+        shiboken6.delete(look)
+        qapp.setStyleSheet("")

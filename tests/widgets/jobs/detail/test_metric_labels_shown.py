@@ -1,0 +1,103 @@
+"""The window says which metric and which loss: raw, smoothed or of the validation."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.summary import line_of
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from widgets.jobs.curves.curves_tab import CurvesTab
+from widgets.jobs.detail.header_facts import facts
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.list.job_columns import JobColumn, best_words, shown
+from widgets.jobs.sweeps.sweep_pane import _best_first
+
+JUDGED = replace(LIVE, best_metric=("validation/loss", 0.25), metrics={"loss": 0.5})
+
+
+def test_the_head_of_a_job_says_which_loss_it_shows():
+    told = {fact.caption: fact.value for fact in facts(JUDGED)}
+    assert told["Best val. loss"] == "0.250"
+    assert told["Loss, raw"] == "0.500"
+    assert "Loss" not in told
+
+
+def test_lists_tell_a_training_loss_from_a_validation_loss():
+    assert best_words(JUDGED)[0] == "val. loss"
+    line = line_of(replace(JUDGED, best_metric=("loss", 0.25)))
+    assert shown(line, JobColumn.BEST) == "train loss 0.250"
+
+
+def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
+    lines = [
+        line_of(replace(JUDGED, id=str(number), best_metric=best))
+        for number, best in enumerate(
+            [("validation/loss", 0.2), ("validation/accuracy", 0.9), ("validation/loss", 0.1), None]
+        )
+    ]
+    assert [line.id for line in _best_first(lines)] == ["1", "2", "0", "3"]
+
+
+def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
+    tab = CurvesTab()
+    qtbot.addWidget(tab)
+    steps = np.arange(1, 21)
+    metrics = {
+        "loss": 1.0 / steps,
+        "accuracy": 1 - 1.0 / steps,
+        "dice": 1 - 1.0 / steps,
+        "validation/dice": np.where(steps == 20, 0.7, np.nan),
+    }
+    tab.append(
+        HistoryUpdate(
+            steps, np.ones(20), steps / 20, metrics, (RunStart(1, 1),), 0, (), 1.7e9, steps * 1.0
+        )
+    )
+    qtbot.waitUntil(lambda: len(tab._small) == 2 and not tab._to_show)
+    assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train, smoothed", "train, raw"]
+    tab._smoothing.set_share(0)
+    assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train"]
+    tab._show_values()
+    beside = {name: plot._kind.text() for name, plot in tab._small.items()}
+    assert beside == {"accuracy": "raw", "dice": "val."}
+
+
+def test_the_form_says_by_what_the_best_checkpoint_is_told(form):  # noqa: F811
+    form.show_draft(JobDraft(DIGITS))
+    best = form._fields.field("checkpoint.best_mode").control
+    assert best.currentText() == "lowest, as usual"
+    metric = form._fields.field("checkpoint.best_metric").control
+    metric.setText("validation/accuracy")
+    metric.textEdited.emit(metric.text())
+    assert best.currentText() == "highest, as usual"
+    policy = parse_job(form.draft().raw).config.checkpoint
+    assert (policy.best_metric, policy.best_mode) == ("validation/accuracy", "max")
+
+
+def test_another_metric_in_a_clone_takes_direction_and_early_stop_along(form):  # noqa: F811
+    raw = parse_job({**DIGITS, "early_stop": {"patience_epochs": 3}}).config.to_dict()
+    form.show_draft(JobDraft(raw))
+    assert parse_job(form.draft().raw).config.to_dict() == raw
+    metric = form._fields.field("checkpoint.best_metric").control
+    metric.setText("validation/accuracy")
+    metric.textEdited.emit(metric.text())
+    config = parse_job(form.draft().raw).config
+    assert config.checkpoint.best_mode == "max"
+    assert (config.early_stop.metric, config.early_stop.mode) == ("validation/accuracy", "max")
+
+
+def test_an_emptied_early_stop_is_off(form):  # noqa: F811
+    stop = {"metric": "validation/accuracy", "mode": "max", "patience_epochs": 3}
+    form.show_draft(JobDraft({**DIGITS, "early_stop": stop}))
+    form._fields.field("early_stop.patience_epochs").control.setText("")
+    assert parse_job(form.draft().raw).config.early_stop is None
+
+
+def test_known_metrics_are_offered(form):  # noqa: F811
+    form.show_metrics(["validation/loss", "validation/mAP"])
+    completer = form._fields.field("checkpoint.best_metric").control.completer()
+    completer.setCompletionPrefix("map")
+    assert completer.currentCompletion() == "validation/mAP"

@@ -1,0 +1,58 @@
+"""Going on with a job on other nodes, and what becomes of a choice when a node goes away."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from tests.widgets.nodes import samples
+from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.placement.placement_picker import PlacementPicker
+
+NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3"))
+
+
+def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
+    before = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 2}]
+    dialog = ElsewhereDialog("long", before, NODES)
+    qtbot.addWidget(dialog)
+    assert dialog._resume.text() == "Resume on 4 processes"
+    dialog._picker.put([{"node": "node3", "processes": 1}])
+    dialog._fit()
+    assert dialog._resume.text() == "Resume on 1 process"
+    with qtbot.waitSignal(dialog.resume_requested) as wished:
+        qtbot.mouseClick(dialog._resume, Qt.MouseButton.LeftButton)
+    assert wished.args == [[{"node": "node3", "processes": 1}]]
+
+
+def test_without_a_node_nothing_can_be_resumed(qtbot: QtBot) -> None:
+    dialog = ElsewhereDialog("long", [], NODES)
+    qtbot.addWidget(dialog)
+    assert not dialog._resume.isEnabled()
+
+
+def test_m06_a_node_that_goes_away_takes_no_choice_along(qtbot: QtBot) -> None:
+    picker = PlacementPicker()
+    qtbot.addWidget(picker)
+    picker.show_nodes(NODES)
+    chosen = [{"node": "node1", "processes": 1}, {"node": "node3", "processes": 2}]
+    picker.put(chosen)
+    picker.show_nodes(NODES[:2])
+    assert sorted(picker.value(), key=lambda one: str(one["node"])) == chosen
+    picker.show_nodes(NODES)
+    assert sorted(picker.value(), key=lambda one: str(one["node"])) == chosen
+
+
+def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offered(
+    qtbot: QtBot,
+) -> None:
+    nodes = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
+    gpus = [f"GPU-{n}" for n in range(8)]
+    before = [{"node": "gpu01", "gpus": gpus}, {"node": "gpu07", "gpus": gpus}]
+    dialog = ElsewhereDialog("long", before, nodes, without="gpu07")
+    qtbot.addWidget(dialog)
+    assert dialog._picker.value() == [{"node": "gpu01", "gpus": gpus}]
+    assert dialog._resume.text() == "Resume on 8 processes"
+    assert dialog._picker._choose.text() == "Choose 16 for me"
+    qtbot.mouseClick(dialog._picker._choose, Qt.MouseButton.LeftButton)
+    assert [one["node"] for one in dialog._picker.value()] == ["gpu01", "gpu09"]

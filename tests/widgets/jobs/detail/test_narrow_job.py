@@ -1,0 +1,77 @@
+"""In a small window: names that would be cut are written smaller, sentences wrap, columns go."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QTableView
+from pytestqt.qtbot import QtBot
+
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.view import JobCommand
+from backend.records.queue.entry import Queue
+from tests.pictures import lab
+from widgets.common.labels import Label
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
+from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.settings_tab import SettingsTab
+from widgets.jobs.list.queue_strip import QueueStrip
+
+pytestmark = pytest.mark.usefixtures("look")
+
+
+def test_a_name_without_room_is_smaller_before_it_is_cut(qtbot: QtBot) -> None:
+    name = JobName()
+    qtbot.addWidget(name)
+    name.show_name("retinanet-r50 · lr 0.09")
+    name.show()
+    name.resize(400, 32)
+    large = name._label.font().pixelSize()
+    name.resize(200, 32)
+    assert name._label.font().pixelSize() < large
+    assert "…" not in super(Label, name._label).text()
+    name.resize(400, 32)
+    assert name._label.font().pixelSize() == large
+
+
+def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> None:
+    strip = QueueStrip()
+    qtbot.addWidget(strip)
+    strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
+    strip.resize(300, 60)
+    strip.show()
+    told = strip._told
+    assert super(Label, told).text() == "Paused by mai: no job starts by itself."
+    qtbot.waitUntil(lambda: told.height() >= told.heightForWidth(told.width()))
+
+
+def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sideways(
+    qtbot: QtBot,
+) -> None:
+    tab = CheckpointsTab()
+    qtbot.addWidget(tab)
+    tab.show_checkpoints(lab.checkpoints(), CheckpointPolicy())
+    tab.show()
+    table = tab.findChild(QTableView)
+    assert isinstance(table, QTableView)
+    for width, hidden in ((1400, []), (780, ["SHA-256"]), (560, ["Epoch", "Step", "SHA-256"])):
+        tab.resize(width, 500)
+        columns = range(tab.model.columnCount())
+        heads = [tab.model.headerData(n, table.horizontalHeader().orientation()) for n in columns]
+        gone = [head for n, head in enumerate(heads) if table.isColumnHidden(n)]
+        assert gone == hidden
+        qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
+
+
+def test_the_command_stands_right_below_a_job_file_that_is_short(qtbot: QtBot) -> None:
+    tab = SettingsTab()
+    qtbot.addWidget(tab)
+    tab.show_job(lab.LIVE)
+    tab.resize(900, 1400)
+    tab.show()
+    qtbot.waitUntil(lambda: tab._file.height() == tab._file.maximumHeight())
+    scroll = tab._pages.widget(0)
+    assert scroll.verticalScrollBar().maximum() == 0, "all of it is seen"
+    assert tab._file.height() < 1000
+    tab.show_file("epochs = 50\n", JobCommand())
+    tab._turn(True)
+    qtbot.waitUntil(lambda: tab._file.height() < 300)

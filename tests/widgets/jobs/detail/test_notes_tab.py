@@ -1,0 +1,25 @@
+"""The tab Notes tells who started, stopped and changed the job."""
+
+from backend.records.jobs.audit_entry import Act
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from widgets.jobs.detail.notes_tab import NotesTab
+
+
+def test_what_was_done_stands_below_the_notes_the_newest_first(qtbot, look):
+    tab = NotesTab()
+    qtbot.addWidget(tab)
+    tab.open_job(LIVE)
+    tab.show_acts(
+        (
+            Act("2020-11-21T15:04:00Z", "Stopped", "ben", "desk-7"),
+            Act("2020-11-21T14:02:00Z", "Started", "mai", "desk-3"),
+            Act("", "The share does not answer."),
+        )
+    )
+    lines = tab._acts.toPlainText().split("\n")
+    assert lines[0].endswith("Stopped by ben on desk-7")
+    assert "2020" in lines[0]
+    assert lines[1].endswith("Started by mai on desk-3")
+    assert lines[2].endswith("The share does not answer.")
+    tab.open_job(LIVE)
+    assert tab._acts.toPlainText() == ""

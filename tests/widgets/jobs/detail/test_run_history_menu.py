@@ -1,0 +1,123 @@
+"""The runs of a job: a list behind the number in its head, and an earlier one to be looked at."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobRun
+from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.jobs.detail.run_history_menu import run_words
+from widgets.jobs.page.jobs_page import JobsPage
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+THIRD = replace(LIVE, run=3)
+RUNS = (
+    JobRun(3, JobState.TRAINING, first_step=1, last_step=3),
+    JobRun(
+        2,
+        JobState.INTERRUPTED,
+        put_away=2,
+        message="Stopped by ben; the checkpoint is epoch-0002-step-000020.",
+        started="2026-11-12T13:00:00Z",
+        ended="2026-11-12T14:04:00Z",
+        first_step=11,
+        last_step=1200,
+    ),
+    JobRun(1, JobState.ERROR, put_away=2, ended="2026-11-12T10:00:00Z"),
+)
+THEN = replace(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 900)
+    page.show()
+    show_jobs(page, (THIRD,))
+    page.show_update(update(THIRD, 1, [0.9, 0.8, 0.7], run=3))
+    return page
+
+
+def losses(detail):
+    data = detail.curves.curve("loss")
+    return [] if data is None else [round(float(value), 3) for value in data.raw]
+
+
+def choose(page, number):
+    detail = page.detail
+    detail.show_runs("a", RUNS)
+    (menu,) = (menu for menu in detail.findChildren(QMenu) if menu.isVisible())
+    (act,) = (act for act in menu.actions() if act.text().startswith(f"Run {number} "))
+    act.trigger()
+    menu.close()
+
+
+def test_a_run_is_told_in_one_line():
+    assert run_words(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
+    assert run_words(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
+    assert run_words(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
+    assert run_words(RUNS[2], NOW).endswith(" · no step")
+
+
+def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
+    runs = page.detail.header.runs
+    assert runs.text() == "Run 3"
+    with qtbot.waitSignal(page.detail.runs_requested) as told:
+        qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
+    assert told.args == ["a"]
+    page.detail.show_view(replace(LIVE, run=1))
+    assert not runs.isVisible(), "one run has no others beside it"
+
+
+def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, page):
+    detail = page.detail
+    with qtbot.waitSignal(detail.earlier_requested) as told:
+        choose(page, 2)
+    assert told.args == ["a", 2]
+    detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
+    assert losses(detail) == [5.0, 4.0]
+    assert detail._banner._strong.text().startswith("Runs 1 and 2 of 3, of 12 Nov ")
+    assert detail.log._job == "a/runs/2"
+    # News of the newest run go on in its head, and change nothing of the earlier one's curves.
+    page.show_update(update(replace(THIRD, epoch=7), 4, [0.6], run=3))
+    detail.show_checkpoints("a", (checkpoint(20),))
+    assert losses(detail) == [5.0, 4.0]
+    assert detail._banner._strong.text().startswith("Runs 1 and 2 of 3")
+
+
+def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
+    detail = page.detail
+    choose(page, 1)
+    detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
+    (back,) = (b for b in detail._banner.findChildren(Button) if b.text() == "Show the newest")
+    with qtbot.waitSignal(page.opened) as told:
+        qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
+    assert told.args == ["a"]
+    assert losses(detail) == []
+    page.show_update(update(THIRD, 1, [0.9, 0.8], run=3))
+    assert losses(detail) == [0.9, 0.8]
+    assert detail.log._job == "a"
+    assert not detail._banner.isVisible()
+
+
+def test_of_a_job_that_fails_meanwhile_nothing_is_torn_away(page):
+    detail = page.detail
+    choose(page, 2)
+    detail.show_earlier("a", 2, update(THEN, 1, [5.0], run=2))
+    detail.show_view(replace(FAILED, run=3))
+    assert losses(detail) == [5.0]
+    assert detail._tabs.key() == "curves"
+
+
+def test_a_run_that_is_asked_for_too_late_shows_nothing(page):
+    page.detail.show_runs("another", RUNS)
+    page.detail.show_earlier("another", 2, update(THEN, 1, [5.0], run=2))
+    assert losses(page.detail) == [0.9, 0.8, 0.7]

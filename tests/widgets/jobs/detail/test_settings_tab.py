@@ -1,0 +1,62 @@
+"""The tab Settings has the words of the form, in its order, and stresses what is unusual."""
+
+from dataclasses import replace
+
+import pytest
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.setting_labels import name_and_unit
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from widgets.jobs.detail.settings_tab import SettingsTab
+
+
+@pytest.fixture
+def shown(qtbot, look):
+    tab = SettingsTab()
+    qtbot.addWidget(tab)
+    tab.resize(900, 900)
+    tab.show()
+
+    def show(**raw):
+        tab.show_job(replace(LIVE, config=parse_job({**DIGITS, **raw}).config, pins={}))
+        qtbot.waitUntil(lambda: tab._turns.is_done)
+        return [
+            (head.text(), caption.text(), value.text())
+            for head, caption, value in tab._lines
+            if caption.isVisibleTo(tab)
+        ]
+
+    return show
+
+
+def test_settings_are_called_as_in_the_form(shown, form):  # noqa: F811
+    rows = {caption: value for _, caption, value in shown()}
+    assert rows["Rate scaling"] == "times processes"
+    assert rows["Optimizer"] == "SGD"
+    assert rows["Warm-up, epochs"] == "2"
+    assert rows["Best by"] == "validation/loss"
+    assert rows["Best is"] == "lowest"
+    assert rows["Silent at most, s"] == "600"
+    for path, field in form._fields._fields.items():
+        assert field.label() == name_and_unit(path)[0]
+    in_form = {field.label() for field in form._fields._fields.values()}
+    assert {"Rate scaling", "Optimizer", "Warm-up", "Best by"} <= in_form
+
+
+def test_settings_stand_under_the_parts_of_the_form(shown):
+    heads = [head for head, *_ in shown() if head]
+    assert heads == ["What", "Where", "How", "Keep"]
+    assert [head for head, *_ in shown(early_stop={"patience_epochs": 3}) if head] == heads
+
+
+def test_what_differs_from_the_default_is_stressed(qtbot, look):
+    tab = SettingsTab()
+    qtbot.addWidget(tab)
+    tab.show()
+    raw = {**DIGITS, "strategy": {"lr_scaling": "none"}}
+    tab.show_job(replace(LIVE, config=parse_job(raw).config, pins={}))
+    qtbot.waitUntil(lambda: tab._turns.is_done)
+    weights = {caption.text(): value.font().weight() for _, caption, value in tab._lines}
+    assert weights["Rate scaling"] > weights["Seed"]
+    assert weights["Momentum"] > weights["Dampening"]

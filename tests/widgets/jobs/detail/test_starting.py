@@ -1,0 +1,64 @@
+"""A start under way: what is done stands there, and it can be cancelled until it has begun."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from backend.records.jobs.view import JobCheck
+from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.form.job_form import JobForm
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(CREATED)
+    detail.show_starting("a", "Looking at 2 nodes…")
+    assert detail.header.act.text() == "Cancel"
+    assert detail._progress._caption.text() == "Looking at 2 nodes…"
+    with qtbot.waitSignal(detail.start_cancelled) as wished:
+        qtbot.mouseClick(detail.header.act, LEFT)
+    assert wished.args == ["a"]
+    detail.show_starting("a", "")
+    assert detail.header.act.text() == "Start"
+    detail.show_busy("a", "Stopping…")
+    assert not detail.header.act.isEnabled()
+
+
+def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot) -> None:
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    able = {}
+    for view in (CREATED, FAILED, LIVE):
+        detail.open_job(view)
+        detail.header._fill_menu()
+        acts = detail.header._menu.actions()
+        (act,) = [one for one in acts if one.text() == "Check before a start…"]
+        able[view.state.value] = act.isEnabled()
+    assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
+    detail.open_job(CREATED)
+    detail.header._fill_menu()
+    with qtbot.waitSignal(detail.preflight_requested) as wished:
+        next(one for one in detail.header._menu.actions() if "Check" in one.text()).trigger()
+    assert wished.args == ["a"]
+
+
+def test_a_new_job_can_be_cancelled_while_its_nodes_are_looked_at(qtbot: QtBot) -> None:
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.show_check(JobCheck(global_batch=16))
+    before = form._start_button.text()
+    form.set_busy("Looking at 2 nodes…")
+    assert form._start_button.text() == "Looking at 2 nodes…"
+    assert form._queue_button.text() == "Cancel"
+    assert not form._save_button.isEnabled()
+    with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.queue_requested):
+        qtbot.mouseClick(form._queue_button, LEFT)
+    form.set_busy("")
+    assert form._start_button.text() == before
+    with qtbot.waitSignal(form.queue_requested):
+        qtbot.mouseClick(form._queue_button, LEFT)

@@ -1,0 +1,221 @@
+"""What happened: the curve in which the cause is seen, and the way to it in order of time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QBoxLayout
+from pytestqt.qtbot import QtBot
+
+from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.view import RunUpdate
+from tests.pictures import lab
+from widgets.common import formats
+from widgets.common.theme_manager import Look
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.failure.failure_causes import cause_curves
+from widgets.nodes.history.node_history import NodeHistory
+from widgets.plots.annotations import Span
+from widgets.plots.curve_data import XAxis
+
+FAILED = lab.FAILED
+ENDED = lab._end_s(FAILED)
+NODES = lab.nodes()
+
+
+@pytest.fixture
+def detail(qtbot: QtBot, look: Look) -> JobDetail:
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.resize(1000, 900)
+    detail.show()
+    detail.show_nodes(NODES)
+    return detail
+
+
+def past() -> dict[str, NodeHistory]:
+    history = NodeHistory()
+    history.put_past(lab.full_memory())
+    return {"gpu03": history}
+
+
+def measured(name: str) -> RunUpdate:
+    """The lab's run, which measured one thing more."""
+    update = lab.history(FAILED)
+    old = update.history
+    more = {**old.metrics, name: old.metrics["loss"]}
+    return RunUpdate(FAILED, HistoryUpdate(old.steps, old.epochs, old.seconds, more, (), 0,
+                                           began_s=old.began_s))  # fmt: skip
+
+
+def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) -> None:
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    detail.show_pasts(past(), {}, lab.NOW)
+    plots = detail.failure.plots
+    assert plots._cause_title.text() == "Memory of GPU 3 on gpu03, GiB"
+    assert plots.cause is not None
+    assert plots.loss is not None
+    assert plots.cause.axis is XAxis.CLOCK
+    assert len(plots.cause.keys()) == 8
+    assert [(post.x, post.text) for post in plots.cause._marks.posts] == [(ENDED, "failed here")]
+    assert [one.text for one in plots.cause._marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
+    rows, _ = plots.cause.read(ENDED - 10)
+    assert [name for name, _ in rows] == ["GPU 3"]
+    assert float(rows[0][1].split(formats.GAP)[0]) > 75
+    assert [post.x for post in plots.loss._marks.posts] == [FAILED.step]
+
+
+def test_where_nobody_kept_what_the_node_did_the_loss_stands_alone(detail: JobDetail) -> None:
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    plots = detail.failure.plots
+    assert plots.cause is None
+    assert plots.loss is not None
+
+
+def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qtbot: QtBot) -> None:
+    view = replace(FAILED, step=12_000)
+    old = lab.history(FAILED).history
+    loss = np.where(np.arange(view.step) < 10_000, 1.0, -5.0)
+    history = HistoryUpdate(
+        np.arange(1, view.step + 1), np.resize(old.epochs, view.step),
+        np.resize(old.seconds, view.step), {"loss": loss}, (), 0, began_s=old.began_s,
+    )  # fmt: skip
+    detail.open_job(view)
+    detail.show_update(RunUpdate(view, history))
+    plots = detail.failure.plots
+    qtbot.waitUntil(lambda: plots.loss is not None and plots.loss.y_range()[0] < -4)
+
+
+def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) -> None:
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    detail.open_job(replace(FAILED, id="other", step=0))
+    plots = detail.failure.plots
+    assert plots.cause is None
+    assert plots.loss is None
+    assert [event.words for event in detail.failure.events.shown] == [
+        "Run 1 began",
+        "Rank 3 raised OutOfMemoryError",
+    ]
+
+
+def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> None:
+    rises = Alarm(DIVERGED, FAILED.step - 300, "The loss is at 2.31, 4.2 times its best.")
+    ends = Alarm(NOT_A_NUMBER, FAILED.step, "The loss of rank 1 is not a number.")
+    detail.open_job(replace(FAILED, alarms=(rises, ends)))
+    detail.show_update(replace(lab.history(FAILED), view=detail._view))
+    panel = detail.failure.plots.cause
+    assert panel is not None
+    assert detail.failure.plots._cause_title.text().startswith("Loss since step 7")
+    assert panel.x_range()[0] == FAILED.step - 600
+    assert [(post.x, post.text) for post in panel._marks.posts] == [
+        (FAILED.step - 300, "diverges"),
+        (FAILED.step, "not a number"),
+    ]
+
+
+def test_a_gradient_norm_tells_more_than_the_loss(detail: JobDetail) -> None:
+    view = replace(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
+    detail.open_job(view)
+    detail.show_update(replace(measured("gradient_norm"), view=view))
+    assert detail.failure.plots._cause_title.text().startswith("Gradient norm since step")
+
+
+@pytest.mark.parametrize("node", ["gpu03", "gpu04"])
+def test_curves_of_another_node_are_not_taken_for_the_one_that_failed(node: str) -> None:
+    histories = {node: past()["gpu03"]}
+    states = {state.name: state for state in NODES}
+    found = cause_curves(FAILED, JobDetail().curves.run_curves, states, histories)
+    assert (found is not None) == (node == "gpu03")
+
+
+def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDetail) -> None:
+    rises = Alarm(DIVERGED, 4_000, "The loss is at 2.31.")
+    view = replace(FAILED, alarms=(rises,))
+    detail.open_job(view)
+    detail.show_update(replace(lab.history(FAILED), view=view))
+    detail.show_checkpoints(view.id, lab.checkpoints(view))
+    shown = detail.failure.events.shown
+    assert [event.at_s for event in shown] == sorted(event.at_s for event in shown)
+    words = [event.words for event in shown]
+    assert words[0] == "Run 1 began"
+    assert f"Step {formats.count(4000)}: The loss is at 2.31." in words
+    assert f"Checkpoint saved: epoch 19, step {formats.count(7410)}" in words
+    assert words[-1] == "Rank 3 raised OutOfMemoryError"
+    assert shown[-1].at_s == ENDED
+
+
+def test_a_run_of_another_job_leaves_nothing_behind(detail: JobDetail) -> None:
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    detail.show_pasts(past(), {}, lab.NOW)
+    detail.show_checkpoints(FAILED.id, lab.checkpoints(FAILED))
+    detail.open_job(lab.LOST)
+    assert detail.failure.plots.cause is None
+    assert detail.failure.plots.loss is None
+    assert [event.words for event in detail.failure.events.shown] == [
+        "Run 1 began",
+        "No news of the run any more",
+    ]
+
+
+def test_in_a_narrow_window_plots_and_events_stand_below_each_other(
+    detail: JobDetail, qtbot: QtBot
+) -> None:
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    failure = detail.failure
+    assert failure._below.direction() is QBoxLayout.Direction.LeftToRight
+    detail.resize(560, 900)
+    qtbot.waitUntil(lambda: failure._below.direction() is QBoxLayout.Direction.TopToBottom)
+    assert failure.plots._box.direction() is QBoxLayout.Direction.TopToBottom
+
+
+def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_need(
+    detail: JobDetail, qtbot: QtBot
+) -> None:
+    detail.resize(1400, 1300)
+    detail.open_job(FAILED)
+    detail.show_update(lab.history(FAILED))
+    failure = detail.failure
+    qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
+    events = failure.events
+    qtbot.waitUntil(lambda: events.height() == events.heightForWidth(events.width()))
+    assert failure._proof_card.x() == events.x(), "what the log says stands below them"
+    assert failure._told.x() > events.geometry().right()
+    assert failure._trace_card.isVisible()
+    detail.open_job(lab.UNKNOWN)
+    assert not failure._trace_card.isVisible()
+    assert failure._proof_card.parentWidget() is failure._told
+    detail.open_job(lab.LOST)
+    qtbot.waitUntil(lambda: events.width() == failure.plots.width())
+    assert not failure._told.isVisible()
+
+
+def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
+    detail: JobDetail,
+) -> None:
+    detail.open_job(FAILED)
+    detail.curves._smoothing.set_share(0.9)
+    detail.show_update(lab.history(FAILED))
+    data = detail.curves.curve("loss")
+    assert data is not None
+    assert data.smoothing == 0.9
+    detail._choose_tab("curves")
+    detail.curves._smoothing.set_share(0.3)
+    detail._choose_tab("failure")
+    assert data.smoothing == 0.3
+
+
+def test_a_gpu_that_was_unwell_is_told_of_its_own_job_alone(detail: JobDetail) -> None:
+    detail.open_job(FAILED)
+    words = "gpu03 GPU 3 slowed by heat"
+    detail.failure.show_nodes({}, {}, [Span(ENDED - 60, ENDED - 30, "warn", words)])
+    assert [event.words for event in detail.failure.events.shown].count(words) == 1
+    detail.open_job(replace(FAILED, id="other"))
+    assert words not in [event.words for event in detail.failure.events.shown]

@@ -1,0 +1,158 @@
+"""A failed job offers what helps against its cause, and never first what fails again."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QWidget
+
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
+from tests.widgets.nodes import samples
+from widgets.common.buttons import Button
+from widgets.common.key_value_row import Fact
+from widgets.common.theme import PAGE_MARGIN
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.failure.remedies import remedies
+
+NODES = {name: samples.state(name, "ours", 2) for name in ("gpu06", "gpu07")}
+ON_GPUS = replace(
+    CONFIG,
+    batch_size=32,
+    placement=(
+        Placement("gpu06", gpus=("GPU-0", "GPU-1")),
+        Placement("gpu07", gpus=("GPU-0", "GPU-1")),
+    ),
+)
+
+
+def failed(cause, rank=3, config=ON_GPUS):
+    error = replace(FAILED.error, cause=cause, rank=rank, node="gpu07")
+    return replace(FAILED, config=config, error=error, step=244, total_steps=900)
+
+
+@pytest.fixture
+def detail(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.resize(900, 700)
+    detail.show()
+    detail.show_nodes(tuple(NODES.values()))
+    return detail
+
+
+def offered(detail):
+    """The buttons of the verdict and of the head, as they are read."""
+    rows = (detail.failure._special, detail.failure._usual)
+    below = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
+    seen = [b.text() for b in below if isinstance(b, Button) and b.isVisible()]
+    head = [detail.header.act.text()] if detail.header.act.isVisible() else []
+    return seen[:-1], head
+
+
+@pytest.mark.parametrize(
+    ("cause", "kept", "wanted"),
+    [
+        (
+            "gpu_memory",
+            (checkpoint(30),),
+            ["Resume with batch size 16", "Choose GPUs…", "Clone with a change"],
+        ),
+        (
+            "gpu_ecc",
+            (checkpoint(30),),
+            ["Resume without GPU 1 of gpu07", "Choose GPUs…", "Clone with a change"],
+        ),
+        ("user_code", (checkpoint(30),), ["Clone with a change", "Resume"]),
+        ("", (checkpoint(30),), ["Resume", "Clone with a change"]),
+        ("", None, ["Resume", "Clone with a change"]),
+        ("gpu_memory", (), ["Clone with a change", "Start over"]),
+        ("gpu_ecc", (), ["Clone with a change", "Start over"]),
+    ],
+)
+def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause, kept, wanted):
+    detail.open_job(failed(cause))
+    if kept is not None:
+        detail.show_checkpoints("a", kept)
+    detail.show_pasts({}, {}, 0.0)
+    assert offered(detail) == (wanted, [])
+    assert detail.failure.first_act.property("kind") == "primary"
+
+
+def test_each_remedy_is_one_click(detail, qtbot):
+    detail.open_job(failed("gpu_memory"))
+    detail.show_checkpoints("a", (checkpoint(30),))
+    with qtbot.waitSignal(detail.smaller_requested) as told:
+        qtbot.mouseClick(detail.failure._smaller, Qt.MouseButton.LeftButton)
+    assert told.args == ["a", 16]
+    detail.show_view(failed("gpu_ecc"))
+    detail.show_pasts({}, {}, 0.0)
+    with qtbot.waitSignal(detail.resume_elsewhere_requested) as told:
+        qtbot.mouseClick(detail.failure._without, Qt.MouseButton.LeftButton)
+    rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
+    assert told.args == ["a", rest]
+    qtbot.mouseClick(detail.failure._choose, Qt.MouseButton.LeftButton)
+    assert detail._elsewhere.now is not None
+    detail._elsewhere.now.reject()
+
+
+def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
+    detail.show_nodes((NODES["gpu06"], samples.gone(NODES["gpu07"])))
+    detail.open_job(replace(failed(""), state=JobState.LOST, error=None))
+    detail.show_checkpoints("a", (checkpoint(30),))
+    detail.show_pasts({}, {}, 0.0)
+    assert offered(detail) == (["Choose GPUs…", "Clone with a change", "Resume"], [])
+    qtbot.mouseClick(detail.failure._choose, Qt.MouseButton.LeftButton)
+    chosen = [one["node"] for one in detail._elsewhere.now._picker.value()]
+    assert "gpu07" not in chosen
+    detail._elsewhere.now.reject()
+
+
+def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):
+    detail.open_job(failed(""))
+    detail._choose_tab("curves")
+    assert detail.header.act.isVisible()
+    detail._choose_tab("failure")
+    assert not detail.header.act.isVisible()
+    detail.show_starting("a", "Starting…")
+    assert (detail.header.act.isVisible(), detail.header.act.text()) == (True, "Cancel")
+
+
+def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
+    one = replace(ON_GPUS, batch_size=1, placement=(Placement("gpu07", gpus=("GPU-0",)),))
+    kept = (checkpoint(30),)
+    assert remedies(failed("gpu_memory", 0, one), kept, NODES).batch_size == 0
+    assert remedies(failed("gpu_ecc", 0, one), kept, NODES).without == ""
+    unknown = remedies(failed("gpu_ecc"), kept, {})
+    assert (unknown.without, unknown.chooses) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted"),
+    [
+        ((checkpoint(20), checkpoint(30)), "214 steps"),
+        ((checkpoint(243),), "1 step"),
+        ((), "244 steps"),
+    ],
+)
+def test_what_is_lost_is_said_in_steps(detail, kept, wanted):
+    detail.open_job(failed(""))
+    facts = detail.failure._facts
+    assert "Lost" not in [fact.caption for fact in facts._facts], "not known yet"
+    detail.show_checkpoints("a", kept)
+    assert Fact("Lost", wanted) in facts._facts
+
+
+@pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", ""])
+def test_on_a_narrow_page_no_remedy_is_cut(detail, cause):
+    detail.resize(560, 700)
+    detail.open_job(failed(cause))
+    detail.show_checkpoints("a", (checkpoint(30),))
+    detail.show_pasts({}, {}, 0.0)
+    QApplication.processEvents()
+    tab = detail.failure
+    buttons = (tab._smaller, tab._without, tab._choose, tab._again, tab._clone, tab._log)
+    for button in filter(QWidget.isVisible, buttons):
+        right = button.mapTo(tab, button.rect().bottomRight()).x()
+        assert right < tab.width() - PAGE_MARGIN, button.text()

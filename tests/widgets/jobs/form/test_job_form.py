@@ -1,0 +1,427 @@
+"""New job on one page: what is typed is a job file, and faults stand at their fields."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtWidgets import QApplication, QWidget
+
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.torch_options import OPTIMIZERS
+from backend.records.jobs.view import GPU_CHECK, JobCheck, JobForecast
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.nodes.reading import (
+    Cpu,
+    Finding,
+    Gpu,
+    GpuProcess,
+    NodeReading,
+    NodeState,
+    Presence,
+)
+from tests.turns import are_done, wait_in_loop
+from tests.widgets.nodes import samples
+from widgets.common.cards import Card, PageHeader
+from widgets.common.fields import FaultLine, Field
+from widgets.common.theme import PAGE_MARGIN
+from widgets.jobs.form.advanced_section import Details
+from widgets.jobs.form.job_fields import (
+    JobDraft,
+    Origin,
+    number_or_text,
+    pair_or_text,
+    whole_or_text,
+)
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.trial_status import BatchTrial, TrialState
+from widgets.jobs.placement.gpu_cells import GpuCells
+
+DIGITS = {
+    "name": "digits, two workers",
+    "model": "digits",
+    "dataset": "digits",
+    "loader": "digits",
+    "epochs": 20,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "schedule": {"name": "cosine", "warmup_epochs": 2},
+    "placement": [{"node": "this-computer", "processes": 2}],
+}
+
+
+def item(kind, version=1):
+    return LibraryItem(kind, "digits", version, "ab" * 32, 1, 1, "2026-11-20T14:02:00+00:00")
+
+
+def reading(gpus=()):
+    cpu = Cpu("some processor", 8, 10.0, 0.1)
+    return NodeReading(
+        "this-computer", "lab", 1, cpu, 64 << 30, 1 << 30, 0, 0, "/data", 1, 1, gpus=gpus
+    )
+
+
+def gpu(index, owner=""):
+    held = (GpuProcess(7, owner, 18 << 30, "python"),) if owner else ()
+    return Gpu(index, f"GPU-{index}", "RTX", 18 << 30 if held else 0, 24 << 30, processes=held)
+
+
+@pytest.fixture
+def form(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.show_choices((item(Kind.MODEL),), (item(Kind.DATASET),), (item(Kind.LOADER),))
+    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
+    return form
+
+
+@pytest.mark.usefixtures("look")
+@pytest.mark.parametrize("width", [928, 1040, 1064, 1176, 2240])
+def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
+    window = QWidget()
+    form.setParent(window)
+    form.resize(width, 700)
+    window.resize(width, 700)
+    window.show()
+    QApplication.processEvents()
+    header, card = form.findChild(PageHeader), form._sections.findChild(Card)
+    left = card.mapTo(form, QPoint(0, 0)).x()
+    ends = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
+    form.setParent(None)
+    window.close()
+    assert [left, left + card.width()] == [ends[0], ends[1] - PAGE_MARGIN]
+
+
+def test_a_job_file_shown_and_taken_back_is_the_same_job(form):
+    form.show_draft(JobDraft(DIGITS))
+    assert parse_job(form.draft().raw).config == parse_job(DIGITS).config
+
+
+def test_what_has_no_field_is_kept(form):
+    rare = {
+        **DIGITS,
+        "tags": ["night"],
+        "environment": {"MY_SETTING": "1"},
+        "checkpoint": {"every_steps": 50, "keep_latest": 3},
+        "early_stop": {"metric": "validation/accuracy", "mode": "max", "patience_epochs": 3},
+    }
+    form.show_draft(JobDraft(rare))
+    assert parse_job(form.draft().raw).config == parse_job(rare).config
+
+
+def test_the_form_of_a_clone_on_an_unknown_node_keeps_the_node(form):
+    raw = {**DIGITS, "placement": [{"node": "gpu07", "gpus": ["GPU-a"]}]}
+    form.show_draft(JobDraft(raw))
+    assert form.draft().raw["placement"] == raw["placement"]
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
+    form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": optimizer, "lr": 0.01}}))
+    assert parse_job(form.draft().raw).config.optimizer.name == optimizer
+    assert parse_job(form.draft().raw).faults == ()
+
+
+def test_a_change_wishes_for_one_check_after_a_pause(form, qtbot):
+    with qtbot.waitSignal(form.check_requested) as checked:
+        form.show_draft(JobDraft(DIGITS))
+    assert checked.args[0].raw["name"] == "digits, two workers"
+
+
+def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
+    form.show_draft(JobDraft(DIGITS))
+    faults = (
+        Fault("epochs", "epochs: must be between 1 and 100."),
+        Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
+    )
+    form.show_check(JobCheck(faults=faults))
+    assert form._fields.field("epochs").error() == "Epochs must be between 1 and 100."
+    assert form._start_button.text() == "2 things to fix"
+    assert not form._start_button.isEnabled()
+
+
+def test_faults_of_what_stood_in_the_form_before_are_not_told_of_another_draft(form):
+    form.show_check(JobCheck(faults=(Fault("model", "model: is missing."),)))
+    form.show_draft(JobDraft(DIGITS))
+    assert form._fields.field("model").error() == ""
+    assert not form._start_button.isEnabled(), "it is checked first"
+
+
+def test_a_fault_without_a_field_is_told_among_the_checks(form):
+    form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
+    words = form._findings.itemAt(0).layout().itemAt(1).widget().text()
+    assert words == "environment.A B: no name."
+
+
+def test_a_job_that_would_wait_for_a_gpu_is_not_called_ready_to_start(form):
+    form.show_draft(JobDraft(DIGITS))
+    free = JobCheck(global_batch=64, learning_rate=0.1)
+    form.show_check(replace(free, findings=(Finding(GPU_CHECK, False, "GPU 1 is alice's."),)))
+    assert {form._verdict.text(), form._foot.verdict.text()} == {"A GPU is in use"}
+    assert form._foot.verdict.tone() == "warn"
+    assert form._queue_button.isEnabled()
+    form.show_check(free)
+    assert (form._verdict.text(), form._foot.verdict.tone()) == ("Ready to start", "text")
+
+
+def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(form):
+    forecast = JobForecast(900, 3600.0, "before", 4.0, gpu_s=16 * 3600.0, energy_j=2.16e7)
+    check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
+    form.show_check(check)
+    said = form._side._basis.text().replace("\xa0", " ")
+    assert said.endswith("It will need about 16.0 GPU hours and 6.00 kWh.")
+    assert "16.0 GPU hours" in form._foot.figures.text()
+    form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
+    assert form._side._basis.text().endswith("It will need about 16.0 GPU hours.")
+    form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
+    assert "GPU hours" not in form._side._basis.text() + form._foot.figures.text()
+
+
+def test_start_says_on_how_many_and_wishes_for_what_was_typed(form, qtbot):
+    form.show_draft(JobDraft(DIGITS))
+    form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
+    assert form._start_button.text() == "Start on 2 processes"
+    with qtbot.waitSignal(form.start_requested) as started:
+        qtbot.mouseClick(form._start_button, Qt.MouseButton.LeftButton)
+    assert started.args[0].raw["batch_size"] == 32
+
+
+def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
+    form.show_draft(JobDraft(DIGITS))
+    control = form._fields.field("epochs").control
+    control.selectAll()
+    qtbot.keyClicks(control, "many")
+    assert [f.field for f in parse_job(form.draft().raw).faults] == ["epochs"]
+
+
+def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
+    cells = GpuCells()
+    qtbot.addWidget(cells)
+    cells.show_gpus((gpu(0), gpu(1, "alice"), gpu(2)))
+    cells.resize(300, 28)
+    for x in (40, 150, 260):
+        qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells.rect().topLeft() + _at(x))
+    assert cells.chosen() == ("GPU-0", "GPU-2")
+    assert "GPU 1, in use by alice" in cells.accessibleDescription()
+
+
+def test_a_gpu_that_somebody_took_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
+    """A job never becomes smaller by itself: its start names the owner instead."""
+    cells = GpuCells()
+    qtbot.addWidget(cells)
+    cells.show_gpus((gpu(0), gpu(1)))
+    cells.resize(300, 28)
+    cells.choose(("GPU-0", "GPU-1"))
+    with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.taken_changed):
+        cells.show_gpus((gpu(0), gpu(1, "alice")))
+    assert cells.chosen() == ("GPU-0", "GPU-1")
+    assert [one.uuid for one in cells.taken()] == ["GPU-1"]
+    assert "GPU 1, chosen, in use by alice" in cells.accessibleDescription()
+    for _ in range(2):
+        point = cells.rect().topLeft() + _at(150)
+        qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=point)
+        assert cells.chosen() == ("GPU-0",), "it is not to be had again"
+
+
+@pytest.mark.usefixtures("look")
+def test_the_form_is_checked_again_when_somebody_comes_to_a_chosen_gpu(form, qtbot):
+    def here(*gpus):
+        return (NodeState("this-computer", Presence.ONLINE, reading(gpus)),)
+
+    placement = [{"node": "this-computer", "gpus": ["GPU-0", "GPU-1"]}]
+    form.resize(1176, 800)
+    form.show()
+    form.show_nodes(here(gpu(0), gpu(1)))
+    with qtbot.waitSignal(form.check_requested):
+        form.show_draft(JobDraft({**DIGITS, "placement": placement}))
+    with qtbot.waitSignal(form.check_requested) as wish:
+        form.show_nodes(here(gpu(0), gpu(1, "alice")))
+    assert wish.args[0].raw["placement"] == placement
+
+
+def test_gpus_can_be_chosen_by_keys_alone(qtbot):
+    cells = GpuCells()
+    qtbot.addWidget(cells)
+    cells.show_gpus((gpu(0), gpu(1), gpu(2)))
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
+        qtbot.keyClick(cells, key)
+    assert cells.chosen() == ("GPU-1", "GPU-2")
+
+
+@given(st.text())
+def test_reading_a_field_never_raises(text):
+    whole_or_text(text)
+    number_or_text(text)
+    pair_or_text(text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"), [("12", 12), ("0.05", 0.05), ("5e-2", 0.05), ("0,05", 0.05), ("x", "x")]
+)
+def test_numbers_are_read_as_people_write_them(typed, value):
+    assert number_or_text(typed) == value
+
+
+def _at(x):
+    from PySide6.QtCore import QPoint
+
+    return QPoint(x, 14)
+
+
+def test_a_replay_that_is_changed_is_none_any_more(form):
+    form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
+    assert form.draft().origin.replays == "a"
+    form._fields.field("epochs").control.setText("3")
+    form._wish_check()
+    assert form._banner.accessibleName().startswith("No replay of “digits, two workers” any more.")
+    assert form.draft().origin.replays == ""
+
+
+@pytest.mark.usefixtures("look")
+def test_why_a_start_was_refused_stands_until_the_person_changes_something(form, qtbot):
+    form.resize(1176, 800)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    form.show_error("The disk is full.")
+    with qtbot.waitSignal(form.check_requested):
+        form.show_choices((item(Kind.MODEL, 2),), (item(Kind.DATASET),), (item(Kind.LOADER),))
+    assert form._refusal.isVisible(), "somebody else imported a model"
+    qtbot.keyClicks(form._fields.field("epochs").shown, "1")
+    assert not form._refusal.isVisible()
+
+
+def places(form):
+    """Where each field of the form is, and how large."""
+    QApplication.processEvents()
+    fields = form._sections.findChildren(Field)
+    return [(f.label(), f.mapTo(form, QPoint(0, 0)), f.size()) for f in fields if f.isVisible()]
+
+
+def open_details(form):
+    for details in form.findChildren(Details):
+        details.open()
+
+
+@pytest.mark.usefixtures("look")
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("width", [928, 1176])
+def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
+    form.resize(width, 2000)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    if is_open:
+        open_details(form)
+    fine = JobCheck(global_batch=64, learning_rate=0.1)
+    form.show_check(fine)
+    before = places(form)
+    assert len(before) == (33 if is_open else 21)
+    faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in form._fields._fields)
+    nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
+    form.show_check(JobCheck(faults=(*faults, nowhere)))
+    assert form._fields.field("epochs").error().startswith("Epochs must be so.")
+    assert places(form) == before
+    for state in TrialState:
+        form.show_check(fine, BatchTrial(state, "some words " * 40, "model"))
+        assert places(form) == before
+
+
+@pytest.mark.usefixtures("look")
+def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
+    form.resize(1176, 900)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    form.show_check(
+        JobCheck(
+            faults=(
+                Fault("epochs", "epochs: must be between 1 and 100."),
+                Fault("batch_size", "batch_size: One step takes 600 items."),
+            )
+        )
+    )
+    lines = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    assert [one.text() for one in lines] == [
+        "Epochs must be between 1 and 100. One step takes 600 items."
+    ]
+    assert lines[0].isVisible()
+
+
+def page_of(form):
+    return form._sections.parentWidget().parentWidget()
+
+
+def filled(form, width, height):
+    """The form among twelve nodes, laid out."""
+    form.resize(width, height)
+    form.show()
+    form.show_nodes(samples.cluster(12))
+    form.show_draft(JobDraft(DIGITS))
+    wait_in_loop(lambda: are_done(form), "the form to be laid out")
+    for _ in range(10):
+        QApplication.processEvents()
+    return page_of(form).verticalScrollBar()
+
+
+@pytest.mark.usefixtures("look")
+def test_all_that_is_usually_set_is_on_one_page_among_twelve_nodes(form):
+    """A window of 1440 by 900 without its side bar."""
+    bar = filled(form, 1176, 900)
+    assert bar.maximum() == 0
+    seen = {f.label() for f in form.findChildren(Field) if f.isVisible()}
+    assert {"Start from", "Optimizer", "Learning rate", "Schedule", "Stop early after"} <= seen
+    model, weights = (form._fields.field(path) for path in ("model", "start_from"))
+    assert model.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
+
+
+@pytest.mark.usefixtures("look")
+def test_what_is_rarely_set_is_shown_by_a_button_and_brought_into_view(form, qtbot):
+    bar = filled(form, 928, 580)
+    norm, seed = (form._fields.field(path) for path in ("gradient_norm", "seed"))
+    assert not norm.isVisible()
+    assert not seed.isVisible()
+    for details, field in zip(form.findChildren(Details), (norm, seed), strict=True):
+        assert details.button.text() == "More"
+        width = details.button.width()
+        qtbot.mouseClick(details.button, Qt.MouseButton.LeftButton)
+        assert (details.button.text(), details.button.width()) == ("Less", width)
+        view = page_of(form).viewport()
+        qtbot.waitUntil(lambda: view.rect().contains(place_in(field, view)))  # noqa: B023
+    assert bar.value() > 0
+    qtbot.mouseClick(form.findChildren(Details)[0].button, Qt.MouseButton.LeftButton)
+    assert not norm.isVisible()
+
+
+def place_in(widget, view):
+    return QRect(widget.mapTo(view, QPoint()), widget.size())
+
+
+@pytest.mark.usefixtures("look")
+def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
+    form.resize(1176, 900)
+    form.show()
+    form.show_draft(JobDraft(DIGITS))
+    field = form._fields.field("optimizer.momentum")
+    fault = Fault("optimizer.momentum", "optimizer.momentum: must be below 1.")
+    form.show_check(JobCheck(faults=(fault,)))
+    (line,) = [one for one in form._sections.findChildren(FaultLine) if one.text()]
+    assert line.text() == "Momentum must be below 1."
+    assert line.isVisible()
+    assert not field.isVisible()
+    form._start()
+    assert field.isVisible()
+    assert form.focusWidget() is field.control
+    form._fields.field("optimizer.name").control.choose("adam")
+    assert line.text() == "", "that optimizer has no momentum"
+
+
+def test_the_optimizer_says_which_of_its_settings_are_given(form):
+    combo = form._fields.field("optimizer.name").control
+    form.show_draft(JobDraft(DIGITS))
+    assert combo.shown_text() == "SGD, momentum 0.9"
+    adam = {"name": "adamw", "lr": 0.001, "betas": [0.9, 0.95], "amsgrad": True}
+    form.show_draft(JobDraft({**DIGITS, "optimizer": adam, "gradient_norm": 1.0}))
+    assert combo.shown_text() == "AdamW, betas 0.9, 0.95, AMSGrad, gradient norm 1"
+    assert combo.toolTip() == combo.shown_text()
+    form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "adadelta", "lr": 1.0}}))
+    assert combo.shown_text() == "Adadelta"

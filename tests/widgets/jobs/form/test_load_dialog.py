@@ -1,0 +1,29 @@
+"""Loading settings: what cannot be loaded is told apart at a glance."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from backend.records.jobs.template import Template
+from widgets.common import theme
+from widgets.common.theme_manager import Look
+from widgets.jobs.form.load_dialog import LoadDialog
+
+ROLE = Qt.ItemDataRole
+
+
+def test_a_damaged_template_is_told_in_red_with_a_sign_and_a_sound_one_is_not(
+    qtbot: QtBot, look: Look
+) -> None:
+    dialog = LoadDialog()
+    qtbot.addWidget(dialog)
+    fault = "broken.toml, line 3: expected “=”."
+    dialog.show_templates((Template("broken", "", "/x", fault), Template("night", "digits")))
+    broken, sound = (dialog.templates.index(row, 1) for row in (0, 1))
+    assert (broken.data(), broken.data(ROLE.ForegroundRole)) == (fault, theme.current().q("bad"))
+    assert not broken.data(ROLE.DecorationRole).isNull()
+    assert broken.data(ROLE.ToolTipRole) == fault
+    assert sound.data(ROLE.ForegroundRole) is None
+    assert sound.data(ROLE.DecorationRole) is None
+    assert dialog.templates.index(0, 0).data(ROLE.ForegroundRole) is None

@@ -1,0 +1,317 @@
+"""Several values for a field of the form: how they are given, shown, counted and queued."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QContextMenuEvent, QEnterEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenu
+
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.view import JobCheck
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import NodeState, Presence
+from backend.records.sweeps.values import Axis, Span
+from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
+from widgets.common.fields import LineEdit
+from widgets.common.theme import TARGET_MIN
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.swept_fields import SeveralButton
+
+RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
+CHECKED = JobCheck(
+    jobs=6,
+    global_batch=32,
+    learning_rate=0.02,
+    steps_per_epoch=40,
+    rates=(0.1, 0.2),
+    command=("x",),
+)
+
+
+@pytest.fixture
+def form(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.resize(1200, 800)
+    form.show()
+    fill(form)
+    yield form
+    form.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def fill(form):
+    models = (item(Kind.MODEL), item(Kind.MODEL, 2))
+    form.show_choices(models, (item(Kind.DATASET),), (item(Kind.LOADER),))
+    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
+    form.show_draft(JobDraft(DIGITS))
+
+
+def swept(form):
+    return form._fields.swept
+
+
+def opened(form, path):
+    swept(form).open(path)
+    return swept(form).popover
+
+
+def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
+    menus = []
+    monkeypatch.setattr(QMenu, "popup", lambda menu, _where: menus.append(menu))
+    field = form._fields.field("optimizer.lr")
+    field.control.setFocus()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(3, 3), QPoint(3, 3))
+    QApplication.sendEvent(field.control, event)
+    (menu,) = menus
+    (act,) = [one for one in menu.actions() if one.text() == "Several values…"]
+    act.trigger()
+    assert swept(form).popover.isVisible()
+    assert swept(form).popover._list.text() == "0.05"
+    assert not [one for one in swept(form).menu("epochs").actions() if one.text() == "One value"]
+    with pytest.raises(KeyError):
+        swept(form).menu("name")
+
+
+def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form):
+    buttons = {one.accessibleName(): one for one in form.findChildren(SeveralButton)}
+    assert "Several values of Learning rate" in buttons
+    assert "Several values of Name" not in buttons
+    fields = form._fields._fields
+    assert len(buttons) >= len(fields) - 3, "but name and start from"
+    button = buttons["Several values of Batch size"]
+    assert button.isVisible()
+    assert button.toolTip() == "Several values: one job for each"
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert swept(form).popover._list.text() == "32"
+
+
+def test_the_button_of_a_field_is_reached_and_pressed_by_key_and_is_large_enough(form):
+    field = form._fields.field("batch_size")
+    button = field.act
+    assert min(button.width(), button.height()) >= TARGET_MIN
+    form.activateWindow()
+    field.control.setFocus()
+    QTest.keyClick(field.control, Qt.Key.Key_Tab)
+    assert QApplication.focusWidget() is button
+    QTest.keyClick(button, Qt.Key.Key_Space)
+    assert swept(form).popover.isVisible()
+
+
+def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_focus(form):
+    form.activateWindow()
+    form._fields.field("name").control.setFocus()
+    buttons = form.findChildren(SeveralButton)
+    assert not [one.accessibleName() for one in buttons if one.is_lit()]
+    field = form._fields.field("batch_size")
+    field.control.setFocus()
+    assert [one for one in buttons if one.is_lit()] == [field.act]
+    QTest.keyClick(field.control, Qt.Key.Key_Tab)
+    assert [one for one in buttons if one.is_lit()] == [field.act]
+    pointed = form._fields.field("epochs")
+    QApplication.sendEvent(pointed, QEnterEvent(*[QPointF(3, 3)] * 3))
+    assert pointed.act.is_lit()
+    QApplication.sendEvent(pointed, QEvent(QEvent.Type.Leave))
+    assert not pointed.act.is_lit()
+
+
+def test_the_button_stands_above_the_right_end_of_its_field_in_a_window_of_any_size(form):
+    for width in (1200, 900):
+        form.resize(width, 800)
+        QApplication.processEvents()
+        for path in ("model", "batch_size", "mixed_precision"):
+            field = form._fields.field(path)
+            place, room = field.act.geometry(), field.geometry()
+            assert field.act.parentWidget() is field.parentWidget()
+            assert place.right() == room.right(), path
+            assert place.bottom() == room.top() + field.control.y() + 1, path
+
+
+def test_several_values_of_a_hidden_field_open_what_hides_it(form):
+    field = form._fields.field("optimizer.momentum")
+    assert not field.isVisible()
+    form.show_draft(JobDraft(DIGITS, (Axis("optimizer.momentum", (0.0, 0.9)),)))
+    assert field.isVisible()
+    combo = form._fields.field("optimizer.name").control
+    assert combo.shown_text() == "SGD, momentum 0, 0.9"
+
+
+def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
+    form.show_draft(JobDraft(DIGITS, (RATE,), 5, 2))
+    popover = opened(form, "optimizer.momentum")
+    popover._kinds.choose("range")
+    popover._show_page("range")
+    popover._from.setText("0.1")
+    popover._to.setText("0.9")
+    assert popover._steps.text() == ""
+    assert popover._use.isEnabled()
+    popover._use.click()
+    axis = Axis("optimizer.momentum", span=Span(0.1, 0.9, 0))
+    assert form.draft().axes == (RATE, axis)
+    assert form.draft().draws == 5
+    words = form._sections.sweep._words.text()
+    assert words == "A range without steps is drawn from anywhere between its ends."
+
+
+def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText("0.01, 0.03,0.1")
+    assert popover._use.text() == "Use 3 values"
+    with qtbot.waitSignal(form._fields.changed):
+        QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    shown = form._fields.field("optimizer.lr").shown
+    assert isinstance(shown, LineEdit)
+    assert shown.text() == "0.01, 0.03, 0.1"
+    draft = form.draft()
+    assert draft.axes == (RATE,)
+    assert draft.raw["optimizer"] == {**DIGITS["optimizer"], "lr": 0.01}
+    assert parse_job(draft.raw).faults == ()
+
+
+def test_a_range_is_given_by_its_ends_and_how_many(form):
+    popover = opened(form, "optimizer.lr")
+    popover._kinds.choose("range")
+    popover._show_page("range")
+    for line, text in ((popover._from, "1e-4"), (popover._to, "0.1"), (popover._steps, "4")):
+        line.setText(text)
+    popover._scale.choose("log")
+    popover._settle()
+    assert popover._preview.text() == "0.0001, 0.001, 0.01, 0.1"
+    popover._use.click()
+    assert form.draft().axes == (Axis("optimizer.lr", span=Span(1e-4, 0.1, 4, "log")),)
+    again = opened(form, "optimizer.lr")
+    assert again._pages.currentIndex() == 1
+    assert again._from.text() == "0.0001"
+
+
+def test_choices_and_switches_are_ticked(form):
+    popover = opened(form, "optimizer.name")
+    popover._ticks["adam"].setChecked(True)
+    assert popover._preview.text() == "sgd, adam"
+    popover._use.click()
+    flag = opened(form, "stop_on_nan")
+    flag._ticks["no"].setChecked(True)
+    flag._use.click()
+    assert form.draft().axes == (
+        Axis("optimizer.name", ("sgd", "adam")),
+        Axis("stop_on_nan", (True, False)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "Has no values; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
+        ("0.1", "One more value, and there are several."),
+        ("0.1,", "Has a comma with nothing beside it; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
+        ("0.1, 0.1", "Names 0.1 twice."),
+    ],
+)
+def test_what_gives_no_values_is_said_in_the_popover_and_cannot_be_used(form, text, sentence):
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText(text)
+    assert popover._preview.text() == sentence
+    assert not popover._use.isEnabled()
+    QTest.keyClick(popover._list, Qt.Key.Key_Return)
+    assert popover.isVisible()
+    assert form.draft().axes == ()
+
+
+def test_escape_changes_nothing(form):
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText("1, 2")
+    QTest.keyClick(popover, Qt.Key.Key_Escape)
+    assert swept(form).popover is None
+    popover = opened(form, "optimizer.lr")
+    popover._list.setText("1, 2")
+    QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
+    assert swept(form).popover is None
+    assert form.draft().axes == ()
+
+
+def test_one_value_again_is_the_value_that_was_there(form):
+    swept(form).take(RATE)
+    popover = opened(form, "optimizer.lr")
+    one = [b for b in popover.findChildren(type(popover._use)) if b.text() == "One value"]
+    one[0].click()
+    assert form.draft().axes == ()
+    assert form.draft().raw["optimizer"]["lr"] == 0.05
+    assert form._fields.field("optimizer.lr").control.isVisible()
+
+
+def test_another_job_in_the_form_has_its_own_values_alone(form):
+    form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
+    assert form.draft().axes == (BATCH, RATE), "in the order of the fields"
+    form.show_draft(JobDraft(DIGITS))
+    assert form.draft() == JobDraft({**form.draft().raw})
+
+
+def test_another_optimizer_has_no_values_for_a_setting_that_is_gone(form):
+    swept(form).take(Axis("optimizer.momentum", (0.0, 0.9)))
+    form.show_draft(JobDraft(form.draft().raw, form.draft().axes))
+    form._fields.field("optimizer.name").control.choose("adagrad")
+    assert form.draft().axes == ()
+
+
+def test_s10_the_verdict_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
+    form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
+    form.show_check(CHECKED)
+    assert form._verdict.text() == "Ready to queue 6 jobs"
+    assert form._start_button.text() == form._foot_start.text() == "Queue 6 jobs"
+    assert not form._queue_button.isVisible()
+    assert not form._save_button.isEnabled()
+    with (
+        qtbot.waitSignal(form.queue_requested) as wish,
+        qtbot.assertNotEmitted(form.start_requested),
+    ):
+        form._start_button.click()
+    assert wish.args[0].axes == (BATCH, RATE)
+    form.set_busy("Making job 3 of 6…")
+    assert form._start_button.text() == "Making job 3 of 6…"
+    with qtbot.waitSignal(form.start_cancelled):
+        form._queue_button.click()
+
+
+def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
+    form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
+    sentence = "optimizer.lr: “0” must be above 0."
+    form.show_check(JobCheck(faults=(Fault("optimizer.lr", sentence),), jobs=2))
+    field = form._fields.field("optimizer.lr")
+    assert field.error() == "Learning rate “0” must be above 0."
+    assert field.shown.property("bad") == "true"
+    assert form._start_button.text() == "1 thing to fix"
+
+
+def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
+    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    assert form._take_back.isVisible()
+    form._wish_check()
+    assert form._refusal.isVisible(), "it is not forgotten with the next change"
+    with qtbot.waitSignal(form.take_back_requested) as wish:
+        form._take_back.click()
+    assert wish.args == ["sweep:digits-k3pf"]
+    form.show_error("")
+    assert not form._take_back.isVisible()
+
+
+def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
+    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    form._wish_check()
+    assert not form._foot.refusal.isHidden()
+    assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")
+    assert form._foot.figures.isHidden()
+    form.show_error("")
+    assert form._foot.refusal.isHidden()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])
+@pytest.mark.parametrize("path", ["optimizer.lr", "optimizer.name", "epochs"])
+def test_the_popover_stays_in_the_window(form, size, path):
+    form.resize(*size)
+    QApplication.processEvents()
+    popover = opened(form, path)
+    assert form.rect().contains(popover.geometry())

@@ -1,0 +1,222 @@
+"""What a job starts from: typed as ever, or chosen from a list that waits for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from tests.pictures import lab
+from tests.widgets.jobs.form.test_job_form import DIGITS
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+
+OWN = "The model’s own weights, if it has any"
+NOTHING = "Nothing: the model begins fresh"
+FILE = "A file of weights…"
+JOB = lab.LIVE
+BEST, NEWEST = (
+    next(one for one in lab.checkpoints() if one.is_best),
+    next(one for one in lab.checkpoints() if one.is_latest),
+)
+pytestmark = pytest.mark.usefixtures("look")
+
+
+@pytest.fixture
+def form(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.resize(1200, 800)
+    form.show()
+    form.activateWindow()
+    form.show_draft(JobDraft(DIGITS))
+    return form
+
+
+@pytest.fixture
+def field(form):
+    form.start_from.setFocus()
+    return form.start_from
+
+
+def opened(field):
+    """The list, opened by key."""
+    QTest.keyClick(field, Qt.Key.Key_Down)
+    return field.choice
+
+
+def texts(choice):
+    return [one.text for one in choice.rows.rows]
+
+
+def current(choice):
+    return choice.rows.rows[choice.table.currentIndex().row()].text
+
+
+def press(choice, *keys):
+    for key in keys:
+        QTest.keyClick(choice.search, key)
+
+
+def given(form):
+    return form.draft().raw.get("start_from")
+
+
+@pytest.mark.parametrize("typed", ["20261120-aa/best", "/home/anna/weights.pt", "nothing"])
+def test_what_is_typed_reaches_the_job_file_as_it_is(form, field, qtbot, typed):
+    with qtbot.waitSignal(form.check_requested):
+        QTest.keyClicks(field, typed)
+    assert given(form) == typed
+    field.clear()
+    assert given(form) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("20261120-aa/best", "20261120-aa/best"),
+        ("/home/anna/weights.pt", "weights.pt"),
+        ("tiny@1/weights.pt", "weights.pt of tiny @ 1"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_what_a_job_file_says_stays_as_it_is_and_is_shown_short(form, value, shown):
+    form.show_draft(JobDraft({**DIGITS, "start_from": value}))
+    assert form.start_from.text() == shown
+    assert given(form) == value
+    form.start_from.name(value, "digits 3, best")
+    assert (form.start_from.text(), given(form)) == ("digits 3, best", value)
+    assert value in form.start_from.toolTip()
+    form.start_from.name("of another draft", "late news")
+    assert form.start_from.text() == "digits 3, best"
+
+
+def test_the_list_is_open_before_any_job_is_known(form, field, qtbot):
+    with qtbot.waitSignal(field.searched) as search:
+        choice = opened(field)
+    assert search.args == [""]
+    assert texts(choice) == [OWN, NOTHING, FILE, "Reading…"]
+    assert choice.search.hasFocus()
+    field.show_jobs(lab.JOBS)
+    ran = [view.name for view in lab.JOBS if view.run]
+    assert texts(choice)[3:] == ran
+    assert lab.QUEUED.name not in ran, "what never ran has no checkpoint"
+    press(choice, Qt.Key.Key_Escape)
+    assert field.choice is None
+    assert field.hasFocus()
+    assert given(form) is None
+    field.show_jobs(lab.JOBS)
+    field.show_checkpoints(JOB.id, lab.checkpoints())
+    field.show_error("Too late.")
+
+
+def test_what_enter_would_choose_stays_so_when_jobs_come_in(field):
+    choice = opened(field)
+    press(choice, Qt.Key.Key_Down)
+    assert current(choice) == NOTHING
+    field.show_jobs(lab.JOBS)
+    assert current(choice) == NOTHING
+
+
+def test_a_click_opens_it_below_the_field_and_a_click_beside_it_closes_it(form, field):
+    QTest.mouseClick(field, Qt.MouseButton.LeftButton)
+    choice = field.choice
+    below = field.mapTo(form, QPoint(0, field.height())).y()
+    assert choice.y() >= below
+    assert form.rect().contains(choice.geometry())
+    field.show_jobs(lab.JOBS)
+    view = choice.table
+    wanted = view.fontMetrics().horizontalAdvance(OWN)
+    assert wanted < view.columnWidth(0), "what can be chosen is read without a tool tip"
+    QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
+    assert field.choice is None
+
+
+def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qtbot):
+    choice = opened(field)
+    with qtbot.waitSignal(field.searched) as search:
+        QTest.keyClicks(choice.search, "retina")
+        assert choice.search.text() == "retina"
+    assert search.args == ["retina"]
+    field.show_jobs((JOB,))
+    assert current(choice) == JOB.name
+    assert choice.search.accessibleDescription().startswith(f"{JOB.name}, Training, ")
+    with qtbot.waitSignal(field.checkpoints_requested) as wish:
+        press(choice, Qt.Key.Key_Return)
+    assert wish.args == [JOB.id]
+    assert texts(choice) == ["Back to all jobs", "Reading…"]
+    field.show_checkpoints("another job", lab.checkpoints())
+    assert texts(choice)[1:] == ["Reading…"]
+    field.show_checkpoints(JOB.id, lab.checkpoints())
+    assert current(choice) == NEWEST.name
+    assert choice.rows.rows[1].aside.replace("\xa0", " ") == "latest · validation/loss 0.368"
+    with qtbot.waitSignal(form.check_requested) as check:
+        QTest.keyClicks(choice.search, "best")
+        press(choice, Qt.Key.Key_Return)
+    assert check.args[0].raw["start_from"] == f"{JOB.id}/{BEST.name}"
+    assert field.text() == f"{JOB.name}, {BEST.name}"
+    assert field.hasFocus()
+
+
+def test_escape_leads_from_the_checkpoints_back_to_the_jobs(field):
+    choice = opened(field)
+    field.show_jobs((JOB,))
+    choice._take(choice.rows.index(3, 0))
+    field.show_checkpoints(JOB.id, ())
+    assert texts(choice) == ["Back to all jobs", "No checkpoint yet."]
+    press(choice, Qt.Key.Key_Escape)
+    assert texts(choice) == [OWN, NOTHING, FILE, JOB.name]
+    press(choice, Qt.Key.Key_Down, Qt.Key.Key_PageDown)
+    assert current(choice) == JOB.name
+    press(choice, Qt.Key.Key_Down)
+    assert current(choice) == OWN, "after the last comes the first"
+    press(choice, Qt.Key.Key_Up, Qt.Key.Key_PageUp)
+    assert current(choice) == OWN
+
+
+@pytest.mark.parametrize(("steps", "value"), [(0, None), (1, "nothing")])
+def test_the_models_own_weights_and_nothing_can_be_chosen(form, field, steps, value):
+    form.show_draft(JobDraft({**DIGITS, "start_from": "20261120-aa/best"}))
+    choice = opened(field)
+    press(choice, *[Qt.Key.Key_Down] * steps, Qt.Key.Key_Return)
+    assert given(form) == value
+
+
+def test_what_is_typed_into_the_search_can_be_used_as_it_is(form, field):
+    choice = opened(field)
+    field.show_jobs(lab.JOBS)
+    QTest.keyClicks(choice.search, "/home/anna/w.pt")
+    press(choice, Qt.Key.Key_Return)
+    assert given(form) == "/home/anna/w.pt"
+
+
+def test_enter_takes_no_search_for_a_file_while_its_answer_is_on_the_way(form, field):
+    choice = opened(field)
+    field.show_jobs(lab.JOBS)
+    QTest.keyClicks(choice.search, "unet")
+    press(choice, Qt.Key.Key_Return)
+    assert field.choice is choice
+    assert texts(choice) == ["Reading…"]
+    field.show_jobs(())
+    assert texts(choice) == ["Use “unet”"]
+    press(choice, Qt.Key.Key_Return)
+    assert given(form) == "unet"
+
+
+def test_a_file_is_asked_for_and_shown_by_its_name(form, field, qtbot):
+    choice = opened(field)
+    with qtbot.waitSignal(field.file_requested):
+        press(choice, Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return)
+    assert field.choice is None
+    field.choose("/home/anna/imagenet.pt")
+    assert (field.text(), given(form)) == ("imagenet.pt", "/home/anna/imagenet.pt")
+
+
+def test_what_cannot_be_read_is_said_in_the_list(field):
+    choice = opened(field)
+    field.show_error("The data root is gone.")
+    assert texts(choice) == [OWN, NOTHING, FILE, "The data root is gone."]
+    field.show_jobs((replace(JOB, run=2),))
+    assert texts(choice)[3:] == [JOB.name]

@@ -1,0 +1,223 @@
+"""Several jobs are ticked in the list by mouse and by keys, and the bar says what fits them."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QMenu
+
+from backend.records.jobs.state import JobState
+from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.jobs.page.jobs_page import JobsPage
+
+ENDED = replace(LIVE, state=JobState.FINISHED, ended="2026-11-20T11:00:00Z")
+CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+NONE = Qt.KeyboardModifier.NoModifier
+
+
+def views(count=6, first=LIVE):
+    kinds = [first, *[ENDED] * (count - 1)]
+    return [replace(kind, id=f"job-{n}", name=f"job {n}") for n, kind in enumerate(kinds)]
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    show_jobs(page, views())
+    return page
+
+
+@pytest.fixture
+def ids(page):
+    return [page.model.line_at(row).id for row in range(page.model.rowCount())]
+
+
+def click(qtbot, page, row, modifier=NONE):
+    view = page.list.view
+    at = view.visualRect(page.model.index(row, 0)).center()
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, modifier, at)
+
+
+def test_ctrl_click_ticks_rows_and_opens_none_of_them(qtbot, page, ids):
+    click(qtbot, page, 1)
+    assert page.open_id == ids[1]
+    assert not page.list.bar.isVisible()
+    click(qtbot, page, 3, CTRL)
+    assert page.model.ticked() == (ids[1], ids[3]), "what was open is one of them"
+    assert page.open_id == ids[1]
+    assert page.list.bar.isVisible()
+    assert page.list.bar._count.text() == "2 jobs chosen"
+    click(qtbot, page, 3, CTRL)
+    assert page.model.ticked() == (ids[1],)
+    # A plain click opens, and chooses that one alone.
+    click(qtbot, page, 4)
+    assert page.model.ticked() == ()
+    assert page.open_id == ids[4]
+    assert not page.list.bar.isVisible()
+    click(qtbot, page, 4, CTRL)
+    assert page.model.ticked() == (ids[4],), "the release of the button opens nothing, either"
+
+
+def test_shift_click_ticks_all_from_the_open_one_on(qtbot, page, ids):
+    click(qtbot, page, 1)
+    click(qtbot, page, 4, SHIFT)
+    assert page.model.ticked() == tuple(ids[1:5])
+    click(qtbot, page, 0, SHIFT)
+    assert page.model.ticked() == tuple(ids[0:2]), "the same end stays"
+    assert page.open_id == ids[1]
+
+
+def test_space_ticks_and_keys_lead_on_without_losing_a_tick(qtbot, page, ids):
+    view = page.list.view
+    view.setFocus()
+    click(qtbot, page, 0)
+    qtbot.keyClick(view, Qt.Key.Key_Space)
+    for _ in range(2):
+        qtbot.keyClick(view, Qt.Key.Key_Down)
+    qtbot.keyClick(view, Qt.Key.Key_Space)
+    assert page.model.ticked() == (ids[0], ids[2])
+    qtbot.keyClick(view, Qt.Key.Key_Down, SHIFT)
+    assert page.model.ticked() == (ids[0], ids[2], ids[3])
+    qtbot.keyClick(view, Qt.Key.Key_Escape)
+    assert page.model.ticked() == ()
+
+
+def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
+    page.list.ticks.add((ids[2], ids[4]))
+    show_jobs(page, [replace(one, id=one.id) for one in views() if one.id != ids[4]])
+    assert list(page.list.ticks) == [ids[2]]
+    states = {row: page.model.index(row, 0).data(Qt.ItemDataRole.CheckStateRole) for row in (1, 2)}
+    assert states == {1: Qt.CheckState.Unchecked, 2: Qt.CheckState.Checked}
+
+
+def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
+    page.list.ticks.add(ids[1:4])
+    bar = page.list.bar
+    for key, wish in (
+        ("compare", page.many.compare_requested),
+        ("tag", page.many.tag_requested),
+        ("csv", page.many.csv_requested),
+        ("clone", page.many.clone_requested),
+        ("trash", page.many.trash_requested),
+    ):
+        with qtbot.waitSignal(wish) as told:
+            bar.act_requested.emit(key)
+        assert told.args == [tuple(ids[1:4])]
+    assert not bar._acts["stop"].isEnabled(), "none of them is running"
+    page.list.ticks.add(ids[:1])
+    assert bar._acts["stop"].isEnabled()
+    assert not bar._acts["trash"].isEnabled(), "one of them is running"
+
+
+def test_del_asks_about_all_that_are_ticked(qtbot, page, ids):
+    page.list.ticks.add(ids[2:4])
+    with qtbot.waitSignal(page.many.trash_requested) as told:
+        qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
+    assert told.args == [tuple(ids[2:4])]
+
+
+def test_nine_jobs_can_be_saved_as_csv_and_not_compared(qtbot, page):
+    show_jobs(page, views(9))
+    page.list.ticks.add(f"job-{n}" for n in range(9))
+    acts = page.list.bar._acts
+    assert acts["csv"].isEnabled()
+    assert not acts["compare"].isEnabled()
+
+
+def menu_of(qtbot, page, view, index):
+    view.menu_requested.emit(index, page.mapToGlobal(QPoint(10, 10)))
+    (menu,) = (menu for menu in page.findChildren(QMenu) if menu.isVisible())
+    return menu
+
+
+def texts(menu):
+    return {action.text(): action for action in menu.actions() if action.text()}
+
+
+def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbot, page, ids):
+    # The first one trains, the second has finished.
+    menu = menu_of(qtbot, page, page.list.view, page.model.index(0, 0))
+    acts = texts(menu)
+    assert acts["Stop"].isEnabled()
+    assert not acts["Move to the trash"].isEnabled()
+    with qtbot.waitSignal(page.detail.stop_requested) as told:
+        acts["Stop"].trigger()
+    assert told.args == [ids[0]]
+    menu.close()
+    qtbot.waitUntil(lambda: not [m for m in page.findChildren(QMenu) if m.isVisible()])
+    acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(1, 0)))
+    with qtbot.waitSignal(page.detail.clone_requested) as told:
+        acts["Clone"].trigger()
+    assert told.args == [ids[1]]
+    with qtbot.waitSignal(page.detail.remove_requested) as told:
+        acts["Move to the trash"].trigger()
+    assert told.args == [ids[1]]
+
+
+def test_what_is_asked_on_the_page_of_a_job_opens_it_first(qtbot, page, ids):
+    draft = replace(CREATED, id="draft", name="draft")
+    # Rows stand still under a pointer, and where that was left by other tests nobody knows.
+    page.model.hold(False)
+    show_jobs(page, [*views(), draft])
+    qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
+    row = page.model.row_of("draft")
+    acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(row, 0)))
+    with qtbot.waitSignal(page.detail.start_requested) as told:
+        acts["Start"].trigger()
+    assert told.args == ["draft"]
+    assert page.open_id == "draft"
+
+
+def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
+    page.show_table()
+    row = page.table.model.row_of(ids[1])
+    acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
+    assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
+    acts["Export…"].trigger()
+    assert page.open_id == ids[1]
+    assert page.list.isVisible(), "it is asked about on the page of the job"
+
+
+def test_the_menu_of_a_row_that_is_ticked_acts_on_all_that_are(qtbot, page, ids):
+    page.list.ticks.add(ids[1:4])
+    acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
+    with qtbot.waitSignal(page.many.compare_requested) as told:
+        acts["Compare"].trigger()
+    assert told.args == [tuple(ids[1:4])]
+
+
+@pytest.mark.parametrize(("key", "wish"), [("D", "clone"), ("E", "export"), (".", "stop")])
+def test_keys_act_on_the_row_of_the_table_or_on_all_that_are_chosen(qtbot, page, ids, key, wish):
+    page.show_table()
+    view = page.table.view
+    view.setCurrentIndex(page.table.model.index(1, 1))
+    view.clearSelection()
+    signal = getattr(page.many, f"{wish}_requested")
+    number = Qt.Key(ord(key))
+    with qtbot.waitSignal(signal) as told:
+        qtbot.keyClick(view, number, CTRL)
+    assert told.args == [(ids[1],)]
+    view.choose(ids[2:4])
+    with qtbot.waitSignal(signal) as told:
+        qtbot.keyClick(view, number, CTRL)
+    assert told.args == [tuple(ids[2:4])]
+
+
+def test_ctrl_l_in_the_table_opens_the_log_of_the_row(qtbot, page, ids):
+    page.show_table()
+    page.table.view.setCurrentIndex(page.table.model.index(2, 1))
+    qtbot.keyClick(page.table.view, Qt.Key.Key_L, CTRL)
+    assert page.open_id == ids[2]
+    assert page.detail._tabs.key() == "log"
+
+
+def test_waiting_counts_what_waits_and_no_drafts(page):
+    drafts = [replace(CREATED, id=f"draft-{n}", name="draft") for n in range(3)]
+    queued = replace(CREATED, id="queued", name="queued", state=JobState.QUEUED)
+    show_jobs(page, [*views(), *drafts, queued])
+    groups = page.list._groups
+    assert groups._group.button(groups._keys.index("waiting")).shown == "Waiting 1"

@@ -1,0 +1,261 @@
+"""Jobs as rows: found, grouped, and never reshuffled under the pointer."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, Qt
+from PySide6.QtWidgets import QApplication
+
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import line_of
+from backend.records.jobs.view import RunUpdate
+from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
+from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.page.jobs_page import JobsPage
+
+ENDED = replace(
+    LIVE, state=JobState.FINISHED, started="2026-11-20T10:00:00Z", ended="2026-11-20T11:00:00Z"
+)
+
+
+def job(name, view, **more):
+    return replace(view, id=name, name=name, **more)
+
+
+def shown(model):
+    return [model.index(row, 0).data(JOB_ROLE).id for row in range(model.rowCount())]
+
+
+@pytest.fixture
+def model():
+    return JobListModel()
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    return page
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_rows_keep_the_promises_of_qt(in_columns, qtmodeltester):
+    model = JobListModel(in_columns=in_columns)
+    every = rows_of(job("a", LIVE), job("b", CREATED), job("c", FAILED), job("d", ENDED))
+    model.show_rows(every)
+    qtmodeltester.check(model)
+    # The tester goes on watching: each of these is told by Qt's rules.
+    for slots in ([3, 2, 0], [], [1], [0, 1, 2, 3]):
+        model.show_rows(replace(every, order=every.order[slots]))
+        assert model.rowCount() == len(slots)
+
+
+def test_one_row_changed_is_one_row_told(model, qtbot):
+    model.show_rows(rows_of(job("a", LIVE), job("b", LIVE)))
+    with qtbot.waitSignal(model.dataChanged) as told:
+        model.tell(1)
+    assert told.args[0].row() == told.args[1].row() == 1
+
+
+def test_live_comes_first_then_waiting_then_ended(page):
+    show_jobs(page, (job("ended", ENDED), job("draft", CREATED), job("live", LIVE)))
+    assert shown(page.model) == ["live", "draft", "ended"]
+
+
+def test_nothing_moves_while_the_pointer_is_over_the_list(page):
+    show_jobs(page, (job("a", LIVE), job("b", CREATED)))
+    page.model.hold(True)
+    show_jobs(page, (job("a", ENDED), job("b", CREATED), job("c", LIVE)))
+    assert shown(page.model) == ["a", "b"]
+    assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is told"
+    page.model.hold(False)
+    assert shown(page.model) == ["c", "b", "a"]
+
+
+def chosen(page):
+    return [index.data(JOB_ROLE).id for index in page.list.view.selectedIndexes()]
+
+
+@pytest.mark.parametrize("opens_first", [True, False])
+def test_the_job_just_started_is_listed_and_selected_while_the_pointer_rests(page, opens_first):
+    views = (job("a", LIVE), job("b", CREATED))
+    show_jobs(page, views)
+    page.open_job("b")
+    page.model.hold(True)
+    steps = [lambda: page.open_job("c"), lambda: show_jobs(page, (*views, job("c", LIVE)))]
+    for step in steps if opens_first else steps[::-1]:
+        step()
+    assert "c" in shown(page.model)
+    assert chosen(page) == ["c"]
+
+
+def test_no_row_looks_chosen_while_the_open_job_is_filtered_out(page):
+    show_jobs(page, (job("apple", LIVE), job("kiwi", CREATED)))
+    page.open_job("apple")
+    page.list.search.setText("kiwi")
+    page.list.search._say()
+    assert (page.open_id, shown(page.model), chosen(page)) == ("apple", ["kiwi"], [])
+    page.list.view.setFocus(Qt.FocusReason.TabFocusReason)
+    assert page.open_id == "apple"
+    page.list.clear()
+    assert chosen(page) == ["apple"]
+
+
+def test_what_a_person_asks_for_moves_under_the_pointer_too(page):
+    show_jobs(page, (job("a", LIVE), job("kiwi", CREATED)))
+    page.model.hold(True)
+    page.list.search.setText("kiwi")
+    page.list.search._say()
+    assert shown(page.model) == ["kiwi"]
+
+
+def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(page):
+    views = [job(f"job-{number}", ENDED) for number in range(500)]
+    views[321] = replace(views[321], notes="the one with the odd Learning rate")
+    show_jobs(page, views)
+    page.list.search.setText("odd learning")
+    page.list.search._say()
+    assert shown(page.model) == ["job-321"]
+
+
+@given(st.lists(st.lists(st.sampled_from(range(12)), unique=True), min_size=1, max_size=12))
+def test_whatever_comes_goes_and_moves_each_pointer_stays_at_its_job(steps):
+    """Rows come, go and move by any of Qt's three ways, and none of them loses a selection."""
+    views = [job(f"job-{number}", LIVE) for number in range(12)]
+    every = rows_of(*views)
+    model = JobListModel()
+    pointers = {}
+    for wanted in steps:
+        random.Random(len(wanted)).shuffle(wanted)
+        model.show_rows(replace(every, order=every.order[wanted]))
+        names = [f"job-{slot}" for slot in wanted]
+        assert shown(model) == names
+        assert [model.row_of(name) for name in names] == list(range(len(names)))
+        for name in set(pointers) - set(names):
+            assert not pointers.pop(name).isValid()
+        for name, pointer in pointers.items():
+            assert pointer.data(JOB_ROLE).id == name
+        for row, name in enumerate(names):
+            pointers.setdefault(name, QPersistentModelIndex(model.index(row, 0)))
+
+
+def test_a_selection_and_the_current_row_survive_a_listing(page):
+    show_jobs(page, [job(f"job-{number}", ENDED) for number in range(40)])
+    page.show_table()
+    table = page.table.view
+    flags = QItemSelectionModel.SelectionFlag
+    row = page.table.model.row_of("job-7")
+    table.selectionModel().setCurrentIndex(
+        page.table.model.index(row, 1), flags.ClearAndSelect | flags.Rows
+    )
+    show_jobs(page, [job(f"job-{number}", ENDED) for number in (*range(4, 40), 50, 51)])
+    assert table.chosen() == ("job-7",)
+    assert table.currentIndex().data(JOB_ROLE).id == "job-7"
+
+
+def test_without_jobs_the_first_start_is_shown_and_with_one_the_list(page):
+    show_jobs(page, ())
+    assert page.first_start.isVisible()
+    show_jobs(page, (job("a", LIVE),))
+    assert page.detail.isVisible()
+    assert page.open_id == "a"
+
+
+def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
+    show_jobs(page, (job("a", LIVE),))
+    page.list.search.setText("resnt")
+    page.list.search._say()
+    assert page.list.no_match.isVisible()
+    assert "No job matches “resnt”." in page.list.no_match.accessibleName()
+    page.list.no_match.pressed.emit()
+    assert shown(page.model) == ["a"]
+    assert page.list.view.isVisible()
+
+
+def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, qtbot):
+    show_jobs(page, (job("new", LIVE),), lines=(line_of(job("old", ENDED)),))
+    with qtbot.waitSignal(page.opened) as opened:
+        page.open_job("old")
+    assert (opened.args, page.open_view) == (["old"], None)
+    shown = page._right.currentWidget()
+    assert (shown, shown.accessibleName()) == (page._opening, "Opening “old”…")
+    page.show_update(RunUpdate(job("old", ENDED), HistoryUpdate()))
+    assert page.detail._view.id == "old"
+
+
+def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
+    opened = []
+    page.opened.connect(opened.append)
+    lines = [line_of(job(name, ENDED)) for name in ("damaged", "well")]
+    show_jobs(page, (), lines=lines)
+    first, other = opened[0], ({"damaged", "well"} - set(opened)).pop()
+    page.cannot_open(first, "config.toml of the job is gone.")
+    show_jobs(page, (), lines=lines)
+    assert (opened, page.open_id) == ([first], "")
+    assert page.shows_unreadable
+    assert page._unreadable.accessibleName() == (
+        "This job cannot be opened config.toml of the job is gone."
+    )
+    page.open_job(first)
+    assert opened == [first, first], "a click tries again"
+    page.cannot_open(first, "config.toml of the job is gone.")
+    page.show_update(RunUpdate(job(first, ENDED), HistoryUpdate()))
+    assert page.open_id == first, "it can be read again"
+    assert page.detail.isVisible()
+    page.open_job(other)
+    page.cannot_open(other, "config.toml of the job is gone.")
+    page.forget(other)
+    assert page.open_id == first
+
+
+def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(page, qtbot):
+    page.begin_reading()
+    qtbot.waitUntil(page._reading.isVisible)
+    assert page._reading.accessibleName() == "Reading the jobs…"
+    page.show_trouble("/lab/ring does not answer.")
+    assert page._reading.accessibleName() == ("The jobs cannot be read /lab/ring does not answer.")
+    show_jobs(page, (job("a", LIVE),))
+    page.show_trouble("/lab/ring does not answer.")
+    assert page.detail.isVisible(), "what is known stays"
+
+
+def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1176, 840)
+    page.show()
+    show_jobs(page, (LIVE,))
+    assert page.list.width() == LIST_W
+    page.resize(928, 600)
+    assert page.list.width() == LIST_NARROW_W
+    page.resize(2296, 1400)
+    assert page.list.width() == LIST_WIDE_W
+
+
+def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
+    view = page.list.view
+    for count, width in ((1, 1200), (40, 1200), (40, 1500)):
+        show_jobs(page, [job(f"job-{number}", ENDED) for number in range(count)])
+        page.resize(width, 800)
+        QApplication.processEvents()
+        assert view.columnWidth(0) == view.viewport().width(), "else figures at its end are lost"
+
+
+def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1176, 840)
+    page.show()
+    show_jobs(page, (LIVE,))
+    page.split.setSizes([420, 756])
+    page.split.splitterMoved.emit(420, 1)
+    page.resize(1000, 840)
+    assert page.list.width() > LIST_W

@@ -1,0 +1,408 @@
+"""The wide table: found, sorted, filtered, changed and acted on, and nice to look at."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QApplication
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import JobView
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.jobs.list.job_columns import JobColumn
+from widgets.jobs.list.job_list_model import JOB_ROLE
+from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
+from widgets.jobs.page.jobs_page import JobsPage
+
+LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
+NOW = time.time()
+
+
+def stamp(hours_ago):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - 3600 * hours_ago))
+
+
+def config(nodes, gpus, **more):
+    return parse_job(
+        {
+            "name": "job",
+            "model": "resnet",
+            "dataset": "coco",
+            "loader": "coco",
+            "epochs": 50,
+            "batch_size": 32,
+            "optimizer": {"name": "adamw", "lr": 0.001},
+            "placement": [
+                {"node": node, "gpus": [f"GPU-{n}" for n in range(gpus)]}
+                if gpus
+                else {"node": node, "processes": 2}
+                for node in nodes
+            ],
+            **more,
+        }
+    ).config
+
+
+HERE = config(["this-computer"], 0)
+TWO = config(["gpu06", "gpu07"], 8, optimizer={"name": "sgd", "lr": 0.08})
+ONE = config(["gpu03"], 8)
+MANY = config([f"gpu{n:02d}" for n in range(1, 65)], 8)
+
+
+def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=None, **more):
+    begun_at = "" if begun is None else stamp(begun)
+    over = "" if begun is None or took is None else stamp(begun - took)
+    return JobView(
+        name[:40],
+        name,
+        state,
+        config,
+        stamp((begun or 1) + 1),
+        run=0 if begun is None else 1,
+        step=int(share * 1000),
+        total_steps=1000,
+        best_metric=best,
+        started=begun_at,
+        ended=over,
+        user=user,
+        **more,
+    )
+
+
+S = JobState
+VIEWS = (
+    job("retinanet-r50 · coco 2x", S.TRAINING, TWO, 0.64, ("mAP", 0.371), begun=1.2,
+        tags=("baseline",)),
+    job("unet-cells · dice v3", S.EVALUATING, ONE, 0.91, ("dice", 0.902), "ben", 0.9),
+    job("warming up", S.SETUP, MANY, 0.0, None, "chen", 0.01, tags=("sweep", "lr", "night")),
+    job("retinanet-r50 · lr 0.08", S.QUEUED, TWO),
+    job("gan-textures · 256", S.CREATED, ONE, user="chen", notes="wait for the new textures"),
+    job("vit-s16 · plankton", S.INTERRUPTED, ONE, 0.48, ("validation/top-1", 0.824), "mai", 20,
+        3.4, message="Stopped by ben"),
+    job("vit-s16 · plankton adamw", S.ERROR, ONE, 0.41, ("validation/top-1", 0.817), "mai", 6, 2.2,
+        error=RankError("The GPU's memory is full.", 3, "gpu03"), tags=("plankton", "adamw")),
+    job(LONG, S.LOST, MANY, 0.77, ("validation/a metric with a long name", 0.142),
+        "somebody-with-a-long-name", 44, 5.7, tags=("a tag that goes on and on", "b", "c", "d")),
+    job("digits, two workers", S.FINISHED, HERE, 1.0, ("validation/accuracy", 0.981), "lan", 5,
+        0.016, notes="as good as it gets"),
+    *(
+        job(f"deeplab · road scenes {n}", S.FINISHED, ONE, 1.0, ("mIoU", 0.7 + n / 100), "chen",
+            70 + 24 * n, 5.03, tags=("roads",))
+        for n in range(30)
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    show_jobs(page, VIEWS)
+    page.show_table()
+    return page
+
+
+def names(page):
+    model = page.table.model
+    return [model.index(row, 0).data(JOB_ROLE).name for row in range(model.rowCount())]
+
+
+def click_head(page, column):
+    page.table.view._head_clicked(column)
+
+
+def search(page, text):
+    page.table.search.setText(text)
+    page.table.search._say()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("failed plankton", ["vit-s16 · plankton adamw"]),
+        ("wait textures", ["gan-textures · 256"]),
+        ("baseline", ["retinanet-r50 · coco 2x"]),
+        ("evaluating", ["unet-cells · dice v3"]),
+        ("lr=0.08 training", ["retinanet-r50 · coco 2x"]),
+        ("ACCURACY=0.981", ["digits, two workers"]),
+        ("lr>0.01 training", ["retinanet-r50 · coco 2x"]),
+        ("dice>0.9", ["unet-cells · dice v3"]),
+        ("dice>0.95", []),
+        ("nobody has this", []),
+    ],
+)
+def test_a_job_is_found_by_name_notes_tags_state_settings_and_metrics(page, text, wanted):
+    search(page, text)
+    assert names(page) == wanted
+
+
+def test_a_head_sorts_the_other_way_next_and_then_gives_the_lists_own_order_back(page):
+    own = names(page)
+    click_head(page, JobColumn.BEST)
+    assert page.table.model.index(0, 0).data(JOB_ROLE).best_metric == ("dice", 0.902)
+    assert page.table.model.index(2, 0).data(JOB_ROLE).best_metric == ("mIoU", 0.99)
+    none_last = page.table.model.index(len(VIEWS) - 1, 0).data(JOB_ROLE)
+    assert none_last.best_metric is None
+    click_head(page, JobColumn.BEST)
+    assert page.table.model.index(1, 0).data(JOB_ROLE).best_metric == ("mAP", 0.371)
+    assert page.table.model.index(2, 0).data(JOB_ROLE).best_metric == ("mIoU", 0.7)
+    none_last = page.table.model.index(len(VIEWS) - 1, 0).data(JOB_ROLE)
+    assert none_last.best_metric is None, "what has no value comes last both ways"
+    click_head(page, JobColumn.BEST)
+    assert names(page) == own
+
+
+def test_names_are_sorted_without_regard_to_capitals(page):
+    show_jobs(page, [replace(VIEWS[0], id=name, name=name) for name in ("b", "C", "a")])
+    click_head(page, JobColumn.NAME)
+    assert names(page) == ["a", "b", "C"]
+
+
+def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
+    page.table._funnel_button.click()
+    funnel = page.table.funnel
+    assert [funnel._user.itemText(n) for n in range(funnel._user.count())] == [
+        "Any user", "ben", "chen", "lan", "mai", "somebody-with-a-long-name",
+    ]  # fmt: skip
+    funnel._user.setCurrentText("mai")
+    funnel._low.setText("0,8")
+    funnel._low.editingFinished.emit()
+    assert names(page) == ["vit-s16 · plankton", "vit-s16 · plankton adamw"][::-1]
+    assert page.table._foot.text() == f"2 of {len(VIEWS)} jobs"
+    assert page.table._funnel_button._icon_name == "funnel-fill"
+    funnel._high.setText("much")
+    funnel._high.editingFinished.emit()
+    assert funnel._high_field.error() == "Write a number, as 0.9 or 1e-3."
+    funnel.clear()
+    assert len(names(page)) == len(VIEWS)
+
+
+def test_columns_widths_and_order_are_remembered_and_what_makes_no_sense_is_not(qtbot, page):
+    view = page.table.view
+    told = []
+    view.layout_changed.connect(told.append)
+    menu = view.column_menu()
+    actions = {action.text(): action for action in menu.actions()}
+    assert not actions["Name"].isEnabled(), "a table without names helps nobody"
+    actions["Notes"].trigger()
+    actions["User"].trigger()
+    view.setColumnWidth(JobColumn.STATE, 180)
+    click_head(page, JobColumn.STARTED)
+    other = JobsPage()
+    qtbot.addWidget(other)
+    other.table.view.restore(told[-1])
+    assert other.table.view.layout_now() == told[-1] == view.layout_now()
+    assert "notes" in told[-1]["columns"]
+    assert "user" not in told[-1]["columns"]
+    assert told[-1]["widths"]["state"] == 180
+    assert other.table.query.order == "started"
+    assert other.table.query.descending
+    before = other.table.view.layout_now()
+    for nonsense in ({"columns": "x", "widths": 3, "order": 7}, {"columns": [], "order": "notes"}):
+        other.table.view.restore(nonsense)
+        assert other.table.view.layout_now()["order"] == before["order"]
+        assert "name" in other.table.view.layout_now()["columns"]
+
+
+def choose(page, *wanted):
+    view, model = page.table.view, page.table.model
+    view.clearSelection()
+    for name in wanted:
+        row = names(page).index(name)
+        view.scrollTo(model.index(row, 0))
+        view.setCurrentIndex(model.index(row, 1))
+        view.clearSelection() if name == wanted[0] else None
+    rows = [names(page).index(name) for name in wanted]
+    for row in rows:
+        flags = view.selectionModel().SelectionFlag
+        view.selectionModel().select(model.index(row, 0), flags.Select | flags.Rows)
+
+
+def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
+    view = page.table.view
+    rate = JobColumn.LR
+    assert view.isColumnHidden(rate), "nobody asked for it yet"
+    menu = next(a.menu() for a in view.column_menu().actions() if a.text() == "Settings")
+    actions = {action.text(): action for action in menu.actions()}
+    assert list(actions) == [
+        "Learning rate",
+        "Batch size",
+        "Optimizer",
+        "Epochs",
+        "Model",
+        "Dataset",
+        "Strategy",
+        "Seed",
+    ]
+    actions["Learning rate"].trigger()
+    actions["Optimizer"].trigger()
+    page.resize(1600, 800)
+    assert not view.isColumnHidden(rate)
+    click_head(page, rate)
+    assert page.table.query.order == "lr"
+    shown = page.table.model.index(0, rate).data()
+    assert shown == "0.08"
+    assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "SGD"
+    assert page.table.model.index(0, JobColumn.SEED).data() == "1"
+    click_head(page, rate)
+    assert page.table.model.index(0, rate).data() == "0.001"
+
+
+def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
+    view, model = page.table.view, page.table.model
+    used = job("used", JobState.FINISHED, ONE, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6)
+    unknown = job("unknown", JobState.FINISHED, ONE, begun=4, took=2, earlier_gpu_s=None)
+    here = job("on processors", JobState.FINISHED, HERE, begun=3, took=2)
+    show_jobs(page, (used, unknown, here))
+    shown = {
+        name: (
+            model.index(row, JobColumn.GPU_HOURS).data(),
+            model.index(row, JobColumn.ENERGY).data().replace("\xa0", " "),
+        )
+        for row, name in enumerate(names(page))
+    }
+    assert shown == {
+        # Two hours of eight GPUs, and one of the runs before.
+        "used": ("17.0", "2.50 kWh"),
+        "unknown": ("–", "–"),
+        "on processors": ("–", "–"),
+    }
+    took = model.index(names(page).index("used"), JobColumn.TOOK)
+    tip = took.data(Qt.ItemDataRole.ToolTipRole).replace("\xa0", " ")
+    assert tip == "2 h 00 · 17.0 GPU hours · 2.50 kWh"
+    page.resize(1700, 800)
+    QApplication.processEvents()
+    assert not view.isColumnHidden(JobColumn.GPU_HOURS)
+    page.resize(1000, 640)
+    QApplication.processEvents()
+    assert view.isColumnHidden(JobColumn.ENERGY)
+    actions = {action.text(): action for action in view.column_menu().actions()}
+    assert actions["GPU hours"].isChecked()
+    actions["Energy"].trigger()
+    actions["Energy"].trigger()
+    assert not view.isColumnHidden(JobColumn.ENERGY), "who asks for it sees it"
+
+
+def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
+    view, model = page.table.view, page.table.model
+    assert page.table.bar.isHidden()
+    first, failed = names(page)[0], names(page).index("vit-s16 · plankton adamw")
+    view.clearSelection()
+    for row in (0, failed):
+        view.selectionModel().setCurrentIndex(
+            model.index(row, 1), view.selectionModel().SelectionFlag.NoUpdate
+        )
+        qtbot.keyClick(view, Qt.Key.Key_Space)
+    bar = page.table.bar
+    assert bar.isVisible()
+    assert bar._count.text() == "2 jobs chosen"
+    with qtbot.waitSignal(page.many.compare_requested) as compared:
+        bar._acts["compare"].click()
+    ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
+    assert compared.args == [ids]
+    assert first == names(page)[0]
+    assert bar._acts["stop"].isEnabled(), "one of them runs"
+    assert not bar._acts["trash"].isEnabled(), "one of them runs"
+    assert bar._acts["clone"].isEnabled(), "a draft each"
+    qtbot.keyClick(view, Qt.Key.Key_Escape)
+    assert bar.isHidden()
+
+
+def test_a_cell_is_changed_where_it_stands_and_the_wish_says_what_it_was(qtbot, page):
+    view = page.table.view
+    row = names(page).index("retinanet-r50 · coco 2x")
+    for column, typed, wish in (
+        (JobColumn.NAME, " new name ", ("name", "retinanet-r50 · coco 2x", "new name")),
+        (JobColumn.TAGS, "a, b ,,a", ("tags", ("baseline",), ("a", "b"))),
+        (JobColumn.NOTES, "two\nlines", ("notes", "", "two\nlines")),
+    ):
+        view.edit_cell(row, column)
+        editor = view.indexWidget(view.currentIndex()) or view.viewport().focusWidget()
+        assert view._is_editing()
+        with qtbot.waitSignal(page.table.model.edited) as edited:
+            view.itemDelegate().setModelData(_filled(editor, typed), None, view.currentIndex())
+        assert tuple(edited.args[1:]) == wish
+        view.closeEditor(editor, view.itemDelegate().EndEditHint.NoHint)
+    assert names(page)[row] == "retinanet-r50 · coco 2x", "it changes when it has come true"
+
+
+def _filled(editor, text):
+    editor.setPlainText(text) if hasattr(editor, "setPlainText") else editor.setText(text)
+    return editor
+
+
+def test_enter_opens_a_job_beside_the_list(qtbot, page):
+    view = page.table.view
+    row = names(page).index("digits, two workers")
+    view.setCurrentIndex(page.table.model.index(row, 1))
+    qtbot.keyClick(view, Qt.Key.Key_Return)
+    assert page.open_id == "digits, two workers"
+    assert page.detail.isVisible()
+
+
+def test_a_narrow_window_shows_fewer_columns_and_never_less_than_name_and_state(page):
+    view = page.table.view
+    for width in (1300, 1000, 800, 600):
+        page.resize(width, 640)
+        QApplication.processEvents()
+        shown = [c for c in JobColumn if not view.isColumnHidden(c)]
+        assert {JobColumn.STATE, JobColumn.NAME} <= set(shown)
+        assert sum(view.columnWidth(c) for c in shown) <= view.viewport().width()
+    assert JobColumn.USER not in shown
+
+
+def test_in_a_wide_window_what_belongs_to_a_name_does_not_stand_far_from_it(page):
+    view = page.table.view
+    before = view.layout_now()["widths"]
+    for width in (2500, 2200, 2500):
+        page.resize(width, 900)
+        QApplication.processEvents()
+        shown = [c for c in JobColumn if not view.isColumnHidden(c)]
+        assert view.columnWidth(JobColumn.NAME) < 620
+        assert sum(view.columnWidth(c) for c in shown) == view.viewport().width()
+    assert view.layout_now()["widths"] == before, "what the window gives, nobody wished for"
+    view.setColumnWidth(JobColumn.STATE, view.columnWidth(JobColumn.STATE) + 30)
+    assert view.layout_now()["widths"]["state"] == before["state"] + 30
+
+
+@pytest.mark.parametrize("column", [JobColumn.NAME, JobColumn.GPUS, JobColumn.TOOK])
+def test_the_sort_mark_stands_next_to_the_title(page, column):
+    header = page.table.view.horizontalHeader()
+    left, width = header.sectionViewportPosition(column), header.sectionSize(column)
+    title_w = QFontMetrics(header.font()).horizontalAdvance(column.title)
+    title_left = left + (width - RIGHT_W - title_w if column.is_figure else LEFT_W)
+
+    def seen():
+        head = header.grab().toImage()
+        return head, head.copy(title_left, 0, title_w, head.height())
+
+    head, title = seen()
+    click_head(page, column)
+    sorted_head, sorted_title = seen()
+    assert sorted_title == title, "the mark covers the title"
+    assert sorted_head != head
+    click_head(page, column)
+    assert seen()[0] != sorted_head, "both directions look the same"
+
+
+@pytest.mark.parametrize("column", [column for column in JobColumn if column.can_sort])
+def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column):
+    view = page.table.view
+    header = view.horizontalHeader()
+    view.setColumnHidden(column, False)
+    header.resizeSection(column, header.minimumSectionSize())
+    header.show_order(column, descending=True)
+    title = header.fitted_title(column)
+    rect = QRect(0, 0, header.sectionSize(column), header.height())
+    title_w = QFontMetrics(header.font()).horizontalAdvance(title)
+    left = header.mark_left(rect, column)
+    text_left = rect.width() - RIGHT_W - title_w if column.is_figure else LEFT_W
+    mark, text = QRect(left, 0, 12, 9), QRect(text_left, 0, title_w, 9)
+    assert not mark.intersects(text)
+    assert rect.contains(mark.united(text))

@@ -1,0 +1,271 @@
+"""The queue in the window: who stands where and why, and how that is changed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
+from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtWidgets import QMenu
+
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCheck
+from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from tests.widgets import drags
+from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
+from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_view import MIME
+from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.queue.queue_dialog import QueueDialog
+from widgets.shell.main_window import MainWindow
+
+QUEUED = replace(CREATED, state=JobState.QUEUED)
+LONG = "a name that goes on and on, because nobody told its owner where a name is to end"
+REASONS = {
+    "retinanet-r50": Waiting(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
+    "vit-s16 lr 0.08": Waiting(
+        Cause.TURN, "Waiting for “retinanet-r50”, which comes first on gpu06."
+    ),
+    LONG: Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
+    "nightly": Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
+}
+
+
+def place(name, number, *, priority=0, starts_in_s=None, **more):
+    entry = QueueEntry(
+        name, name, 1, (Placement("this-computer", 2),), "m1", priority=priority, **more
+    )
+    return QueuePlace(entry, number, REASONS.get(name), starts_in_s)
+
+
+def queue(*names, paused=""):
+    return Queue(tuple(place(name, n) for n, name in enumerate(names, 1)), paused)
+
+
+def job(name, view=QUEUED, **more):
+    return replace(view, id=name, name=name, **more)
+
+
+NAMES = tuple(REASONS)
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    show_jobs(page, (job("live", LIVE), *(job(name) for name in NAMES), job("draft", CREATED)))
+    # Wherever the pointer stands.
+    page.show_queue(queue(*NAMES), at_once=True)
+    return page
+
+
+def rows(page):
+    shown = page.model
+    return [shown.index(row, 0).data(JOB_ROLE).name for row in range(shown.rowCount())]
+
+
+def test_the_queue_stands_in_its_order_between_what_runs_and_the_drafts(page):
+    assert rows(page) == ["live", *NAMES, "draft"]
+    page.show_queue(queue(*reversed(NAMES)), at_once=True)
+    assert rows(page) == ["live", *reversed(NAMES), "draft"]
+
+
+def test_a_queue_that_is_known_before_its_jobs_orders_them_too(qtbot):
+    """What is asked for rows was asked without the queue then, and has to be asked again."""
+    page = JobsPage()
+    qtbot.addWidget(page)
+    with qtbot.waitSignal(page.queue_moved):
+        page.show_queue(queue(*NAMES))
+    with qtbot.assertNotEmitted(page.queue_moved):
+        page.show_queue(queue(*NAMES))
+
+
+def test_who_listens_hears_place_and_reason(page):
+    index = page.model.index(2, 0)
+    assert "comes first on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
+    assert index.data(Qt.ItemDataRole.AccessibleTextRole) == (
+        "vit-s16 lr 0.08, Queued, place 2. Waiting for “retinanet-r50”, which comes first on gpu06."
+    )
+
+
+def test_the_promises_of_qt_hold_for_a_queue_that_changes(qtmodeltester):
+    model = JobListModel()
+    model.show_rows(rows_of(*(job(name) for name in NAMES)))
+    model.show_queue(queue(*NAMES))
+    qtmodeltester.check(model)
+
+
+def test_rows_that_stand_elsewhere_are_told_at_once_and_no_others(page):
+    told = []
+    page.model.dataChanged.connect(lambda first, last: told.append((first.row(), last.row())))
+    page.show_queue(queue(*NAMES))
+    assert told == []
+    page.model.hold(True)
+    page.show_queue(queue(NAMES[1], NAMES[0], *NAMES[2:]))
+    assert told == [(1, 2)]
+
+
+def drag(page, name, row, upper):
+    view = page.list.view
+    content = QMimeData()
+    content.setData(MIME, name.encode())
+    box = view.visualRect(page.model.index(row, 0))
+    at = QPoint(box.center().x(), box.top() + 4 if upper else box.bottom() - 4)
+    more = (Qt.DropAction.MoveAction, content, Qt.MouseButton.LeftButton, Qt.NoModifier)
+    enter = QDragEnterEvent(at, *more)
+    view.dragEnterEvent(enter)
+    move = QDragMoveEvent(at, *more)
+    view.dragMoveEvent(move)
+    return move.isAccepted(), lambda: view.dropEvent(QDropEvent(QPointF(at), *more))
+
+
+def test_a_row_is_dragged_before_or_after_another(qtbot, page):
+    takes, drop = drag(page, "nightly", 1, upper=True)
+    assert takes
+    with qtbot.waitSignal(page.move_requested) as moved:
+        drop()
+    assert moved.args == ["nightly", "retinanet-r50", ""]
+    _, drop = drag(page, "nightly", 2, upper=False)
+    with qtbot.waitSignal(page.move_requested) as moved:
+        drop()
+    assert moved.args == ["nightly", "", "vit-s16 lr 0.08"]
+
+
+@pytest.mark.parametrize("row", [0, 4, 5])
+def test_nothing_is_dropped_on_what_runs_on_a_draft_or_on_itself(page, row):
+    takes, drop = drag(page, "nightly", row, upper=True)
+    told = []
+    page.move_requested.connect(lambda *args: told.append(args))
+    drop()
+    assert not takes
+    assert told == []
+
+
+def test_a_file_that_is_held_over_the_list_is_the_windows(page, tmp_path):
+    assert not drags.over(page.list.view.viewport(), drags.file(tmp_path))
+
+
+def test_a_row_moves_by_key_too(qtbot, page):
+    page.open_job("vit-s16 lr 0.08")
+    with qtbot.waitSignal(page.move_requested) as moved:
+        qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
+    assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
+
+
+def test_what_was_moved_by_hand_moves_though_the_pointer_is_there(page):
+    page.model.hold(True)
+    page.show_queue(queue(*reversed(NAMES)), at_once=True)
+    assert rows(page)[1] == "nightly"
+
+
+def acts(page, view, where):
+    menu = QMenu()
+    page.detail.queue.fill(menu, view, where)
+    return {action.text(): action for action in menu.actions()}, menu
+
+
+def test_the_menu_offers_what_fits(qtbot, page):
+    assert set(acts(page, job("live", LIVE), None)[0]) == set()
+    assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue"}
+    assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue to go on"}
+    assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
+    found, _kept = acts(page, job("nightly"), place("nightly", 4))
+    assert set(found) == {"To the top", "Priority and time…", "Take out of the queue"}
+    with qtbot.waitSignal(page.detail.queue.leave_requested) as told:
+        found["Take out of the queue"].trigger()
+    assert told.args == ["nightly"]
+    first, _kept = acts(page, job("a"), place("a", 1))
+    assert not first["To the top"].isEnabled()
+
+
+def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
+    page.open_job("vit-s16 lr 0.08")
+    assert "Place 2. Waiting for “retinanet-r50”" in page.detail._banner.accessibleName()
+    assert page.detail.header._wait.text() == "Take out"
+    with qtbot.waitSignal(page.detail.queue.leave_requested):
+        page.detail.header._wait.click()
+    page.open_job("draft")
+    assert page.detail.header._wait.text() == "Queue"
+    with qtbot.waitSignal(page.detail.queue.queue_requested):
+        page.detail.header._wait.click()
+    page.open_job("live")
+    assert not page.detail.header._wait.isVisible()
+    assert not page.detail._banner.isVisible()
+
+
+def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page):
+    page.open_job("draft")
+    page.show_queue(queue(*NAMES, "draft"))
+    assert not page.detail._banner.isVisible()
+    page.show_view(job("draft"))
+    assert page.detail._banner.accessibleName() == "Place 5. Starts in a moment."
+
+
+def test_the_strip_holds_and_frees_the_queue(qtbot, page):
+    strip = page.list.strip
+    assert strip._told.text() == "4 jobs wait, and start by themselves."
+    with qtbot.waitSignal(page.pause_requested) as told:
+        strip._button.click()
+    assert told.args == [True]
+    page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
+    assert strip._told.text() == "The queue is paused by ben."
+    with qtbot.waitSignal(page.pause_requested) as told:
+        strip._button.click()
+    assert told.args == [False]
+    page.show_queue(Queue())
+    assert not strip.isVisible()
+
+
+def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
+    entry = place("nightly", 1, not_before="2026-12-24T05:00:00Z").entry
+    dialog = QueueDialog(entry)
+    qtbot.addWidget(dialog)
+    dialog._time.setText("soon")
+    assert "“soon” is no time" in dialog._field.error()
+    assert not dialog._save.isEnabled()
+    dialog._time.setText("+2h")
+    dialog._priority.setValue(7)
+    before = datetime.now().astimezone()
+    with qtbot.waitSignal(dialog.changed) as told:
+        dialog._save.click()
+    after = datetime.now().astimezone()
+    assert told.args[0] == 7
+    begin = told.args[1] - timedelta(hours=2)
+    assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
+    dialog._time.clear()
+    with qtbot.waitSignal(dialog.changed) as told:
+        dialog._save.click()
+    assert told.args[1] is None
+
+
+def test_the_form_queues_what_may_start(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.show()
+    assert not form._queue_button.isEnabled()
+    form.show_check(JobCheck(global_batch=8))
+    with qtbot.waitSignal(form.queue_requested):
+        form._queue_button.click()
+
+
+def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
+    window = MainWindow()
+    qtbot.addWidget(window)
+    window.resize(1440, 900)
+    window.show()
+    bar = window.side_bar
+    bar.show_queue(queue(*NAMES))
+    assert bar._next.text() == "Next: retinanet-r50"
+    assert bar._next.isVisible()
+    bar.show_live((job("live", LIVE),))
+    assert not bar._next.isVisible()
+    bar.show_live(())
+    bar.show_queue(Queue())
+    assert not bar._next.isVisible()

@@ -1,0 +1,301 @@
+"""A sweep is one row among the jobs: it folds, it says how its jobs are, and it acts on all."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QMenu
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobQuery, line_of
+from backend.records.sweeps.summary import Folds
+from backend.services.jobs.index import JobIndex
+from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
+from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
+from widgets.common import formats
+from widgets.jobs.list.job_columns import JobColumn
+from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.page import shortcuts
+from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
+
+OTHERS = VIEWS[:6]
+IDS = tuple(job.id for job in LR_JOBS)
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    show_jobs(page, (*OTHERS, *LR_JOBS))
+    return page
+
+
+def ids(model):
+    return [model.index(row, 0).data(JOB_ROLE).id for row in range(model.rowCount())]
+
+
+def below(model, tag=LR):
+    """The ids of the jobs that stand under a sweep."""
+    rows = range(model.row_of(tag) + 1, model.rowCount())
+    found = []
+    for row in rows:
+        if not model.is_member(row):
+            break
+        found.append(model.index(row, 0).data(JOB_ROLE).id)
+    return found
+
+
+def head(model, column=0):
+    return model.index(model.row_of(LR), column)
+
+
+def press(qtbot, view, key, row=None):
+    if row is not None:
+        view.setCurrentIndex(view.model().index(row, view.currentIndex().column()))
+    qtbot.keyClick(view, key)
+
+
+def click(qtbot, view, index, dx=40):
+    box = view.visualRect(index)
+    qtbot.mouseClick(
+        view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(box.left() + dx, box.center().y())
+    )
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
+    index = JobIndex()
+    index.take(map(line_of, EVERY))
+    model = JobListModel(in_columns=in_columns)
+
+    def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
+        found = index.fold(index.find(query), query, Folds(folds))
+        model.show_rows(
+            JobRows(
+                found.lines, found.order, index.slot, found.total,
+                hits=found.hits, head_of=found.head_of,
+            )
+        )  # fmt: skip
+
+    show()
+    qtmodeltester.check(model)
+    # The tester goes on watching: folding, unfolding and searching are told by Qt's rules.
+    for query, folded in ((JobQuery(), False), (JobQuery("lr=0.1"), True), (JobQuery(), True)):
+        show(query, **{LR: folded})
+        assert (model.row_of(IDS[1]) >= 0) is (query.text != "" or not folded)
+
+
+def test_a_sweep_says_how_many_are_how_and_which_is_the_best(page):
+    said = head(page.model).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert said == (
+        f"digits lr, sweep, folded, 69{formats.GAP}%. 6 jobs: 2 live, 3 finished, 1 failed. "
+        "Best: validation loss 0.0412 of lr=0.1."
+    )
+    assert "2 live, 3 finished, 1 failed" in head(page.model).data(Qt.ItemDataRole.ToolTipRole)
+
+
+def test_it_is_folded_at_first_and_a_click_unfolds_and_folds_it(page, qtbot):
+    assert below(page.model) == []
+    click(qtbot, page.list.view, head(page.model))
+    assert sorted(below(page.model)) == sorted(IDS)
+    assert head(page.model).data(OPEN_ROLE) is True
+    click(qtbot, page.list.view, head(page.model))
+    assert below(page.model) == []
+
+
+def test_right_and_left_unfold_fold_and_walk_as_in_a_tree(page, qtbot):
+    view = page.list.view
+    press(qtbot, view, Qt.Key.Key_Right, page.model.row_of(LR))
+    assert len(below(page.model)) == 6
+    press(qtbot, view, Qt.Key.Key_Right)
+    assert view.currentIndex().data(JOB_ROLE).id == below(page.model)[0]
+    press(qtbot, view, Qt.Key.Key_Down)
+    press(qtbot, view, Qt.Key.Key_Left)
+    assert view.currentIndex().data(JOB_ROLE).id == LR
+    press(qtbot, view, Qt.Key.Key_Left)
+    assert below(page.model) == []
+    press(qtbot, view, Qt.Key.Key_Return)
+    assert len(below(page.model)) == 6
+
+
+def test_what_is_folded_is_told_once_to_be_remembered_and_can_be_brought_back(page, qtbot):
+    with qtbot.waitSignal(page.sweeps.folded) as told:
+        page.sweeps.fold(LIST, LR, False)
+    other = JobsPage()
+    qtbot.addWidget(other)
+    other.sweeps.restore({**told.args[0], "sweep:spoiled": "by hand"})
+    show_jobs(other, (*OTHERS, *LR_JOBS))
+    assert len(below(other.model)) == 6
+
+
+def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_that_search(page):
+    page.list.search.setText("0.05")
+    page.list.search._say()
+    assert below(page.model) == [IDS[2]]
+    page.sweeps.fold(LIST, LR, True)
+    assert below(page.model) == []
+    page.list.search.setText("lr=0.1")
+    page.list.search._say()
+    assert below(page.model) == [IDS[1]]
+    page.list.clear()
+    assert below(page.model) == [], "as it was before the search"
+
+
+def test_folding_moves_rows_under_the_pointer_and_news_do_not(page):
+    page.model.hold(True)
+    page.sweeps.fold(LIST, LR, False)
+    assert len(below(page.model)) == 6
+    page.sweeps.fold(LIST, LR, True)
+    show_jobs(page, (*OTHERS, *LR_JOBS[:3]))
+    assert below(page.model) == []
+
+
+def test_the_open_job_stays_open_when_its_sweep_is_folded_and_the_sweep_is_marked(page):
+    page.sweeps.fold(LIST, LR, False)
+    page.open_job(IDS[1])
+    page.sweeps.fold(LIST, LR, True)
+    assert page.open_id == IDS[1]
+    assert page.list.view.currentIndex().data(JOB_ROLE).id == LR
+
+
+def test_a_sweep_that_is_chosen_stands_on_the_right_its_best_job_first(page, qtbot):
+    page.list.view.setCurrentIndex(head(page.model))
+    pane = page.sweep
+    assert pane.isVisible()
+    assert not page.detail.isVisible()
+    assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
+    assert pane._badge._sentence.text() == "6 jobs: 2 live, 3 finished, 1 failed"
+    with qtbot.waitSignal(page.opened) as told:
+        pane.view.opened.emit(IDS[2])
+    assert told.args == [IDS[2]]
+    assert page.detail.isVisible()
+
+
+def test_news_of_a_job_come_to_its_open_sweep(page):
+    page.open_sweep(LR)
+    done = replace(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
+    show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
+    assert ids(page.sweep.model)[0] == IDS[5]
+    assert page.sweep._badge._sentence.text() == "6 jobs: 1 live, 4 finished, 1 failed"
+
+
+def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
+    page.open_sweep(LR)
+    show_jobs(page, OTHERS)
+    assert not page.sweep.isVisible()
+    assert page.open_id == ids(page.model)[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "signal"),
+    [
+        ("compare", "compare_requested"),
+        ("tag", "tag_requested"),
+        ("stop", "stop_requested"),
+        ("export", "export_requested"),
+        ("csv", "csv_requested"),
+    ],
+)
+def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, qtbot, key, signal):
+    page.open_sweep(LR)
+    with qtbot.waitSignal(getattr(page.many, signal)) as told:
+        page.sweep.act(key)
+    assert sorted(told.args[0]) == sorted(IDS)
+
+
+def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
+    page.open_sweep(LR)
+    with qtbot.assertNotEmitted(page.many.trash_requested):
+        page.sweep.act("trash")
+    ended = tuple(replace(job, state=JobState.FINISHED) for job in LR_JOBS)
+    show_jobs(page, (*OTHERS, *ended))
+    with qtbot.waitSignal(page.many.trash_requested) as told:
+        page.sweep.act("trash")
+    assert told.args[0] == IDS
+
+
+def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    page.sweeps.fill(menu, LIST, head(page.model).data(JOB_ROLE), is_open=False)
+    acts = {action.text(): action for action in menu.actions()}
+    assert next(iter(acts)) == "Unfold"
+    assert not acts["Move to trash…"].isEnabled()
+    with qtbot.waitSignal(page.many.stop_requested) as told:
+        acts["Stop 2"].trigger()
+    assert told.args[0] == IDS
+
+
+def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
+    page.open_sweep(LR)
+    with (
+        qtbot.waitSignal(page.many.stop_requested),
+        qtbot.assertNotEmitted(page.detail.stop_requested),
+    ):
+        shortcuts.stop(page)
+    with qtbot.waitSignal(page.many.export_requested):
+        shortcuts.export(page)
+    with qtbot.assertNotEmitted(page.detail.clone_requested):
+        shortcuts.clone(page)
+
+
+# The wide table.
+
+
+@pytest.fixture
+def table(page):
+    page.show_table()
+    return page.table
+
+
+def test_in_the_table_a_chosen_sweep_is_all_its_jobs_each_once(table, qtbot):
+    table.view.selectRow(table.model.row_of(LR))
+    assert sorted(table.view.chosen()) == sorted(IDS)
+    assert table.bar._count.text() == "6 jobs chosen"
+    table.view.selectAll()
+    assert len(table.view.chosen()) == len(OTHERS) + len(IDS)
+
+
+def test_in_the_table_the_caret_folds_and_chooses_nothing(table, qtbot):
+    name = head(table.model, JobColumn.NAME)
+    click(qtbot, table.view, name, dx=18)
+    assert len(below(table.model)) == 6
+    assert table.view.chosen() == ()
+    click(qtbot, table.view, head(table.model, JobColumn.NAME), dx=90)
+    assert len(below(table.model)) == 6, "beside the caret it is chosen"
+    assert len(table.view.chosen()) == 6
+
+
+def test_in_the_table_enter_right_and_left_fold_and_no_cell_of_a_sweep_is_edited(table, qtbot):
+    table.view.setCurrentIndex(head(table.model, JobColumn.NAME))
+    press(qtbot, table.view, Qt.Key.Key_Right)
+    assert len(below(table.model)) == 6
+    press(qtbot, table.view, Qt.Key.Key_Left)
+    assert below(table.model) == []
+    press(qtbot, table.view, Qt.Key.Key_Return)
+    assert len(below(table.model)) == 6
+    press(qtbot, table.view, Qt.Key.Key_F2)
+    assert not table.view._is_editing()
+    assert not table.model.setData(head(table.model, JobColumn.NAME), "another name")
+
+
+def test_the_table_counts_jobs_and_not_rows(table):
+    assert table._foot.text() == f"{len(OTHERS) + len(IDS)} jobs"
+
+
+def test_a_sorted_table_moves_the_sweep_with_its_jobs(page, table):
+    click_head(page, JobColumn.BEST)
+    order = ids(table.model)
+    assert order.index(OTHERS[1].id) < order.index(LR)
+    assert below(table.model) == []
+
+
+def test_a_list_and_its_table_fold_alike_but_search_alone(page):
+    page.show_table()
+    page.sweeps.fold(TABLE, LR, False)
+    assert len(below(page.table.model)) == len(below(page.model)) == 6
+    QApplication.processEvents()

@@ -1,0 +1,266 @@
+"""The tab Log: it asks for what is in sight, follows, searches, and shows text as text."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+
+from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.view import LogLines, LogMatches, LogSize
+from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
+from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
+from widgets.jobs.log.log_tab import LogTab
+from widgets.jobs.log.log_view import CHUNK
+
+
+class Logs:
+    """Answers a tab at once, from lists of lines."""
+
+    def __init__(self, tab, **logs):
+        self.tab = tab
+        self.logs = {key.removeprefix("r"): list(lines) for key, lines in logs.items()}
+        self.generation = 0
+        self.asked = []
+        self.searches = []
+        tab.look_requested.connect(self.look)
+        tab.lines_requested.connect(self.lines)
+        tab.find_requested.connect(self.find)
+        tab.error_requested.connect(
+            lambda job, source: tab.show_error_line(
+                job,
+                source,
+                next((n for n, line in enumerate(self.logs[source]) if "Error" in line), None),
+            )
+        )
+        tab.copy_requested.connect(
+            lambda job, source, first, count: tab.show_copied(self._lines(source, first, count))
+        )
+
+    def look(self, job, source):
+        lines = self.logs.get(source, [])
+        size = LogSize(len(lines), sum(len(line) for line in lines), self.generation)
+        self.tab.show_size(job, source, size)
+
+    def _lines(self, source, first, count):
+        lines = tuple(self.logs[source][first : first + count])
+        sources = ("0",) * len(lines) if source == "all" else ()
+        return LogLines(first, lines, self.generation, sources)
+
+    def lines(self, job, source, first, count):
+        self.asked.append((source, first, count))
+        self.tab.show_lines(job, source, self._lines(source, first, count))
+
+    def find(self, job, source, text, from_line):
+        self.searches.append((text, from_line))
+        if text:
+            lines = self.logs[source]
+            found = tuple(
+                n for n, line in enumerate(lines) if n >= from_line and text in line.casefold()
+            )
+            self.tab.show_matches(job, source, LogMatches(text, found, len(lines), self.generation))
+
+
+@pytest.fixture
+def tab(qtbot):
+    tab = LogTab()
+    qtbot.addWidget(tab)
+    tab.resize(900, 500)
+    return tab
+
+
+def numbered(count):
+    return [f"line {number}" for number in range(count)]
+
+
+def grow(logs, source, *lines):
+    logs.logs[source] += lines
+    logs.tab._look()
+
+
+def last_in_sight(tab):
+    view = tab.view
+    return view.text_of(min(view.total - 1, view.top + view._rows() - 1))
+
+
+def test_of_a_log_of_millions_of_lines_only_those_in_sight_are_asked_for(tab):
+    logs = Logs(tab, r0=[])
+    logs.logs["0"] = numbered(2_000_000)
+    tab.open_job(LIVE)
+    tab.show()
+    assert last_in_sight(tab) == "line 1999999"
+    assert sum(count for _, _, count in logs.asked) <= 3 * CHUNK
+    logs.asked.clear()
+    tab.view.verticalScrollBar().setValue(1_000_000)
+    assert tab.view.text_of(1_000_000) == "line 1000000"
+    assert len(logs.asked) <= 2
+
+
+def test_it_follows_the_end_until_somebody_scrolls_up_and_says_what_came_since(tab, qtbot):
+    logs = Logs(tab, r0=numbered(500))
+    tab.open_job(LIVE)
+    tab.show()
+    grow(logs, "0", "new")
+    assert last_in_sight(tab) == "new"
+    assert not tab._new_lines.isVisible()
+    qtbot.keyClick(tab.view, Qt.Key.Key_PageUp)
+    top = tab.view.top
+    grow(logs, "0", *["more"] * 412)
+    assert tab.view.top == top
+    assert tab._new_lines.text() == "412 new lines"
+    assert tab._new_lines.isVisible()
+    qtbot.mouseClick(tab._new_lines, Qt.MouseButton.LeftButton)
+    assert last_in_sight(tab) == "more"
+    assert not tab._new_lines.isVisible()
+
+
+def test_half_a_line_becomes_whole_where_it_stands(tab):
+    logs = Logs(tab, r0=["one", "tw"])
+    tab.open_job(LIVE)
+    tab.show()
+    logs.logs["0"] = ["one", "two", "three"]
+    tab._look()
+    assert [tab.view.text_of(n) for n in range(3)] == ["one", "two", "three"]
+
+
+def test_the_failing_ranks_log_is_there_first_and_marked(tab):
+    logs = Logs(tab, r0=["fine"], r1=["bad"])
+    tab.open_job(FAILED)
+    tab.show()
+    assert tab.source == "1"
+    assert not tab._picker.itemIcon(tab._picker.currentIndex()).isNull()
+    assert tab.view.text_of(0) == "bad"
+    assert logs.asked[0][0] == "1"
+
+
+def test_a_search_counts_goes_through_and_finds_what_comes_later(tab, qtbot):
+    logs = Logs(tab, r0=numbered(1000))
+    tab.open_job(LIVE)
+    tab.show()
+    tab._search.setText("line 99")
+    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    assert tab._count.text().endswith("of 11")
+    tab._step(1)
+    assert tab.view.marked in (99, *range(990, 1000))
+    grow(logs, "0", "line 99 again")
+    assert tab._count.text().endswith("of 12")
+    assert logs.searches[-1] == ("line 99", 1000), "what was searched is not searched again"
+    tab._search.setText("nowhere")
+    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    assert tab._count.text() == "No line holds it"
+    assert not tab._down.isEnabled()
+
+
+def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
+    Logs(tab, r0=[*numbered(300), "KeyError: 'x'", *numbered(300)], r1=numbered(300))
+    tab.open_job(LIVE)
+    tab.show()
+    tab._wish_error()
+    assert tab.view.marked == 300
+    assert not tab.view.follows
+    error = RankError("It failed.", 1, evidence=(Evidence("rank-1.log", 42, "line 41"),))
+    tab.open_job(replace(FAILED, error=error))
+    tab._wish_error()
+    assert (tab.source, tab.view.marked) == ("1", 41)
+
+
+def test_another_log_can_be_shown_at_a_line(tab):
+    Logs(tab, r0=numbered(5000), mpirun=numbered(4000))
+    tab.open_job(LIVE)
+    tab.show()
+    tab.show_source("mpirun", 2001)
+    assert (tab.source, tab.view.marked) == ("mpirun", 2000)
+    assert tab.view.top <= 2000 <= tab.view.top + tab.view._rows()
+
+
+def test_all_together_says_whose_each_line_is(tab):
+    Logs(tab, r0=["x"], all=["a", "b"])
+    tab.open_job(LIVE)
+    tab.show()
+    tab._picker.choose("all")
+    assert tab.view._line(1).source == "0"
+    assert "rank by rank" in tab._state.text()
+
+
+def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
+    Logs(tab, r0=["one", "\x1b[31mtwo\x1b[0m", "three"])
+    tab.open_job(LIVE)
+    tab.show()
+    qtbot.keyClick(tab.view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(tab.view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "one\ntwo\nthree"
+
+
+def test_each_emptiness_says_what_it_is(tab):
+    logs = Logs(tab, r0=[])
+    tab.open_job(LIVE)
+    assert tab._empty._title.text() == "Reading the log…"
+    tab.show()
+    assert tab._empty._title.text() == "Nothing has been written yet"
+    tab.show_trouble("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
+    assert tab._empty._sentence.text().endswith("Stale file handle.")
+    tab.open_job(replace(FAILED, error=None, state=JobState.ERROR))
+    assert tab._empty._title.text() == "Nothing was written"
+    grow(logs, "0", "at last")
+    assert tab._stack.currentWidget() is tab.view
+
+
+def test_a_log_that_begins_anew_forgets_the_old_lines(tab):
+    logs = Logs(tab, r0=numbered(100))
+    tab.open_job(LIVE)
+    tab.show()
+    logs.logs["0"], logs.generation = ["fresh"], 1
+    tab._look()
+    assert (tab.view.total, tab.view.text_of(0)) == (1, "fresh")
+
+
+def test_news_of_another_log_change_nothing(tab):
+    Logs(tab, r0=["mine"])
+    tab.open_job(LIVE)
+    tab.show()
+    tab.show_size("a", "1", LogSize(7))
+    tab.show_lines("b", "0", LogLines(0, ("theirs",)))
+    assert (tab.view.total, tab.view.text_of(0)) == (1, "mine")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("plain", (Piece(0, "plain"),)),
+        (
+            "a \x1b[31mred\x1b[0m b",
+            (Piece(0, "a "), Piece(2, "red", Style("bad")), Piece(5, " b")),
+        ),
+        ("\x1b[1;32mok", (Piece(0, "ok", Style("good", bold=True)),)),
+        ("\x1b[38;5;196mhot", (Piece(0, "hot", Style("bad")),)),
+        ("\x1b[38;2;20;40;250mblue\x1b[39m.", (Piece(0, "blue", Style("live")), Piece(4, "."))),
+        ("\x1b[48;5;196mground", (Piece(0, "ground"),)),
+        ("a\tb", (Piece(0, "a       b"),)),
+        ("\x1b]0;title\x07text\x00\x08", (Piece(0, "text"),)),
+        ("<b>bold</b> &amp;", (Piece(0, "<b>bold</b> &amp;"),)),
+        ("\x1b[2K\x1b[1A", ()),
+        ("\x1b[38mbroken \x1b[", (Piece(0, "broken "),)),
+    ],
+)
+def test_colours_are_styles_of_plain_text_and_markup_is_text(line, wanted):
+    assert pieces(line) == wanted
+
+
+def test_plain_text_of_a_log_has_no_colours_and_no_old_progress():
+    assert plain("\x1b[1mone\x1b[0m\r\n10%\r20%\n") == "one\n20%\n"
+
+
+def test_a_search_under_way_is_not_begun_again_by_news_of_the_log(tab, qtbot):
+    logs = Logs(tab, r0=numbered(1000))
+    tab.open_job(LIVE)
+    tab.show()
+    tab.find_requested.disconnect(logs.find)
+    begun = []
+    tab.find_requested.connect(lambda *wish: begun.append(wish))
+    tab._search.setText("line")
+    qtbot.keyClick(tab._search, Qt.Key.Key_Return)
+    grow(logs, "0", "one more")
+    grow(logs, "0", "and more")
+    assert begun == [("a", "0", "line", 0)]

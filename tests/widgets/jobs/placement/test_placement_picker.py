@@ -1,0 +1,387 @@
+"""Choosing where a job runs: what is offered, what is not, and all of it by keys alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
+
+from backend.records.nodes.health import Health
+from backend.records.nodes.reading import GpuProcess, NodeState, Presence
+from tests.widgets.nodes import samples
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.labels import Label
+from widgets.jobs.placement.gpu_choice import choose, why_away
+from widgets.jobs.placement.placement_picker import PlacementPicker
+
+pytestmark = pytest.mark.usefixtures("look")
+EIGHT = tuple(f"GPU-{n}" for n in range(8))
+NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+
+
+def full(state):
+    """The node's own memory is full: nothing is wrong with any GPU of it."""
+    reading = replace(state.reading, memory_used_bytes=state.reading.memory_total_bytes)
+    return replace(state, reading=reading, health=Health().after(reading, 0.0).findings)
+
+
+@pytest.fixture
+def picker(qtbot):
+    picker = PlacementPicker()
+    qtbot.addWidget(picker)
+    picker.resize(820, 500)
+    with qtbot.waitActive(picker):
+        picker.show()
+        picker.activateWindow()
+    return picker
+
+
+def row(picker, name):
+    return picker._rows[name]
+
+
+def figure(picker, name):
+    return row(picker, name)._figure.text().replace("\xa0", " ")
+
+
+def test_whole_free_nodes_come_first_and_unwell_gpus_never():
+    nodes = (
+        samples.state("gpu01", "half"),
+        samples.hot(samples.state("gpu02")),
+        samples.state("gpu03"),
+        samples.gone(samples.state("gpu04")),
+        full(samples.state("gpu05")),
+        replace(samples.state("gpu06"), presence=Presence.OUT_OF_SERVICE),
+        NEW,
+        samples.state("gpu08"),
+    )
+    assert choose(nodes, 16) == {"gpu03": EIGHT, "gpu08": EIGHT}
+    assert choose(nodes, 3) == {"gpu03": EIGHT[:3]}
+    # The rest of what is free: seven well ones of the unwell node, half of the busy one.
+    assert choose(nodes, 99) == {
+        "gpu03": EIGHT,
+        "gpu08": EIGHT,
+        "gpu02": tuple(uuid for uuid in EIGHT if uuid != "GPU-3"),
+        "gpu01": EIGHT[4:],
+    }
+    assert choose(nodes, 0) == {}
+
+
+def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01"), samples.hot(samples.state("gpu02"))))
+    assert picker._choose.text() == "Choose 15 for me"
+    picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
+    assert picker._choose.text() == "Choose 2 for me"
+    with qtbot.waitSignal(picker.changed):
+        qtbot.mouseClick(picker._choose, Qt.MouseButton.LeftButton)
+    assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
+    picker.show_nodes((samples.state("gpu01", "other"), samples.state("gpu02", "other")))
+    assert not picker._choose.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (samples.gone(samples.state("gpu11")), "Offline: no news since 03:12, no route to host"),
+        (NEW, "Not set up"),
+        (replace(samples.state("gpu11"), presence=Presence.OUT_OF_SERVICE), "Out of service"),
+    ],
+)
+def test_a_node_that_is_away_says_why_and_offers_nothing(picker, qtbot, state, why):
+    assert why_away(state) == why
+    picker.show_nodes((state,))
+    cells = row(picker, state.name).cells
+    assert cells.accessibleDescription() == why
+    assert not row(picker, state.name).stepper.isVisible()
+    qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(20, 14))
+    qtbot.keyClick(cells, Qt.Key.Key_Space)
+    qtbot.mouseClick(row(picker, state.name)._name, Qt.MouseButton.LeftButton)
+    assert picker.value() == []
+
+
+def test_m06_what_was_chosen_on_a_node_that_went_away_stays_and_can_be_given_up(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01"),))
+    chosen = [{"node": "gpu01", "gpus": list(EIGHT)}]
+    picker.put(chosen)
+    picker.show_nodes((samples.gone(samples.state("gpu01")),))
+    assert picker.value() == chosen
+    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.tone()) == ("8 chosen", "bad")
+    qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
+    assert picker.value() == []
+
+
+def test_all_can_be_chosen_by_keys_alone(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01"), samples.state("gpu02", count=0), samples.state("z")))
+    first, last = row(picker, "gpu01").cells, row(picker, "z").cells
+    first.setFocus()
+    qtbot.keyClick(first, Qt.Key.Key_Right)
+    qtbot.keyClick(first, Qt.Key.Key_Space)
+    qtbot.keyClick(first, Qt.Key.Key_Down)
+    qtbot.waitUntil(last.hasFocus)
+    qtbot.keyClick(last, Qt.Key.Key_A)
+    qtbot.keyClick(last, Qt.Key.Key_Down)
+    assert last.hasFocus(), "there is no node below"
+    qtbot.keyClick(last, Qt.Key.Key_Up)
+    qtbot.waitUntil(first.hasFocus)
+    assert picker.value() == [
+        {"node": "gpu01", "gpus": ["GPU-1"]},
+        {"node": "z", "gpus": list(EIGHT)},
+    ]
+
+
+def test_a_click_on_the_name_takes_the_free_and_well_ones_and_another_gives_them_up(picker, qtbot):
+    picker.show_nodes((samples.hot(samples.state("gpu01", "half"), 5),))
+    name = row(picker, "gpu01")._name
+    qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
+    assert row(picker, "gpu01").cells.chosen() == ("GPU-4", "GPU-6", "GPU-7")
+    qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
+    assert picker.value() == []
+
+
+def test_who_hears_it_hears_node_gpu_owner_memory_and_what_is_wrong(picker, qtbot):
+    picker.show_nodes((samples.hot(samples.state("gpu03", "few"), 6),))
+    cells = row(picker, "gpu03").cells
+    assert cells.accessibleName() == "GPUs of gpu03"
+    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert told[0] == "gpu03, GPU 0, free"
+    assert told[6].startswith("gpu03, GPU 6, in use by alice, 61.0 GiB, slowed by heat")
+    cells.setFocus()
+    qtbot.waitUntil(cells.hasFocus)
+    qtbot.keyClick(cells, Qt.Key.Key_Left)
+    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert told[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
+
+
+def holds(gpu, gib, **who):
+    process = GpuProcess(7, who.pop("user", "mai"), gib << 30, "python", **who)
+    return replace(gpu, memory_used_bytes=gib << 30, processes=(process,))
+
+
+def bars(cells, room=400):
+    """What stands on each bar of neighbours."""
+    found = []
+    for first, last in cells._neighbours():
+        if cells._holder(cells._gpus[first]):
+            text = cells._bar_text(first, last, room).replace("\xa0", " ")
+            found.append((first, last, text))
+    return found
+
+
+def test_neighbours_of_one_job_or_one_user_are_a_bar_with_the_memory_of_each(picker):
+    free = samples.state("gpu01")
+    one, two = {"run_tag": "20261120-aa/1"}, {"run_tag": "20261121-bb/3"}
+    held = [(60, one), (60, one), (20, two), (9, two), (18, {}), (18, {}), (71, {"user": "ben"})]
+    gpus = [
+        holds(gpu, *who[:1], **who[1]) for gpu, who in zip(free.reading.gpus, held, strict=False)
+    ]
+    node = replace(free, reading=replace(free.reading, gpus=(*gpus, free.reading.gpus[7])))
+    picker.show_nodes((node,))
+    cells = row(picker, "gpu01").cells
+    picker.show_jobs({"20261120-aa": "unet", "20261121-bb": "resnet"})
+    assert bars(cells) == [
+        (0, 1, "unet · 60 GiB each"),
+        (2, 3, "resnet · 9 to 20 GiB each"),
+        (4, 5, "mai · 18 GiB each"),
+        (6, 6, "ben · 71 GiB"),
+    ]
+    told = cells.accessibleDescription().replace("\xa0", " ").split(". ")
+    assert told[0] == "gpu01, GPU 0, in use by unet, 60.0 GiB"
+    picker.show_jobs({})
+    assert bars(cells)[0] == (0, 1, "mai · 60 GiB each"), "a job that is not known is its user's"
+
+
+def test_a_long_name_on_a_bar_ends_in_an_ellipsis_before_the_memory_does(picker):
+    picker.show_nodes((samples.state("gpu01", "half"),))
+    picker.show_jobs(dict.fromkeys(samples.JOBS, "retinanet-resnet50-coco2017-second-try"))
+    cells = row(picker, "gpu01").cells
+    ((_, _, text),) = bars(cells, 220)
+    assert text.startswith("retinanet-")
+    assert text.endswith("… · 61 GiB each")
+    ((_, _, text),) = bars(cells, 60)
+    assert "GiB" not in text
+
+
+def test_a_gpu_with_a_display_is_free_and_says_what_the_display_takes(picker, qtbot):
+    state = samples.state("gpu02")
+    screens = (
+        GpuProcess(900, "gdm", 200 << 20, "Xorg", only_draws=True),
+        GpuProcess(950, "mai", 107 << 20, "gnome-shell", only_draws=True),
+    )
+    gpus = (replace(state.reading.gpus[0], processes=screens), *state.reading.gpus[1:])
+    picker.show_nodes((replace(state, reading=replace(state.reading, gpus=gpus)),))
+    cells = row(picker, "gpu02").cells
+    told = f"GPU 0, free, a display uses {formats.memory(307 << 20)}"
+    assert told in cells.accessibleDescription()
+    qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(8, 8))
+    assert picker.value() == [{"node": "gpu02", "gpus": [gpus[0].uuid]}]
+    assert cells.taken() == ()
+    assert figure(picker, "gpu02") == "1 chosen"
+
+
+def asked_for(cells, index):
+    """What a right click on a GPU offers, None for nothing."""
+    at = cells._cell(index).center().toPoint()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at, cells.mapToGlobal(at))
+    cells.contextMenuEvent(event)
+    menu = next((one for one in cells.findChildren(QMenu) if one.isVisible()), None)
+    if menu is None:
+        return None
+    menu.close()
+    (act,) = menu.actions()
+    return act
+
+
+def test_a_gpu_of_somebody_elses_can_be_used_anyway_which_is_asked_once_by_name(picker, qtbot):
+    held = samples.state("gpu03", "few")
+    picker.show_nodes((held, samples.state("gpu01", "ours")))
+    cells = row(picker, "gpu03").cells
+    act = asked_for(cells, 7)
+    assert act.text() == "Use GPU 7 anyway…"
+    act.trigger()
+    dialog = picker._asked.now
+    assert dialog.windowTitle() == "Use GPU 7 anyway"
+    assert any("alice runs python on it" in label.text() for label in dialog.findChildren(Label))
+    assert picker.value() == []
+    (anyway,) = (one for one in dialog.findChildren(Button) if one.text() == "Use it anyway")
+    with qtbot.waitSignal(picker.changed):
+        qtbot.mouseClick(anyway, Qt.MouseButton.LeftButton)
+    chosen = {"node": "gpu03", "gpus": ["GPU-7"], "beside": {"GPU-7": "alice"}}
+    assert picker.value() == [chosen]
+    assert cells.taken() == ()
+    assert asked_for(cells, 7) is None
+
+    # Said of alice, it is no word about who comes after her.
+    guest = replace(held.reading.gpus[7].processes[0], user="chen")
+    gpus = (*held.reading.gpus[:7], replace(held.reading.gpus[7], processes=(guest,)))
+    with qtbot.waitSignal(picker.taken_changed):
+        picker.show_nodes(
+            (replace(held, reading=replace(held.reading, gpus=gpus)), picker._rows["gpu01"].state)
+        )
+    assert [gpu.index for gpu in cells.taken()] == [7]
+
+    picker.put([chosen])
+    assert picker.value() == [chosen]
+    qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells._cell(7).center().toPoint())
+    assert picker.value() == []
+
+
+def test_a_gpu_on_which_a_job_is_and_one_that_is_free_are_not_to_be_used_anyway(picker, qtbot):
+    picker.show_nodes((samples.state("gpu01", "half"),))
+    cells = row(picker, "gpu01").cells
+    assert asked_for(cells, 0) is None
+    assert asked_for(cells, 7) is None
+    qtbot.mouseClick(cells, Qt.MouseButton.RightButton, pos=cells._cell(7).center().toPoint())
+    assert picker.value() == []
+
+
+def test_figures_of_all_rows_stand_in_one_column(picker):
+    picker.show_nodes(
+        (
+            samples.state("gpu01"),
+            samples.state("cpu01", count=0),
+            samples.gone(samples.state("gpu11")),
+            samples.hot(samples.state("gpu07", "ours")),
+        )
+    )
+    names = ("gpu01", "cpu01", "gpu11", "gpu07")
+    assert [figure(picker, name) for name in names] == [
+        "8 free",
+        "128 cores",
+        "–",
+        "slowed by heat",
+    ]
+    ends = {row(picker, name)._figure.mapTo(picker, QPoint(0, 0)).x() for name in names}
+    assert len(ends) == 1
+    begins = {
+        part.mapTo(picker, QPoint(0, 0)).x()
+        for part in (row(picker, "gpu01").cells, row(picker, "cpu01").stepper)
+    }
+    assert len(begins) == 1
+
+
+def test_a_long_name_is_whole_where_there_is_room(picker):
+    picker.show_nodes((samples.state("node-rack3-machine-007"), samples.state("gpu2")))
+    shown = row(picker, "node-rack3-machine-007")._name
+    assert shown.width() >= shown.sizeHint().width() - 8
+    assert shown.text() == "node-rack3-machine-007"
+    many = [samples.state(f"node-rack3-row7-machine-{n:03d}.cluster.example.org") for n in (1, 2)]
+    picker.resize(480, 500)
+    picker.show_nodes(tuple(many))
+    shown = [row(picker, state.name)._name for state in many]
+    assert [label.text()[-3:] for label in shown] == ["001", "002"]
+    assert all(s.name in label.toolTip() for s, label in zip(many, shown, strict=True))
+
+
+def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker, qtbot):
+    nodes = samples.cluster(64)
+    picker.show_nodes(nodes)
+    # Their rows are made a few at a time, and seen together.
+    assert not any(one.isVisibleTo(picker) for one in picker._rows.values())
+    qtbot.waitUntil(lambda: picker._scroll.height() == 360)
+    shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
+    assert "gpu02" in shown
+    assert "gpu03" not in shown, "all of it is somebody else's"
+    picker._free_only.setChecked(False)
+    assert all(one.isVisibleTo(picker) for one in picker._rows.values())
+    assert picker._scroll.height() == 360
+
+
+def test_what_is_chosen_is_shown_although_it_is_not_free_any_more(picker, qtbot):
+    """What is chosen for a node whose row is still to come is its row's from then on."""
+    nodes = samples.cluster(20)
+    chosen = [{"node": nodes[1].name, "gpus": list(EIGHT)}]
+    picker.show_nodes(nodes)
+    picker.put(chosen)
+    assert picker.value() == chosen
+    qtbot.waitUntil(lambda: len(picker._rows) == 20)
+    assert picker.value() == chosen
+    picker.show_nodes((nodes[0], samples.gone(nodes[1]), *nodes[2:]))
+    assert row(picker, nodes[1].name).isVisibleTo(picker)
+
+
+def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker):
+    picker.show_nodes((samples.state("gpu01"),))
+    assert not row(picker, "gpu01").stepper.isVisibleTo(picker)
+    picker.put([{"node": "gpu01", "processes": 2}])
+    assert row(picker, "gpu01").stepper.isVisibleTo(picker)
+    assert picker.value() == [{"node": "gpu01", "processes": 2}]
+
+
+def test_while_nobody_sees_it_news_wait_and_rows_are_made_a_few_at_a_time(qtbot):
+    nodes = samples.cluster(12)
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    seen, picker = QWidget(), PlacementPicker()
+    stack.addWidget(seen)
+    stack.addWidget(picker)
+    with qtbot.waitExposed(stack):
+        stack.show()
+    picker.show_nodes(nodes)
+    assert len(picker._rows) < len(nodes)
+    qtbot.waitUntil(lambda: len(picker._rows) == len(nodes))
+    gone = (*nodes[:-1], samples.gone(nodes[-1]))
+    picker.show_nodes(gone)
+    assert row(picker, nodes[-1].name).state is nodes[-1]
+    stack.setCurrentWidget(picker)
+    assert row(picker, nodes[-1].name).state is gone[-1]
+
+
+def test_a_draft_that_comes_while_nobody_sees_it_finds_its_nodes(qtbot):
+    nodes = samples.cluster(12)
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    picker = PlacementPicker()
+    stack.addWidget(QWidget())
+    stack.addWidget(picker)
+    with qtbot.waitExposed(stack):
+        stack.show()
+    picker.show_nodes(nodes)
+    wanted = [{"node": nodes[-1].name, "processes": 2}]
+    picker.put(wanted)
+    assert picker.value() == wanted
+    qtbot.waitUntil(lambda: len(picker._rows) == len(nodes))
+    assert row(picker, nodes[-1].name).value() == wanted[0]

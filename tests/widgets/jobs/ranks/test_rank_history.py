@@ -1,0 +1,334 @@
+"""S13: what the nodes did while a job ran, under its own time and in its curves."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QAbstractSlider, QApplication
+
+from backend.datastore.nodes.history import PastReader
+from backend.node.metrics.history_writer import Past
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import Placement
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
+from backend.records.nodes.health import CALM_READINGS, Health
+from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.nodes.reading import bad_gpus, words_by_gpu
+from tests.backend.node.metrics.test_probe import Watch
+from tests.fakes.nvml.driver import FakeDriver, build
+from tests.pictures import lab
+from tests.turns import are_done, finish
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from tests.widgets.nodes import samples
+from widgets.common import theme
+from widgets.common.cards import Scroll
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.ranks.rank_rows import rank_rows
+from widgets.nodes.history.node_history import NodeHistory, past_of
+
+pytestmark = pytest.mark.usefixtures("look")
+NOON = 1_700_000_000.0
+EVERY_S = 20
+HOT_FROM_S, HOT_TO_S = 1000, 1600
+"""Of the job's time, which has 3000 seconds."""
+
+
+def at(unix_s):
+    return datetime.fromtimestamp(unix_s, UTC).isoformat()
+
+
+def job(*placement, state=JobState.TRAINING, ended="", **changes):
+    config = replace(LIVE.config, placement=placement)
+    started = at(NOON)
+    return replace(LIVE, config=config, state=state, started=started, ended=ended, **changes)
+
+
+def curve(view, seconds=3000, began_s=NOON):
+    """A step each ten seconds."""
+    steps = list(range(1, seconds // 10 + 1))
+    history = HistoryUpdate(
+        steps,
+        [1 + step // 100 for step in steps],
+        [10.0 * (step - 1) for step in steps],
+        {"loss": [1 / step for step in steps], "samples_per_second": [100.0 for _ in steps]},
+        (RunStart(1, 1),),
+        0,
+        began_s=began_s,
+    )
+    return RunUpdate(view, history)
+
+
+def past(*uuids, words="slowed by heat", is_bad=True, over_s=3000, before_s=0):
+    """What an agent kept: the last GPU was unwell for ten minutes."""
+    lines = []
+    for second in range(-before_s, over_s, EVERY_S):
+        hot = HOT_FROM_S <= second < HOT_TO_S
+        unwell = PastGpu(uuids[-1], 91.0, 1060.0, 99.0, 76.0, 372.0, words, is_bad)
+        well = [PastGpu(uuid, 66.0, 1410.0, 94.0, 76.0, 372.0) for uuid in uuids]
+        gpus = (*well[:-1], unwell if hot else well[-1])
+        lines.append(PastReading(NOON + second, 40.0, 1e9, tuple(gpus)))
+    return past_of(lines)
+
+
+def history_of(node_past):
+    history = NodeHistory()
+    history.put_past(node_past)
+    return history
+
+
+@pytest.fixture
+def detail(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.resize(1100, 900)
+    detail.show()
+    return detail
+
+
+@pytest.fixture
+def library(tmp_path):
+    return build(tmp_path / "library")
+
+
+def is_amber(page, plot, x, beside):
+    """Whether the ground of a plot is amber at a place, and as everywhere beside it."""
+    for _ in range(3):
+        QApplication.processEvents()
+    while not are_done(page):
+        QApplication.processEvents()
+    image = page.grab().toImage()
+    origin = plot.mapTo(page, QPoint(0, plot.height() // 3))
+    left, right = plot.stretch_px()
+    x0, x1 = plot.x_range()
+
+    def ground(place):
+        px = QPoint(round(left + (place - x0) / (x1 - x0) * (right - left)), 0)
+        return image.pixelColor(origin + px)
+
+    assert ground(beside).name() == theme.current().q("surface").name()
+    colour = ground(x)
+    return colour.red() > colour.green() + 4 and colour.green() > colour.blue() + 8
+
+
+def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_plots(
+    detail, library, tmp_path
+):
+    """From NVML's own ABI over the agent's file to the pixels."""
+    root = DataRoot(tmp_path)
+    root.node("gpu1").path.mkdir(parents=True)
+    now = iter(range(10_000))
+    kept = Past(root.node("gpu1"), every_s=0, clock=lambda: NOON + EVERY_S * next(now))
+    watch = Watch(FakeDriver(library, tmp_path / "state"))
+    try:
+        well = ("temperature 1 66", "ecc 1 12 0 12 0")
+        cool = watch.read("reasons 1 0", *well)
+        hot = watch.read("reasons 1 72", *well)
+    finally:
+        watch.end()
+    for beat in range(150):
+        reading = replace(hot if 50 <= beat < 80 else cool, heartbeat=beat)
+        kept.append(kept.lines(reading), reading)
+    lines = PastReader(root).look("gpu1", NOON + 3000, 0.0, 86_400.0)
+    history = history_of(past_of(lines))
+
+    uuid = cool.gpus[1].uuid
+    view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended=at(NOON + 3000))
+    detail.open_job(view)
+    detail.show_update(curve(view))
+    detail.curves._axes.choose("time")
+    detail.curves._set_axis("time")
+    node = replace(samples.state("gpu1"), reading=cool)
+    detail.show_nodes((node,))
+    detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
+
+    (in_curves,) = detail.curves._loss._marks.spans
+    assert (in_curves.tone, in_curves.text) == ("warn", "gpu1 slowed by heat")
+    # It lasts until some readings in a row were without it.
+    last_s = 80 * EVERY_S + (CALM_READINGS - 1) * EVERY_S
+    assert (in_curves.x0, in_curves.x1) == pytest.approx((1000, last_s))
+    assert is_amber(detail, detail.curves._loss, 1300, 2400)
+
+    detail._choose_tab("ranks")
+    finish(detail.ranks._turns)
+    plot = detail.ranks.history.plot
+    (in_history,) = plot._marks.spans
+    assert (in_history.tone, in_history.text) == ("warn", "Slowed by heat")
+    assert (in_history.x0 - NOON, in_history.x1 - NOON) == pytest.approx((1000, last_s))
+    assert is_amber(detail, plot, NOON + 1300, NOON + 2400)
+
+
+def test_s13_software_that_lowers_a_clock_for_heat_is_less_bad_than_hardware():
+    (gpu,) = samples.gpus("free", 1)
+    for reason, is_bad in (("hardware thermal slowdown", True), ("software thermal slowdown", 0)):
+        hot = replace(gpu, clock_event_reasons=(reason,))
+        found = Health().after(samples.reading("gpu1", gpus=(hot,)), 0.0).findings
+        assert words_by_gpu(found) == {gpu.uuid: "slowed by heat"}
+        assert bad_gpus(found) == (frozenset([gpu.uuid]) if is_bad else frozenset())
+
+
+def shown(detail, view, pasts, kind="ours", count=2):
+    """The job with what is known of its nodes."""
+    detail.open_job(view)
+    detail.show_update(curve(view))
+    detail.show_nodes(tuple(samples.state(name, kind, count) for name in pasts))
+    histories = {name: history_of(one) for name, one in pasts.items()}
+    detail.show_pasts(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
+    detail._choose_tab("ranks")
+    finish(detail.ranks._turns)
+    return detail.ranks.history
+
+
+TWO = (Placement("gpu1", gpus=("GPU-0", "GPU-1")), Placement("gpu2", gpus=("GPU-0", "GPU-1")))
+BOTH = ("GPU-0", "GPU-1")
+
+
+def test_what_was_unwell_has_one_colour_however_bad_it_was(detail):
+    view = job(*TWO)
+    history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
+    assert {span.tone for span in history.plot._marks.spans} == {"warn"}
+    assert [span.tone for span in detail.curves._loss._marks.spans] == ["warn", "warn"]
+
+
+def test_the_axis_is_the_time_of_the_job_and_not_what_a_node_remembers(detail):
+    view = job(*TWO, state=JobState.FINISHED, ended=at(NOON + 3000))
+    history = shown(detail, view, {"gpu1": past(*BOTH, over_s=9000, before_s=9000)})
+    begin, end = history.plot.x_range()
+    assert begin == pytest.approx(NOON, abs=60)
+    assert NOON + 3000 <= end < NOON + 3600
+
+
+def test_the_first_unwell_node_is_shown_until_a_person_chooses_another(detail):
+    view = job(*TWO)
+    well = past(*BOTH, words="")
+    history = shown(detail, view, {"gpu1": well, "gpu2": past(*BOTH)})
+    assert (history.node, history._title.text()) == ("gpu2", "During this job")
+    history._nodes.choose("gpu1")
+    history._nodes.activated.emit(0)
+    detail.show_view(view)
+    assert history.node == "gpu1"
+
+
+def test_what_was_wrong_after_a_job_had_ended_is_none_of_its_business(detail):
+    view = job(TWO[0], state=JobState.FINISHED, ended=at(NOON + HOT_FROM_S - 100))
+    history = shown(detail, view, {"gpu1": past(*BOTH)})
+    assert history.isVisible()
+    assert history.plot._marks.spans == ()
+    assert detail.curves._loss._marks.spans == ()
+    assert not [curve.name for curve in history.plot._curves.values() if curve.named]
+
+
+def test_only_the_gpus_of_the_job_are_plotted_and_named_by_their_ranks(detail):
+    view = job(Placement("gpu1", gpus=("GPU-1",)))
+    history = shown(detail, view, {"gpu1": past("GPU-0", "GPU-1")})
+    assert [curve.name for curve in history.plot._curves.values()] == ["GPU 1, rank 0"]
+
+
+def test_a_node_of_which_nothing_is_known_of_that_time_has_no_empty_plot(detail):
+    view = job(*TWO, state=JobState.FINISHED, ended=at(NOON + 3000))
+    history = shown(detail, view, {"gpu1": past(*BOTH, over_s=-100, before_s=9000)})
+    assert not history.isVisible()
+    assert history.node == ""
+
+
+@pytest.mark.parametrize(("axis", "begin", "end"), [("step", 101, 161), ("time", 1000, 1600)])
+def test_the_span_lies_in_the_curves_where_the_job_was_then(detail, axis, begin, end):
+    shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
+    detail.curves._set_axis(axis)
+    for plot in detail.curves._panels():
+        (span,) = plot._marks.spans
+        assert (span.x0, span.x1) == pytest.approx((begin, end))
+
+
+def test_another_job_has_no_spans_of_the_one_before(detail):
+    shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
+    assert detail.curves._loss._marks.spans
+    detail.open_job(replace(LIVE, id="b"))
+    assert not detail.curves._loss._marks.spans
+
+
+def test_the_read_out_tells_the_time_of_day_at_which_a_step_was_made(detail):
+    view = job(TWO[0])
+    detail.open_job(view)
+    detail.show_update(curve(view))
+    assert detail.curves.curve("loss").times_s[0] == NOON
+    assert detail.curves.curve("loss").times_s[-1] == NOON + 2990
+
+
+def test_a_narrow_window_keeps_what_tells_the_ranks_apart_and_nothing_scrolls_sideways(detail):
+    detail.resize(554, 600)
+    shown(detail, job(*TWO), {"gpu1": past(*BOTH), "gpu2": past(*BOTH)})
+    for _ in range(3):
+        QApplication.processEvents()
+    table = detail.ranks._table
+    assert table.columnWidth(1) >= 80
+    assert table.horizontalScrollBar().maximum() == 0
+    for key, page in (("ranks", detail.ranks), ("curves", detail.curves)):
+        detail._choose_tab(key)
+        for _ in range(3):
+            QApplication.processEvents()
+        scroll = page.findChild(Scroll)
+        assert scroll.widget().width() <= scroll.viewport().width()
+
+
+def test_pointing_at_a_span_tells_what_it_is_however_narrow(detail):
+    shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
+    rows, _ = detail.curves._loss.read(130)
+    assert ("gpu1 slowed by heat", "") in rows
+    rows, _ = detail.curves._loss.read(200)
+    assert [name for name, _ in rows if "heat" in name] == []
+
+
+def test_a_rank_tells_where_it_is_and_what_its_gpu_does():
+    node = samples.state("gpu1", "ours", 2)
+    view = job(Placement("gpu1", gpus=("GPU-0", "GPU-1")), id="j1", rank_step_ms=(100.0, 140.0))
+    first, second = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
+    assert (first.node, first.gpu, first.pid, first.beat) == ("gpu1", "GPU 0", "4200", "now")
+    figures = [text.replace("\xa0", " ") for text in (second.step, second.memory, second.use)]
+    assert figures == ["140 ms", "61 of 80 GiB", "97 %"]
+
+
+def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail, qtbot):
+    detail.resize(900, 480)
+    detail.open_job(lab.LIVE)
+    detail.show_view(lab.LIVE)
+    detail._choose_tab("ranks")
+    finish(detail.ranks._turns)
+    table, model = detail.ranks._table, detail.ranks._model
+    amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
+    assert amber == [11]
+    step = model.index(11, 4)
+    assert step.data(Qt.ItemDataRole.ForegroundRole) == theme.current().q("warn")
+    assert not step.data(Qt.ItemDataRole.DecorationRole).isNull()
+    assert model.index(10, 4).data(Qt.ItemDataRole.ForegroundRole) is None
+
+    def seen():
+        return table.viewport().rect().contains(table.visualRect(step).center())
+
+    qtbot.waitUntil(lambda: table.verticalScrollBar().maximum() > 0 and seen())
+    table.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderToMinimum)
+    assert not seen()
+    detail.show_view(replace(lab.LIVE, step=lab.LIVE.step + 1))
+    assert not seen(), "it stays where the person is"
+
+
+def test_the_rank_that_failed_is_red():
+    rows = rank_rows(lab.FAILED)
+    assert [row.rank for row in rows if row.has_failed] == [3]
+    assert not any(row.is_slow for row in rows)
+
+
+def test_a_job_that_is_over_has_no_process_and_no_figures_of_now():
+    node = samples.state("gpu1", "ours", 2)
+    view = job(TWO[0], id="j1", state=JobState.FINISHED, ended=at(NOON))
+    first, _ = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
+    assert {first.pid, first.memory, first.use, first.beat} == {"–"}
+
+
+def test_ranks_on_processors_and_nodes_that_are_gone_are_dashes_and_no_crash():
+    view = job(Placement("gone", gpus=("GPU-123456789abcdef",)), Placement("cpu1", 2))
+    rows = rank_rows(view)
+    assert [row.rank for row in rows] == [0, 1, 2]
+    assert (rows[0].gpu, rows[1].gpu) == ("GPU-12345678", "–")

@@ -1,0 +1,366 @@
+"""The hours of a node: what its agent kept, what this window saw, and which job ran when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+from backend.records.jobs.state import JobState
+from backend.records.nodes.history import PastGpu, PastReading
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from tests.widgets.nodes import samples
+from widgets.common import theme
+from widgets.nodes.history.history_card import HistoryCard, Stretch
+from widgets.nodes.history.job_timeline import JobBar, bars_of, lanes_of
+from widgets.nodes.history.node_history import NodeHistory, past_of
+from widgets.plots.end_labels import name_width
+
+pytestmark = pytest.mark.usefixtures("look")
+NOON = 1_700_000_000.0
+STATE = samples.state("gpu07", "ours", 2)
+UUIDS = ("GPU-0", "GPU-1")
+
+
+def line(age_s, heat=60.0, unwell=""):
+    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", heat, unwell=unwell))
+    return PastReading(NOON - age_s, 40.0, 1e9, gpus)
+
+
+def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
+    """A line each 20 seconds; the second GPU was slowed by heat for half an hour."""
+    return past_of(
+        [
+            line(age, 91.0, "slowed by heat") if hot_to_s < age <= hot_from_s else line(age)
+            for age in range(over_s, 0, -20)
+        ]
+    )
+
+
+@pytest.fixture
+def card(qtbot):
+    card = HistoryCard()
+    qtbot.addWidget(card)
+    card.resize(900, 600)
+    card.show()
+    return card
+
+
+def at(iso_s):
+    return datetime.fromtimestamp(iso_s, UTC).isoformat()
+
+
+def job(name, began, ended=None, nodes=("gpu07",)):
+    config = replace(
+        LIVE.config, placement=tuple(replace(LIVE.config.placement[0], node=n) for n in nodes)
+    )
+    state = JobState.TRAINING if ended is None else JobState.FINISHED
+    return replace(
+        LIVE,
+        name=name,
+        state=state,
+        config=config,
+        started=at(NOON - began),
+        ended="" if ended is None else at(NOON - ended),
+    )
+
+
+def test_the_hours_before_are_there_when_the_window_opens_and_what_it_sees_goes_on():
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    assert history.put_past(hours())
+    history.append(STATE.reading, NOON + 2)
+    times = history.times()
+    assert times[0] == NOON - 10_800
+    assert (np.diff(times) > 0).all()
+    heat = history.series("GPU-1", "temperature")
+    assert list(heat[-3:]) == [60.0, 66.0, 66.0]
+    assert np.nanmax(heat) == 91.0
+
+
+def test_what_the_agent_wrote_while_this_window_looked_is_not_told_twice():
+    history = NodeHistory()
+    for second in range(0, 600, 2):
+        history.append(STATE.reading, NOON - 600 + second)
+    history.put_past(hours())
+    times = history.times()
+    assert (np.diff(times) > 0).all()
+    assert (times[times >= NOON - 600] == np.arange(NOON - 600, NOON, 2)).all()
+
+
+def test_a_time_without_news_is_a_gap_and_no_line():
+    past = past_of([line(4000), line(3980), line(200), line(180)])
+    history = NodeHistory()
+    history.put_past(past)
+    history.append(STATE.reading, NOON)
+    history.append(STATE.reading, NOON + 500)
+    heat = history.series("GPU-0", "temperature")
+    assert [bool(np.isnan(value)) for value in heat] == [
+        *(False, False, True, False, False),
+        *(True, False, True, False),
+    ]
+
+
+def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qtbot):
+    history = NodeHistory()
+    history.put_past(hours())
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    (span,) = card.plot._marks.spans
+    assert (round(NOON - span.x0), round(NOON - span.x1)) == (3600, 1800)
+    assert span.text == "Slowed by heat"
+    named = [curve.name for curve in card.plot._curves.values() if curve.named]
+    assert named == ["GPU 1"]
+    # And it is painted: the ground in it is another one than beside it.
+    for _ in range(3):
+        QApplication.processEvents()
+    image = card.grab().toImage()
+    origin = card.plot.mapTo(card, QPoint(0, card.plot.height() // 2))
+    left, right = card.plot.stretch_px()
+    x0, x1 = card.plot.x_range()
+
+    def ground(image: QImage, age_s: float) -> str:
+        x = left + (NOON - age_s - x0) / (x1 - x0) * (right - left)
+        return image.pixelColor(origin.x() + round(x), origin.y()).name()
+
+    well, hot = ground(image, 5400.0), ground(image, 2650.0)
+    assert (well, hot != well) == (theme.current().q("surface").name(), True)
+
+
+def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
+    history = NodeHistory()
+    history.put_past(hours(hot_from_s=3620, hot_to_s=3600))
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    (span,) = card.plot._marks.spans
+    left, right = card.plot.stretch_px()
+    x0, x1 = card.plot.x_range()
+    assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
+
+
+def test_of_the_hours_as_many_are_shown_as_are_chosen_or_known(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    assert card._title.text().startswith("Since ")
+    history.put_past(hours(over_s=40_000))
+    card.show_past()
+    assert card._title.text() == "Last 3 hours"
+    card._stretch.choose("1")
+    card._build()
+    assert card._title.text() == "Last hour"
+    assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
+    assert card.plot._marks.spans[0].x0 >= NOON - 3600
+    card._stretch.choose("24")
+    card._build()
+    assert card._title.text().startswith("Since ")
+
+
+def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    low, high = card.plot.y_range()
+    assert 45 < low <= 50, "a half of the plot is not left to what no GPU at work is"
+    assert high >= card.plot._marks.thresholds[0].y
+    card._picker.choose("use")
+    card._build()
+    assert not card.plot._marks.thresholds
+
+
+def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
+    history = NodeHistory()
+    history.put_past(past_of([line(age, 65.0 if age != 5000 else 11.0) for age in
+                              range(10_800, 0, -20)]))  # fmt: skip
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    low, _ = card.plot.y_range()
+    assert -3 < low <= 1
+
+
+def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
+    history = NodeHistory()
+    history.put_past(past_of([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)]))
+    card.show_history(history, STATE)
+    low, high = card.plot.y_range()
+    assert 17 < low <= 20
+    assert 2 / (high - low) < 0.05
+
+
+def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):
+    card.show_stretch(Stretch("During this job", NOON - 10_800, names={"GPU-1": "GPU 1, rank 11"}))
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    history.put_past(hours(hot_to_s=0))
+    card.show_history(history, samples.hot(STATE, 1))
+    card._build()
+    QApplication.processEvents()
+    frame = card.plot._frame()
+    words = card.plot._end_text(card.plot._curves["GPU-1"])
+    assert words.startswith("GPU 1, rank 11")
+    assert frame.px(card.plot.data_end()) + name_width(words) <= frame.rect.right() + 1
+
+
+def test_news_is_added_and_the_plot_is_made_anew_only_where_it_must(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    plot = card.plot
+    history.append(STATE.reading, NOON + 2)
+    card.show_history(history, STATE)
+    assert card.plot is plot
+    assert len(card._data["GPU-0", "temperature"]) == 2
+    card.show_history(history, STATE)
+    assert len(card._data["GPU-0", "temperature"]) == 2, "jobs changed, no reading came"
+    history.append(STATE.reading, NOON + 4)
+    history.append(STATE.reading, NOON + 6)
+    card.show_history(history, STATE)
+    assert len(card._data["GPU-0", "temperature"]) == 4
+
+
+def test_which_job_ran_when_stands_above_on_the_same_axis(card):
+    history = NodeHistory()
+    history.put_past(hours())
+    history.append(STATE.reading, NOON)
+    jobs = (
+        job("over", 9000, 5400),
+        job("runs", 3600),
+        job("long ago", 90_000, 80_000),
+        job("elsewhere", 3600, nodes=("gpu01",)),
+    )
+    card.show_history(history, STATE, jobs)
+    assert card.lane.names() == ("over", "runs")
+    (_, first), (_, second) = card.lane._placed()
+    left, right = card.plot.stretch_px()
+    x0, x1 = card.plot.x_range()
+    assert first.left() == pytest.approx(left + (NOON - 9000 - x0) / (x1 - x0) * (right - left))
+    assert first.right() < second.left()
+    assert second.right() == pytest.approx(left + (NOON - x0) / (x1 - x0) * (right - left))
+    assert "over, " in card.lane.accessibleDescription()
+    card.show_history(history, STATE, ())
+    assert not card.lane.isVisible()
+
+
+def test_jobs_side_by_side_have_a_lane_each():
+    bars = bars_of((job("b", 3000), job("a", 9000, 5400), job("c", 2000, 1000)), "gpu07")
+    assert [bar.name for bar in bars] == ["a", "b", "c"]
+    names = [[bar.name for bar in lane] for lane in lanes_of(bars, NOON - 10_800)]
+    assert names == [["a", "b"], ["c"]]
+    many = [JobBar(str(n), NOON + n) for n in range(9)]
+    assert [[bar.name for bar in lane] for lane in lanes_of(many, 0)] == [["6"], ["7"], ["8"]]
+
+
+def test_the_last_minutes_are_drawn_at_equal_distances_whoever_saw_them():
+    history = NodeHistory()
+    history.put_past(hours(hot_from_s=600, hot_to_s=300))
+    history.append(STATE.reading, NOON)
+    heat = history.lately("GPU-1", "temperature")
+    assert len(heat) == 120
+    # A quarter of twenty minutes was hot.
+    assert abs(np.count_nonzero(heat == 91.0) - 30) <= 2
+    alone = NodeHistory()
+    alone.append(STATE.reading, NOON)
+    assert list(alone.lately("GPU-1", "temperature")) == [66.0]
+
+
+def settled():
+    for _ in range(3):
+        QApplication.processEvents()
+
+
+def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
+    history = NodeHistory()
+    history.put_past(hours(hot_to_s=0))
+    history.append(STATE.reading, NOON)
+    card.show_history(history, samples.hot(STATE, 1))
+    settled()
+    upper, lower = card.plot, card.lower_plot
+    assert (upper.title.partition(",")[0], lower.title.partition(",")[0]) == (
+        "Temperature",
+        "Clock",
+    )
+    # The name below is longer than the one above, and leaves as much room beside the curves.
+    for _ in range(2):
+        assert (upper.x_range(), upper.stretch_px()) == (lower.x_range(), lower.stretch_px())
+        card.resize(600, 560)
+        settled()
+    upper.point_at(NOON - 60)
+    assert lower.pointed == NOON - 60
+    assert lower.geometry().top() > upper.geometry().bottom()
+
+
+def test_a_closer_look_at_the_heat_is_one_at_the_clock_until_all_is_in_view_again(card):
+    history = NodeHistory()
+    history.put_past(hours())
+    card.show_history(history, STATE)
+    settled()
+    whole = card.plot.x_range()
+    for one, other in ((card.plot, card.lower_plot), (card.lower_plot, card.plot)):
+        one._put_range(NOON - 3000, NOON - 2000)
+        one._keep_in_sight()
+        assert other.x_range() == one.x_range() == (NOON - 3000, NOON - 2000)
+        one._fit_again()
+        assert other.x_range() == one.x_range() == whole
+        assert other.is_fitted()
+
+
+def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
+    history = NodeHistory()
+    history.append(STATE.reading, NOON)
+    card.show_history(history, STATE)
+    segments = dict(zip(card._picker._keys, card._picker._group.buttons(), strict=True))
+    assert not segments["ecc"].isEnabled()
+    reading = STATE.reading
+    counts = tuple(replace(g, ecc_corrected=3 + g.index, ecc_uncorrected=0) for g in reading.gpus)
+    counted = replace(STATE, reading=replace(reading, gpus=counts))
+    history.append(counted.reading, NOON + 2)
+    card.show_history(history, counted)
+    assert segments["ecc"].isEnabled()
+    card._picker.choose("ecc")
+    card._build()
+    assert [plot.title.partition(", ")[0] for plot in card._plots.plots] == [
+        "Memory errors that were corrected",
+        "Memory errors that spoil results",
+    ]
+    assert list(history.series("GPU-1", "ecc_corrected")) == pytest.approx([np.nan, 4], nan_ok=True)
+    assert card._peers() == "2 GPUs, 3 errors to 4 errors, 0 errors"
+    card.show_history(history, STATE)
+    assert card._picker.key() == "temperature", "no tab is chosen that shows nothing"
+
+
+def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
+    wide = [replace(line(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)]
+    history = NodeHistory()
+    history.put_past(past_of([*wide, *(line(age) for age in range(86_400, 0, -20))]))
+    card._stretch.choose("168")
+    card.show_history(history, STATE)
+    assert card._title.text() == "Last 7 days"
+    assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)
+    assert not np.isnan(history.series("GPU-0", "temperature")).any()
+    shorter = NodeHistory()
+    shorter.put_past(past_of(wide[-300:]))
+    card.show_history(shorter, STATE)
+    assert card._title.text().startswith("Since ")
+    assert not card._title.text().removeprefix("Since ")[0].isdecimal(), "another day is named"
+
+
+def test_the_picture_of_two_plots_shows_both(card):
+    history = NodeHistory()
+    history.put_past(hours())
+    card.show_history(history, STATE)
+    settled()
+    picture = card._plots.as_picture()
+    assert picture.size.height() == card.plot.height() + card.lower_plot.height()
+    image = QImage.fromData(picture.png(1.0))
+    surface = theme.current().q("surface").name()
+    lower = [
+        image.pixelColor(x, y).name()
+        for x in range(60, image.width() - 60, 7)
+        for y in range(image.height() - card.lower_plot.height(), image.height(), 3)
+    ]
+    assert set(lower) != {surface}

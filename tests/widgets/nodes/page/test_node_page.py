@@ -1,0 +1,177 @@
+"""A node's page shows the reading it was given, and what is wrong in one sentence."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.records.nodes.reading import (
+    Cpu,
+    Finding,
+    Gpu,
+    GpuProcess,
+    NodeReading,
+    NodeState,
+    Presence,
+)
+from tests.pictures import lab
+from tests.turns import finish
+from tests.widgets.nodes import samples
+from widgets.common.labels import Label
+from widgets.nodes.history.node_history import NodeHistory
+from widgets.nodes.page.node_page import NodePage
+
+NOON = 1_700_000_000.0
+READING = NodeReading(
+    "this-computer",
+    "lab-7",
+    1,
+    Cpu("some", 8, 20.0, 0.5),
+    64 << 30,
+    8 << 30,
+    0,
+    0,
+    "/d",
+    10**12,
+    10**11,
+)
+GPU = Gpu(0, "GPU-a", "RTX", 1 << 30, 24 << 30, 50, 60, 200.0)
+
+
+@pytest.fixture
+def page(qtbot):
+    page = NodePage()
+    qtbot.addWidget(page)
+    page.show()
+    return page
+
+
+def show(page, reading):
+    state = samples.judged(NodeState(reading.name, Presence.ONLINE, reading))
+    history = NodeHistory()
+    history.append(reading, NOON, {one.gpu_uuid: one.words for one in state.health})
+    page.show_node(state, history)
+    finish(page.turns)
+
+
+@pytest.mark.parametrize(
+    ("presence", "message", "head"),
+    [
+        (Presence.NEW, "not set up yet", "Not set up"),
+        (Presence.OUT_OF_SERVICE, "taken out of service", "Out of service"),
+        (Presence.OFFLINE, "no news since 14:02", "Offline"),
+    ],
+)
+def test_the_head_says_the_condition_of_a_node_once(page, presence, message, head):
+    state = samples.state("gpu11")
+    page.show_node(replace(state, presence=presence, message=message), NodeHistory())
+    assert page._header.sentence.text() == head
+
+
+def test_no_driver_is_said_and_nothing_else_is_missing(page):
+    show(page, replace(READING, gpu_message="CPU only: no NVIDIA driver was found."))
+    assert page._no_gpu.text() == "CPU only: no NVIDIA driver was found."
+    assert page._no_gpu.isVisible()
+
+
+def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
+    hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
+    show(page, replace(READING, gpus=(hot,)))
+    assert page._gpu_cards["GPU-a"].property("edge") == "warn"
+    assert page._header.sentence.text() == "Unwell: GPU 0 slowed by heat"
+    assert page._gpu_cards["GPU-a"]._who.text() == "Slowed by heat"
+
+
+def test_who_is_on_a_gpu_is_named(page):
+    used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
+    show(page, replace(READING, gpus=(used,)))
+    assert page._gpu_cards["GPU-a"]._who.text() == "in use by alice"
+    assert page._processes_card.isVisible()
+
+
+def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
+    view = replace(lab.LIVE, id="j1")
+    state = samples.hot(samples.state("gpu07", "ours"))
+    history = NodeHistory()
+    history.append(state.reading, NOON)
+    page.show_node(state, history, (view,))
+    finish(page.turns)
+    well, unwell = page._gpu_cards["GPU-2"], page._gpu_cards["GPU-3"]
+    assert (well._who.text(), well._owner.text()) == (f"rank 10 · {view.name}", "mai")
+    assert (unwell._who.text(), unwell._owner.text()) == ("Slowed by heat", "rank 11 · mai")
+    assert well.accessibleName().endswith("rank 10, mai")
+
+
+def test_a_gpu_that_somebody_else_holds_has_no_rank_of_the_job_that_is_placed_there(page):
+    view = replace(lab.LIVE, id="j1")
+    state = samples.state("gpu07", "other")
+    history = NodeHistory()
+    history.append(state.reading, NOON)
+    page.show_node(state, history, (view,))
+    finish(page.turns)
+    card = page._gpu_cards["GPU-2"]
+    assert (card._who.text(), card._owner.text()) == ("in use by chen", "")
+
+
+def test_checks_that_passed_are_one_line_that_tells_them_all_to_who_points_at_it(page):
+    passed = tuple(Finding(f"c{n}", True, f"fine {n}") for n in range(9))
+    page.show_findings((*passed, Finding("b", False, "broken", "mend it")))
+    assert told(page) == ["broken", "mend it", "9 checks passed"]
+    line = page._findings_card._rows[1]._sentence
+    assert line.accessibleDescription().splitlines() == [f"fine {n}" for n in range(9)]
+    assert "fine 0\nfine 1\n" in line.toolTip()
+    page.show_findings((Finding("a", True, "fine"),))
+    assert told(page) == ["fine"]
+    assert not page._findings_card._rows[0]._sentence.toolTip()
+
+
+def test_what_a_driver_does_not_tell_is_a_dash_and_no_crash(page):
+    show(page, replace(READING, gpus=(Gpu(0, "GPU-a", "old card"),)))
+    assert page._gpu_cards["GPU-a"]._heat.text() == "–"
+
+
+def test_a_disk_that_does_not_answer_is_said(page):
+    show(page, replace(READING, disk_total_bytes=None, disk_free_bytes=None))
+    assert page._disk._words.text() == "/d does not answer"
+
+
+def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
+    show(page, READING)
+    with qtbot.waitSignal(page.check_requested) as wished:
+        qtbot.mouseClick(page._check_button, Qt.MouseButton.LeftButton)
+    assert wished.args == ["this-computer"]
+    assert not page._check_button.isEnabled()
+    (steps,) = told(page)
+    assert "PyTorch, Horovod, Open MPI" in steps
+    page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "mend it")))
+    assert told(page) == ["broken", "mend it", "fine"]
+    assert page._check_button.isEnabled()
+
+
+def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):
+    show(page, replace(READING, disk_free_bytes=10**8))
+    assert page._header.sentence.text() == "Unwell: 0.1 GB left for the data root"
+    page.show_findings((Finding("a", True, "fine"),))
+    show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
+    assert [told(page)[0], told(page)[-1]] == ["0.1 GB left for the data root.", "fine"]
+
+
+def test_of_many_findings_no_turn_makes_all_and_none_of_another_node_stays(page):
+    card = page._findings_card
+    card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "mend") for n in range(9)))
+    counts = []
+    while not card._turns.is_done:
+        card._turns.do_one()
+        counts.append(len(card._rows))
+    assert counts[:3] == [4, 8, 9]
+    assert len(told(page)) == 18
+    card.forget()
+    assert told(page) == []
+    assert card.isHidden()
+
+
+def told(page) -> list[str]:
+    """What the card of findings says, from its top."""
+    finish(page._findings_card._turns)
+    labels = [label for row in page._findings_card._rows for label in row.findChildren(Label)]
+    return [label.text() for label in labels if label.isVisibleTo(page._findings_card)]

@@ -1,0 +1,387 @@
+"""The place Nodes: one computer by itself, several as a rack, and the ways between them."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QStackedWidget, QWidget
+
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.state import JobState
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.history import PastReading
+from backend.records.nodes.reading import Finding, NodeState, Presence
+from tests.turns import finish
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from tests.widgets.nodes import samples
+from widgets.common.buttons import Button
+from widgets.nodes.history.node_history import past_of
+from widgets.nodes.page.attention import attentions
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.page.rack import DIMMED_ROLE
+from widgets.nodes.row.node_row import node_row
+
+pytestmark = pytest.mark.usefixtures("look")
+HERE = NodeState(THIS_COMPUTER, Presence.ONLINE, samples.reading(THIS_COMPUTER, count=0))
+VIEWS = tuple(replace(LIVE, id=key, name=name) for key, name in samples.JOBS.items())
+
+
+class Clock:
+    now = 1_700_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def page(qtbot, clock):
+    page = NodesPage(clock)
+    qtbot.addWidget(page)
+    page.resize(1176, 900)
+    page.show()
+    page.show_jobs(VIEWS)
+    return page
+
+
+def button(widget, text):
+    """The one visible button with this text."""
+    (found,) = (b for b in widget.findChildren(Button) if b.text() == text and b.isVisible())
+    return found
+
+
+def press(qtbot, widget, text):
+    # A button that has just joined a layout is shown with the next events.
+    qtbot.waitUntil(
+        lambda: text in [b.text() for b in widget.findChildren(Button) if b.isVisible()]
+    )
+    qtbot.mouseClick(button(widget, text), Qt.MouseButton.LeftButton)
+
+
+def dimmed(page):
+    model = page.rack.rows_model
+    return [r.name for n, r in enumerate(model.rows) if model.index(n).data(DIMMED_ROLE)]
+
+
+def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
+    page.show_nodes((HERE,))
+    assert page.detail.isVisible()
+    assert page.detail.node == THIS_COMPUTER
+    with qtbot.waitSignal(page.add_requested):
+        press(qtbot, page, "Add a node")
+
+
+def test_several_nodes_are_a_rack_with_counts_in_words(page):
+    page.show_nodes(samples.cluster(12))
+    assert page.rack.isVisible()
+    assert page._header.sentence.text() == ("10 well, 1 unwell, 1 offline · 42 of 96 GPUs free")
+    assert page.rack.rows_model.rows[0].gpus[0].owner == samples.JOBS["j2"]
+
+
+def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
+    page.show_nodes((HERE,))
+    page.show_nodes((HERE, samples.state("gpu01")))
+    assert page.rack.isVisible()
+    page.open_node("gpu01")
+    finish(page.detail.turns)
+    page.show_nodes((HERE,))
+    assert page.detail.node == THIS_COMPUTER
+    assert page.open_name == ""
+
+
+def test_cards_say_what_since_when_and_which_job_it_costs(page, clock):
+    page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
+    unwell, offline = page._cards.shown
+    assert unwell.title == "gpu07: GPU 3 slowed by heat"
+    assert unwell.text.replace("\xa0", " ").endswith(
+        ", now 91 °C. retinanet-r50 · coco 2x runs on it."
+    )
+    assert unwell.text.startswith("Since ")
+    assert (offline.title, offline.button) == ("gpu11 is offline", "Try again")
+
+
+def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
+    there = replace(LIVE.config.placement[0], node="gpu11")
+    page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(there,))),))
+    page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
+    first = page._cards.shown[0]
+    assert first.node == "gpu11", "what costs a job comes first"
+    assert f"{LIVE.name} ran there." in first.text
+
+
+def test_twelve_nodes_are_seen_without_scrolling(page):
+    """Cards whose words wrap are highest at their least width, which is not theirs here."""
+    page.show_nodes(samples.cluster(12))
+    QApplication.processEvents()
+    assert page._cards.isVisible()
+    assert page._scroll.verticalScrollBar().maximum() == 0
+    page.resize(1176, 500)
+    QApplication.processEvents()
+    assert page._scroll.verticalScrollBar().maximum() > 0
+
+
+def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
+    page.show_nodes(tuple(samples.gone(state) for state in samples.cluster(9)))
+    assert len(page._cards.shown) == 3
+    page.show_nodes((samples.state("a"), samples.state("b")))
+    assert page._cards.shown == ()
+    assert not page._cards.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("text", "signal", "name"),
+    [("Show node", "opened", "gpu07"), ("Try again", "look_requested", "gpu11")],
+)
+def test_the_button_of_a_card_does_what_it_says(page, qtbot, text, signal, name):
+    page.show_nodes(samples.cluster(12))
+    with qtbot.waitSignal(getattr(page, signal)) as done:
+        press(qtbot, page._cards, text)
+    assert done.args == [name]
+
+
+def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, qtbot):
+    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+    page.show_nodes((samples.state("gpu01"), new))
+    with qtbot.waitSignal(page.set_up_requested) as wished:
+        press(qtbot, page._cards, "Set up")
+    assert wished.args == ["gpu13"]
+    steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Look", StepState.RUNNING))
+    page.show_set_up(SetUp("gpu13", steps))
+    assert page.rack.rows_model.rows[1].line == "Look, 2 of 2"
+    assert page._cards.shown == (), "what is under way needs nobody"
+
+
+def test_filter_and_search_dim_what_does_not_match(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    assert dimmed(page) == []
+    qtbot.mouseClick(page._filter._group.button(1), Qt.MouseButton.LeftButton)
+    assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu07", "gpu11"}
+    qtbot.mouseClick(page._filter._group.button(2), Qt.MouseButton.LeftButton)
+    assert "gpu03" in dimmed(page)
+    assert "gpu02" not in dimmed(page)
+    qtbot.mouseClick(page._filter._group.button(0), Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(page._search.searched):
+        qtbot.keyClicks(page._search, "chen")
+    assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu03", "gpu09"}
+    assert len(page.rack.rows_model.rows) == 12
+
+
+def test_a_search_that_finds_nothing_says_so(page, qtbot):
+    page.show_nodes(samples.cluster(4))
+    with qtbot.waitSignal(page._search.searched):
+        qtbot.keyClicks(page._search, "resnt")
+    assert page._nothing.isVisible()
+    assert "“resnt”" in page._nothing.text()
+
+
+def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    page.open_node("gpu07")
+    finish(page.detail.turns)
+    assert page.detail.isVisible()
+    assert page.detail._header.sentence.text() == "Unwell: GPU 3 slowed by heat"
+    assert not page.detail._add.isVisible()
+    with qtbot.waitSignal(page.opened) as opened:
+        qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
+    assert opened.args == [""]
+    assert page.rack.isVisible()
+    assert page.rack.currentIndex().row() == 6
+
+
+def test_only_an_advancing_beat_is_fresh(page, clock):
+    page.show_nodes(samples.cluster(3))
+    clock.now += 60
+    page.show_nodes(samples.cluster(3))
+    assert page.rack.rows_model.rows[0].beat.replace("\xa0", " ") == "1 min"
+    state = samples.cluster(3)[0]
+    page.show_nodes((replace(state, reading=replace(state.reading, heartbeat=2)), HERE))
+    assert page.rack.rows_model.rows[0].beat == "now"
+
+
+def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
+    for beat in range(5):
+        page.show_nodes(
+            tuple(
+                replace(s, reading=replace(s.reading, heartbeat=beat)) for s in samples.cluster(7)
+            )
+        )
+        clock.now += 2
+    page.open_node("gpu07")
+    finish(page.detail.turns)
+    plot = page.detail._history_card.plot
+    assert len(plot.keys()) == 8
+    named, _ = plot.read(clock.now - 4)
+    assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
+        ("GPU 3", "91 °C"),
+        ("Slowed by heat, runs hot, 91 °C", ""),
+    ]
+
+
+def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    page.open_node("gpu01")
+    finish(page.detail.turns)
+    with qtbot.waitSignal(page.check_requested) as wished:
+        press(qtbot, page.detail, "Check")
+    assert wished.args == ["gpu01"]
+    page.show_findings("gpu02", (Finding("a", False, "broken"),))
+    assert page.detail._findings_card._found == ()
+    page.show_error("gpu01", "gpu01 did not answer.")
+    assert page.detail._findings_card.isVisible()
+    page.open_node("gpu02")
+    finish(page.detail.turns)
+    assert not page.detail._findings_card.isVisible()
+
+
+def test_out_of_service_and_back(page, qtbot):
+    state = samples.state("gpu01")
+    page.show_nodes((HERE, state))
+    page.open_node("gpu01")
+    finish(page.detail.turns)
+    with qtbot.waitSignal(page.service_requested) as wished:
+        press(qtbot, page.detail, "Take out of service")
+    assert wished.args == ["gpu01", False]
+    page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
+    with qtbot.waitSignal(page.service_requested) as wished:
+        press(qtbot, page.detail, "Put back")
+    assert wished.args == ["gpu01", True]
+
+
+def test_remove_asks_once(page, qtbot):
+    page.show_nodes((HERE, samples.state("gpu01")))
+    page.open_node("gpu01")
+    finish(page.detail.turns)
+    page.detail._remove.trigger()
+    with qtbot.assertNotEmitted(page.remove_requested):
+        press(qtbot, page.detail, "Keep it")
+    page.detail._remove.trigger()
+    with qtbot.waitSignal(page.remove_requested) as wished:
+        press(qtbot, page.detail, "Remove")
+    assert wished.args == ["gpu01"]
+
+
+def test_this_computer_cannot_be_removed_or_set_up(page):
+    page.show_nodes((HERE, samples.state("gpu01")))
+    page.open_node(THIS_COMPUTER)
+    finish(page.detail.turns)
+    shown = {b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()}
+    assert "Check" in shown
+    assert not shown & {"Set up", "Take out of service", "Add a node"}
+    assert not page.detail._more.isVisible()
+
+
+def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    page.open_node("gpu11")
+    finish(page.detail.turns)
+    assert page.detail._trouble.isVisible()
+    assert not page.detail._gpu_cards
+    captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
+    assert captions["Processor"] == "128 cores"
+    with qtbot.waitSignal(page.look_requested) as wished:
+        press(qtbot, page.detail, "Try again")
+    assert wished.args == ["gpu11"]
+
+
+def test_an_offline_node_s_card_says_once_since_when():
+    gone = samples.gone(samples.state("gpu11"), "no news since 14:02")
+    (card,) = attentions((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
+    assert card.text == "No news since 14:02."
+
+
+def test_processes_of_one_run_are_one_line(page):
+    page.show_nodes((HERE, samples.state("gpu06", "ours")))
+    page.open_node("gpu06")
+    finish(page.detail.turns)
+    card = page.detail._processes_card
+    ((title, user, words),) = card._shown
+    assert (title, user) == ("python, 8 processes", "mai")
+    assert words.startswith("GPU 0–7")
+
+
+def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
+    page.resize(1176, 420)
+    page.show_nodes(samples.cluster(24))
+    finish(page._taking)
+    finish(page._showing)
+    page.rack.setFocus()
+    page.rack.setCurrentIndex(page.rack.rows_model.index(0))
+    bar = page._scroll.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 0)
+    qtbot.keyClick(page.rack, Qt.Key.Key_End)
+    assert bar.value() > bar.maximum() / 2
+
+
+def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    placed = replace(LIVE.config.placement[0], node="gpu07")
+    view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
+    page.show_jobs((view, replace(view, id="x", name="over", state=JobState.FINISHED)))
+    press(qtbot, page, "Show node")
+    with qtbot.waitSignal(page.move_off_requested) as wished:
+        press(qtbot, page, "Move it off gpu07…")
+    assert wished.args == [view.id, "gpu07"]
+    page.open_node("gpu01")
+    finish(page.detail.turns)
+    assert not page.detail._jobs_card.isVisible()
+
+
+def test_until_a_node_is_drawn_nothing_of_the_one_before_is_seen(page):
+    ours = samples.state("gpu06", "ours")
+    for beat in range(3):
+        ours = replace(ours, reading=replace(ours.reading, heartbeat=beat))
+        page.show_nodes((HERE, ours, samples.state("gpu07", "ours")))
+    page.open_node("gpu06")
+    finish(page.detail.turns)
+    detail = page.detail
+    assert detail._history_card.plot.keys()
+    assert detail._processes_card.isVisible()
+    page.open_node("gpu07")
+    assert detail._history_card.plot.keys() == ()
+    assert not detail._processes_card.isVisible()
+    assert not detail._jobs_card.isVisible()
+
+
+def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
+    page.show_nodes(samples.cluster(12))
+    with qtbot.waitSignal(page.past_requested) as wished:
+        page.open_node("gpu07")
+        finish(page.detail.turns)
+    assert wished.args == ["gpu07"]
+    page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
+    assert page.detail._history_card._title.text().startswith("Since ")
+    page.show_past("gone", past_of([]))
+
+
+def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
+    page.show_nodes((HERE, samples.state("cpu01", count=0)))
+    page.open_node("cpu01")
+    finish(page.detail.turns)
+    assert not page.detail._history_card.isVisible()
+    now = page._clock()
+    page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
+    finish(page.detail.turns)
+    assert page.detail._history_card.isVisible()
+    assert page.detail._history_card.plot.keys() == ("node",)
+
+
+def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):
+    stack = QStackedWidget()
+    qtbot.addWidget(stack)
+    page = NodesPage(clock)
+    stack.addWidget(QWidget())
+    stack.addWidget(page)
+    with qtbot.waitExposed(stack):
+        stack.show()
+    nodes = samples.cluster(12)
+    page.show_nodes(nodes)
+    assert page.rack.model().rowCount() == 0
+    told = {one.name for one in nodes if one.presence is not Presence.OFFLINE}
+    assert set(page.histories) == told, "what was not seen is lost"
+    assert len(page.beats()) == 12
+    stack.setCurrentWidget(page)
+    assert page.rack.model().rowCount() == 12

@@ -1,0 +1,204 @@
+"""Add a node: faults while typing, and nobody trusts a key by pressing Enter."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
+
+from backend.records.nodes.entry import HostKey, NodeAddress
+from widgets.common.buttons import Button
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, host_fault, suggested_name
+
+pytestmark = pytest.mark.usefixtures("look")
+KEY = HostKey("gpu13", 22, "ssh-ed25519", "AAAA", "SHA256:k3J9wq7Y0sJm9TgR0ePZ")
+
+
+@pytest.fixture
+def dialog(qtbot):
+    dialog = AddNodeDialog(("gpu07",))
+    qtbot.addWidget(dialog)
+    dialog.show()
+    return dialog
+
+
+@pytest.fixture
+def looking(dialog, qtbot):
+    qtbot.keyClicks(dialog._host, "gpu13")
+    qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    assert dialog._under_way
+    return dialog
+
+
+def seen(dialog):
+    return {b.text() for b in dialog.findChildren(Button) if b.isVisible() and b.text()}
+
+
+def default(dialog):
+    (found,) = (b for b in dialog.findChildren(QPushButton) if b.isVisible() and b.isDefault())
+    return found
+
+
+def test_an_empty_form_blames_nobody_and_goes_nowhere(dialog):
+    assert not dialog._look.isEnabled()
+    assert all(field.error() == "" for field in dialog._fields.values())
+
+
+def test_the_name_follows_the_host_until_somebody_types_one(dialog, qtbot):
+    qtbot.keyClicks(dialog._host, "gpu13.lab.org")
+    assert dialog._name.text() == "gpu13"
+    dialog._name.selectAll()
+    qtbot.keyClicks(dialog._name, "left")
+    qtbot.keyClicks(dialog._host, ".uk")
+    assert dialog._name.text() == "left"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("gpu13", "gpu13"), ("10.0.4.23", "10.0.4.23"), ("a.b.c", "a"), ("", "")]
+)
+def test_what_a_node_is_called(host, name):
+    assert suggested_name(host) == name
+
+
+@pytest.mark.parametrize("host", ["mai@gpu13", "gpu 13", "-oProxyCommand=x", "ssh://gpu13", ""])
+def test_what_is_no_host(host):
+    assert host_fault(host)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "fault"),
+    [
+        ("name", "gpu07", "There is a node “gpu07” already."),
+        ("name", "GPU07", "There is a node “GPU07” already."),
+        ("port", "0", "1 to 65535."),
+        ("port", "65536", "1 to 65535."),
+        ("port", "٣", "1 to 65535."),
+        ("user", "-l x", "It has no blanks, and does not begin with -."),
+        ("jump", "a b", "It has no blanks, and does not begin with -."),
+    ],
+)
+def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
+    qtbot.keyClicks(dialog._host, "gpu13")
+    assert dialog._look.isEnabled()
+    dialog._show_more(True)
+    edit = dialog._edits[field]
+    edit.setText(text)  # a test's keyboard has no Arabic figures
+    edit.textEdited.emit(text)
+    assert dialog._fields[field].error() == fault
+    assert not dialog._look.isEnabled()
+
+
+def test_the_address_is_what_was_typed(dialog, qtbot):
+    for field, text in (
+        ("host", " 10.0.4.23 "),
+        ("port", "2222"),
+        ("user", "mai"),
+        ("identity", "/home/mai/.ssh/lab"),
+        ("jump", "gate"),
+        ("data_root", "/srv/data"),
+    ):
+        qtbot.keyClicks(dialog._edits[field], text)
+    with qtbot.waitSignal(dialog.look_requested) as wished:
+        qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
+    address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
+    assert wished.args == [address, "10.0.4.23", "/srv/data", False]
+
+
+def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot):
+    qtbot.keyClicks(dialog._host, "gpu13")
+    dialog._show_more(True)
+    qtbot.keyClicks(dialog._edits["data_root"], "data")
+    assert not dialog._look.isEnabled()
+    qtbot.mouseClick(dialog.no_share, Qt.MouseButton.LeftButton)
+    assert not dialog._fields["data_root"].isEnabled()
+    with qtbot.waitSignal(dialog.look_requested) as wished:
+        qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
+    assert wished.args == [NodeAddress("gpu13"), "gpu13", "", True]
+
+
+def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):
+    assert looking._progress.isVisible()
+    assert not looking._host.isEnabled()
+    with qtbot.waitSignal(looking.cancelled):
+        qtbot.mouseClick(looking._cancel, Qt.MouseButton.LeftButton)
+    assert looking.isVisible()
+    assert looking._host.isEnabled()
+    assert looking._host.text() == "gpu13"
+
+
+def test_closing_while_it_looks_cancels(looking, qtbot):
+    with qtbot.waitSignal(looking.cancelled):
+        looking.close()
+
+
+def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(looking, qtbot):
+    looking.ask_trust(KEY)
+    assert looking._trust.fingerprint.text() == KEY.fingerprint
+    assert looking._trust.fingerprint.isVisible()
+    assert default(looking).text() == "Do not trust"
+    # A button with the focus is the default for that time; so look without one, too.
+    looking._trust.fingerprint.setFocus()
+    assert default(looking).text() == "Do not trust"
+    with (
+        qtbot.assertNotEmitted(looking.trusted),
+        qtbot.waitSignal(looking.cancelled),
+    ):
+        qtbot.keyClick(looking, Qt.Key.Key_Return)
+    assert looking._form.isVisible()
+
+
+def test_trust_is_given_by_its_own_button(looking, qtbot):
+    looking.ask_trust(KEY)
+    with qtbot.waitSignal(looking.trusted) as given:
+        qtbot.mouseClick(looking._trust.trust, Qt.MouseButton.LeftButton)
+    assert given.args == [KEY]
+    assert looking._progress.isVisible()
+
+
+def test_a_changed_key_can_only_be_closed(looking, qtbot):
+    looking.show_changed_key(KEY, "SHA256:old")
+    assert seen(looking) == {"Close"}
+    assert looking._changed._shown.text() == KEY.fingerprint
+    with qtbot.waitSignals([looking.cancelled, looking.rejected]):
+        qtbot.keyClick(looking, Qt.Key.Key_Return)
+    assert not looking.isVisible()
+
+
+def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
+    looking.ask_passphrase("Passphrase of ~/.ssh/id_ed25519")
+    edit = looking._passphrase.edit
+    assert edit.echoMode() is edit.EchoMode.Password
+    assert not looking._passphrase.default.isEnabled()
+    qtbot.keyClicks(edit, "s3cret")
+    with qtbot.waitSignal(looking.passphrase_given) as given:
+        qtbot.keyClick(looking, Qt.Key.Key_Return)
+    assert given.args == ["s3cret", False]
+    assert edit.text() == ""
+    looking.ask_passphrase("Passphrase of ~/.ssh/id_ed25519", "That is not its passphrase.")
+    assert looking._passphrase.field.error() == "That is not its passphrase."
+
+
+def test_a_refusal_stands_beside_its_field_until_that_is_changed(looking, qtbot):
+    looking.show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
+    assert looking._fields["user"].error() == "gpu13 lets nobody in as “mai”. Choose a key file."
+    assert looking._look.isEnabled(), "it may be tried again as it is"
+    assert not looking._message.isVisible()
+    qtbot.keyClicks(looking._user, "x")
+    assert looking._fields["user"].error() == ""
+
+
+def test_a_refusal_of_what_is_hidden_shows_it(looking):
+    looking.show_refusal("jump", "The gateway did not answer.")
+    assert looking._jump.isVisible()
+    assert looking._fields["jump"].error() == "The gateway did not answer."
+
+
+def test_a_refusal_that_is_about_no_field_stands_above_the_buttons(looking):
+    looking.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
+    assert looking._message.isVisible()
+    assert looking._message.text() == "gpu13 did not answer for 10 s. Is it switched on?"
+
+
+def test_the_dialog_is_as_high_as_what_it_shows(looking):
+    looking.ask_passphrase("Passphrase")
+    low = looking.height()
+    looking.show_refusal("", "No.")
+    assert looking.height() > low

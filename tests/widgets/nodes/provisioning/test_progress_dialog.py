@@ -1,0 +1,276 @@
+"""Setting up nodes: each step in a line, the live one with its last words, several side by side."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QPushButton
+
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY, default
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.step_list import STEPS, last_lines, step_time
+
+pytestmark = pytest.mark.usefixtures("look")
+DONE, RUNNING, FAILED = StepState.DONE, StepState.RUNNING, StepState.FAILED
+OUTPUT = "Building …\n\n[ 40%] a\r[ 61%] Building b\n\x1b[31mlast\x1b[0m\n"
+
+
+def set_up(node="gpu13", at=4, state=RUNNING, **changes):
+    """Steps before `at` are done, that one is in `state`."""
+    return SetUp(
+        node,
+        tuple(
+            SetUpStep(title, DONE, f"{title} is fine", seconds=2.0)
+            if n < at
+            else SetUpStep(title, state, **changes)
+            if n == at
+            else SetUpStep(title)
+            for n, title in enumerate(STEPS)
+        ),
+    )
+
+
+LIVE = set_up(sentence="building", output=OUTPUT, seconds=108.0)
+BROKEN = set_up(
+    state=FAILED, sentence="cmake was not found.", remedy="Install it.", output=OUTPUT, seconds=9.0
+)
+READY = set_up(at=7)
+GIVEN_UP = set_up(state=StepState.CANCELLED, sentence="Cancelled.", output=OUTPUT, seconds=9.0)
+
+
+@pytest.fixture
+def dialog(qtbot):
+    dialog = SetUpDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    return dialog
+
+
+def test_before_it_begins_the_plan_is_seen(dialog, qtbot):
+    dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
+    qtbot.waitUntil(lambda: len(dialog._view._views) == len(STEPS))
+    assert [dialog._view.step(title)._words.text() for title in STEPS] == list(STEPS.values())
+    assert dialog._address.text() == "mai@10.0.4.23"
+    assert dialog._sentence.text() == "Not begun."
+
+
+@pytest.mark.parametrize("news", [LIVE, BROKEN])
+def test_what_begins_while_the_plan_is_laid_out_is_seen_at_once(dialog, news):
+    dialog.show_set_up(SetUp("gpu13"))
+    assert len(dialog._view._views) < len(STEPS)
+    dialog.show_set_up(news)
+    assert list(dialog._view._views) == list(STEPS)
+    assert not dialog._view.step("Horovod").details.isHidden()
+    assert dialog._view.step("Reach")._time.text()
+
+
+def test_the_host_key_that_was_trusted_stands_above_the_steps(dialog):
+    dialog.show_set_up(LIVE)
+    assert not dialog._trusted.isVisible()
+    dialog.show_set_up(replace(LIVE, trusted=KEY.fingerprint))
+    assert dialog._trusted.isVisible()
+    assert dialog._trusted._fingerprint.text() == KEY.fingerprint
+    dialog.show_set_up(replace(LIVE, trusted="SHA256:old", key=KEY, accepted="SHA256:old"))
+    assert not dialog._trusted.isVisible(), "that one is in question"
+
+
+def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, monkeypatch):
+    shown_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: shown_s)
+    dialog.show_set_up(LIVE)
+    step = dialog._view.step("Horovod")
+    assert step.details._log_shown == ["[ 61%] Building b", "last"]
+    assert step._time.text() == "1:48"
+    monkeypatch.setattr(time, "monotonic", lambda: shown_s + 30)
+    dialog._view._tick()
+    assert step._time.text() == "2:18"
+    assert dialog._view.step("Reach")._time.text().replace("\xa0", " ") == "2.0 s"
+    assert dialog._view.step("Reach").details is None
+
+
+def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
+    dialog.show_set_up(BROKEN)
+    step = dialog._view.step("Horovod")
+    qtbot.waitUntil(step.details.cause.isVisible)
+    assert (step.details.cause.text(), step.details.remedy.text()) == (
+        "cmake was not found.",
+        "Install it.",
+    )
+    with qtbot.waitSignal(dialog.retry_requested) as wished:
+        qtbot.mouseClick(step.details.retry, Qt.MouseButton.LeftButton)
+    assert wished.args == ["gpu13", "Horovod"]
+    qtbot.mouseClick(step.details.copy, Qt.MouseButton.LeftButton)
+    assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
+    assert "\x1b" not in QGuiApplication.clipboard().text()
+    assert not dialog._cancel.isVisible()
+
+
+def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    assert not dialog._choices.isVisible()
+    dialog.show_set_up(BROKEN)
+    with qtbot.waitSignal(dialog.choices_requested) as wished:
+        qtbot.mouseClick(dialog._choices, Qt.MouseButton.LeftButton)
+    assert wished.args == ["gpu13"]
+
+
+def test_a_retry_closes_what_had_failed(dialog):
+    dialog.show_set_up(BROKEN)
+    dialog.show_set_up(LIVE)
+    step = dialog._view.step("Horovod")
+    assert not step.details.cause.isVisible()
+    assert not step.details.retry.isVisible()
+    assert dialog._cancel.isVisible()
+
+
+def test_the_dialog_grows_for_what_failed(dialog, qtbot):
+    dialog.show_set_up(READY)
+    low = dialog.height()
+    dialog.show_set_up(BROKEN)
+    qtbot.waitUntil(lambda: dialog.height() > low)
+
+
+def test_what_fits_does_not_scroll(dialog, qtbot):
+    dialog.show_set_up(BROKEN)
+    bar = dialog._scroll.verticalScrollBar()
+    qtbot.waitUntil(lambda: dialog._view.height() > 0 and bar.maximum() == 0)
+
+
+def test_a_question_about_a_key_is_no_higher_than_it_is_long(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    high = dialog.height()
+    dialog.show_set_up(replace(set_up(at=0, state=FAILED, sentence="Unknown."), key=KEY))
+    assert dialog.height() < high
+    dialog.show_set_up(LIVE)
+    assert dialog.height() >= high
+
+
+def test_nodes_of_one_domain_are_written_without_it(dialog):
+    for name in ("gpu13.lab.example.org", "gpu14.lab.example.org"):
+        dialog.show_set_up(replace(LIVE, node=name))
+    assert [tab._title for tab in dialog._tabs.values()] == ["gpu13", "gpu14"]
+    dialog.show_set_up(replace(LIVE, node="gpu13.other.example.org"))
+    assert [tab._title for tab in dialog._tabs.values()] == list(dialog._tabs)
+
+
+def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
+    dialog.show_set_up(READY)
+    assert dialog._sentence.text() == "Ready."
+    assert dialog._close.text() == "Close"
+    with qtbot.waitSignal(dialog.node_opened) as opened:
+        qtbot.mouseClick(dialog._open, Qt.MouseButton.LeftButton)
+    assert opened.args == ["gpu13"]
+    assert not dialog.isVisible()
+
+
+@pytest.mark.parametrize("how", ["button", "escape", "cross"])
+def test_closing_cancels_nothing(dialog, qtbot, how):
+    dialog.show_set_up(LIVE)
+    assert dialog._close.text() == "Go on in the background"
+    with qtbot.assertNotEmitted(dialog.cancel_requested):
+        if how == "button":
+            qtbot.mouseClick(dialog._close, Qt.MouseButton.LeftButton)
+        elif how == "escape":
+            qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+        else:
+            dialog.close()
+    assert not dialog.isVisible()
+    dialog.show()
+    dialog.show_set_up(READY)
+    assert dialog._sentence.text() == "Ready."
+
+
+def test_cancel_is_for_the_node_that_is_seen(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    dialog.show_set_up(set_up("gpu14"))
+    dialog.choose("gpu14")
+    with qtbot.waitSignal(dialog.cancel_requested) as wished:
+        qtbot.mouseClick(dialog._cancel, Qt.MouseButton.LeftButton)
+    assert wished.args == ["gpu14"]
+
+
+def test_several_nodes_stand_side_by_side(dialog, qtbot):
+    dialog.show_set_up(LIVE)
+    assert not dialog._nodes_scroll.isVisible()
+    dialog.show_set_up(SetUp("gpu14", BROKEN.steps))
+    dialog.show_set_up(SetUp("gpu15", READY.steps))
+    dialog.show_set_up(SetUp("gpu16"))
+    assert dialog._nodes_scroll.isVisible()
+    assert dialog.chosen == "gpu13", "news of others take nobody away from what he looks at"
+    assert dialog._sentence.text() == "1 of 4 nodes are ready, 1 failed."
+    assert dialog._tabs["gpu13"].accessibleName() == "gpu13, Horovod, 5 of 7"
+    assert dialog._tabs["gpu14"].accessibleName() == "gpu14, Horovod failed"
+    qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
+    assert dialog.chosen == "gpu14"
+    qtbot.waitUntil(dialog._view.step("Horovod").details.retry.isVisible)
+
+
+def test_a_node_that_was_removed_goes(dialog):
+    dialog.show_set_up(LIVE)
+    dialog.show_set_up(set_up("gpu14"))
+    dialog.forget("gpu13")
+    assert dialog.chosen == "gpu14"
+    dialog.forget("gpu14")
+    assert not dialog.isVisible()
+    dialog.forget("never there")
+
+
+def test_last_lines_are_those_that_say_something():
+    assert last_lines("a\n\n  \nb\n\n", 2) == ["a", "b"]
+    assert last_lines("", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0.4 s"), (1.0, "1.0 s"), (14.2, "14 s"), (108.0, "1:48"), (3725.0, "1:02:05")],
+)
+def test_times_of_steps(seconds, text):
+    assert step_time(seconds).replace("\xa0", " ") == text
+
+
+UNKNOWN = replace(set_up(at=0, state=FAILED, sentence="Its key is unknown."), key=KEY)
+CHANGED = replace(UNKNOWN, accepted="SHA256:old")
+
+
+def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
+    dialog.show_set_up(UNKNOWN)
+    assert dialog._title.text() == "Is this gpu13?"
+    assert not dialog._scroll.isVisible()
+    assert default(dialog).text() == "Do not trust"
+    dialog._plate.trust.fingerprint.setFocus()
+    assert default(dialog).text() == "Do not trust"
+    with qtbot.assertNotEmitted(dialog.trusted):
+        qtbot.keyClick(dialog, Qt.Key.Key_Return)
+    assert dialog._title.text() == "Set up gpu13"
+    assert default(dialog).text() == "Close"
+
+
+def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
+    dialog.show_set_up(UNKNOWN)
+    with qtbot.waitSignal(dialog.trusted) as given:
+        qtbot.mouseClick(dialog._plate.trust.trust, Qt.MouseButton.LeftButton)
+    assert given.args == ["gpu13", KEY]
+
+
+def test_f55_of_a_changed_key_there_is_nothing_but_close(dialog):
+    dialog.show_set_up(CHANGED)
+    assert dialog._title.text() == "The key of gpu13 changed"
+    seen = [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]
+    assert seen == ["Close"]
+    assert default(dialog).text() == "Close"
+
+
+def test_only_the_node_whose_key_it_is_waits_for_somebody(dialog):
+    dialog.show_set_up(LIVE)
+    dialog.show_set_up(replace(UNKNOWN, node="gpu14"))
+    assert dialog._scroll.isVisible()
+    dialog.choose("gpu14")
+    assert not dialog._scroll.isVisible()
+    assert "Host key unknown" in dialog._tabs["gpu14"].accessibleName()
+    dialog.choose("gpu13")
+    assert dialog._cancel.isVisible()
+    assert not dialog._plate.isVisible()
+    assert dialog._sentence.text() == "0 of 2 nodes are ready, 1 to be answered."

@@ -1,0 +1,135 @@
+"""How nodes are set up: each choice says what it is for, and what does not fit says so at once."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.records.nodes.provisioning_options import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
+from tests.widgets.nodes import samples
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
+from widgets.nodes.provisioning.options_form import SetUpChoices
+from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
+
+pytestmark = pytest.mark.usefixtures("look")
+LEFT = Qt.MouseButton.LeftButton
+
+
+def node(name, *, ready=True, **changes):
+    entry = samples.entry(name, ready=ready)
+    facts = {"mpirun": "/usr/bin/mpirun", "mpi_version": "4.1.4", "data_root": "/lab/ring"}
+    facts = replace(entry.facts, **{**facts, "data_root_writable": True, **changes})
+    return replace(entry, facts=facts)
+
+
+THREE = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
+
+
+@pytest.fixture
+def ask(qtbot):
+    def ask(entries=THREE, ticked=("gpu1",), options=None):
+        dialog = SetUpAgainDialog(entries, ticked, options or SetUpOptions(), "5.0.11")
+        qtbot.addWidget(dialog)
+        dialog.show()
+        return dialog
+
+    return ask
+
+
+def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
+    dialog = ask(ticked=("gpu1", "gpu2"))
+    dialog.choices.switch(SHARED).click()
+    dialog.choices.switch(LIMITS_KEY).click()
+    with qtbot.waitSignal(dialog.set_up_requested) as wished:
+        qtbot.mouseClick(dialog._begin, LEFT)
+    assert wished.args == [("gpu1", "gpu2"), SetUpOptions(shared=True, limits_key=True)]
+    assert not dialog.isVisible()
+
+
+def test_each_choice_tells_in_a_sentence_what_it_is_for(ask):
+    dialog = ask()
+    for key in (SYSTEM_MPI, SHARED, LIMITS_KEY):
+        assert dialog.choices.below(key).endswith(".")
+        assert dialog.choices.switch(key).accessibleDescription() == dialog.choices.below(key)
+
+
+def test_what_does_not_fit_is_said_at_its_switch_and_nothing_begins(ask):
+    dialog = ask()
+    assert dialog._begin.isEnabled()
+    dialog.choices.switch(SYSTEM_MPI).click()
+    assert "gpu2 has 5.0.11" in dialog.choices.below(SYSTEM_MPI)
+    assert not dialog._begin.isEnabled()
+    # Together with the node that was apart it fits.
+    dialog._boxes["gpu2"].click()
+    assert dialog._begin.isEnabled()
+    assert "gpu2" not in dialog.choices.below(SYSTEM_MPI)
+
+
+def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
+    bare = node("gpu1", mpirun="", mpi_version="")
+    dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
+    assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
+    with qtbot.waitSignal(dialog.look_requested) as wished:
+        qtbot.mouseClick(dialog._look, LEFT)
+    assert wished.args == [("gpu1",)]
+    dialog.show_trouble("gpu1 did not answer for 10 s.")
+    assert dialog._trouble.isVisible()
+    dialog.show_entries((node("gpu1"),))
+    assert (dialog._begin.isEnabled(), dialog._look.isVisible()) == (True, False)
+    assert not dialog._trouble.isVisible()
+
+
+def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask, qtbot):
+    dialog = ask(ticked=("gpu2",))
+    assert (dialog._title.text(), dialog._begin.text()) == ("Set up gpu2", "Set up")
+    qtbot.mouseClick(dialog._all, LEFT)
+    assert dialog._begin.text() == "Set up 3 nodes"
+    qtbot.mouseClick(dialog._all, LEFT)
+    assert (dialog.ticked(), dialog._begin.isEnabled()) == ((), False)
+
+
+def test_a_node_whose_row_is_not_made_yet_counts_and_is_ticked_with_all(ask, qtbot):
+    names = tuple(f"gpu{number}" for number in range(64))
+    dialog = ask(tuple(node(name) for name in names), ticked=("gpu1", "gpu60"))
+    assert len(dialog._boxes) < 64, "rows that nobody sees yet are made later"
+    assert (dialog.ticked(), dialog._begin.text()) == (("gpu1", "gpu60"), "Set up 2 nodes")
+    qtbot.mouseClick(dialog._all, LEFT)
+    assert dialog.ticked() == names
+    qtbot.waitUntil(lambda: len(dialog._boxes) == 64)
+    assert all(box.isChecked() for box in dialog._boxes.values())
+    dialog._boxes["gpu63"].click()
+    assert dialog.ticked() == names[:-1]
+
+
+def test_one_node_alone_has_no_list(ask):
+    assert not ask((node("gpu1"),))._nodes.isVisible()
+
+
+def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
+    choices = SetUpChoices()
+    qtbot.addWidget(choices)
+    choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
+    assert not choices.switch(LIMITS_KEY).isEnabled()
+    assert "key of yours" in choices.below(LIMITS_KEY)
+    assert choices.options().own_key == "/home/mai/.ssh/lab"
+
+
+def test_how_a_node_is_set_up_in_words():
+    own = node("gpu1")
+    own = replace(
+        own, installation=replace(own.installation, mpirun="/usr/bin/mpirun", limits_key=True)
+    )
+    assert state_words(own) == "its own Open MPI 5.0.11, key for runs only"
+    assert state_words(node("gpu2", ready=False)) == "not set up"
+
+
+def test_the_choices_are_behind_more_where_a_node_is_added(qtbot):
+    dialog = AddNodeDialog(options=SetUpOptions(system_mpi=True))
+    qtbot.addWidget(dialog)
+    dialog.show()
+    assert not dialog.choices.isVisible()
+    qtbot.mouseClick(dialog._more, LEFT)
+    assert dialog.choices.isVisible()
+    dialog.choices.switch(SHARED).click()
+    assert dialog.choices.options() == SetUpOptions(system_mpi=True, shared=True)
+    assert dialog.height() <= 600, "it does not fit a small screen"

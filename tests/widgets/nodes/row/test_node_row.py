@@ -1,0 +1,155 @@
+"""What is said of a node in one row."""
+
+from dataclasses import replace
+
+import pytest
+
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.reading import GpuProcess, NodeState, Presence
+from tests.widgets.nodes import samples
+from widgets.nodes.row.node_names import fitted, without_domain
+from widgets.nodes.row.node_row import Condition, counts_sentence, node_row
+
+NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+
+
+def test_a_well_node_says_how_many_gpus_are_free_and_who_has_the_others():
+    row = node_row(samples.state("gpu01", "half"), samples.JOBS, beat_age_s=1.0)
+    assert (row.condition, row.line, row.beat) == (Condition.WELL, "4 free", "now")
+    assert [cell.owner for cell in row.gpus[:5]] == ["unet-cells · dice v3"] * 4 + [""]
+    assert [cell.use for cell in row.gpus] == ["ours"] * 4 + ["free"] * 4
+    assert row.free_gpus == 4
+
+
+def test_a_job_that_is_not_known_here_is_its_owners():
+    row = node_row(samples.state("gpu01", "half"))
+    assert row.gpus[0].owner == "mai"
+    assert row.gpus[0].use == "ours"
+
+
+def test_heat_makes_a_node_unwell_and_stands_under_its_name():
+    row = node_row(samples.hot(samples.state("gpu07", "ours")), samples.JOBS)
+    assert (row.condition, row.line, row.line_tone) == (
+        Condition.UNWELL,
+        "GPU 3 slowed by heat",
+        "warn",
+    )
+    assert row.gpus[3].unwell == "slowed by heat"
+    assert not row.gpus[2].unwell
+
+
+def test_a_gpu_with_memory_errors_is_not_offered_as_free():
+    state = samples.state("gpu02")
+    cards = (replace(state.reading.gpus[0], ecc_uncorrected=2), *state.reading.gpus[1:])
+    state = samples.judged(replace(state, reading=replace(state.reading, gpus=cards)))
+    row = node_row(state)
+    assert row.line == "GPU 0 has 2 memory errors"
+    assert row.free_gpus == 7
+
+
+def test_what_is_unwell_is_said_by_the_findings_alone_and_no_row_has_limits_of_its_own():
+    state = samples.hot(samples.state("gpu02"))
+    row = node_row(replace(state, health=()))
+    assert (row.condition, row.line) == (Condition.WELL, "8 free")
+    assert not any(cell.unwell for cell in row.gpus)
+    cooled = replace(samples.state("gpu02"), health=state.health)
+    row = node_row(cooled)
+    assert (row.condition, row.line) == (Condition.UNWELL, "GPU 3 slowed by heat")
+    assert [cell.unwell for cell in row.gpus[2:5]] == ["", "slowed by heat", ""]
+
+
+def test_an_offline_node_keeps_its_cells_and_shows_no_stale_figure():
+    row = node_row(samples.gone(samples.state("gpu11", "ours")))
+    assert {cell.use for cell in row.gpus} == {"gone"}
+    assert len(row.gpus) == 8
+    assert (row.processor, row.memory, row.beat) == (None, None, "")
+    assert row.aside == "No news since 03:12, no route to host"
+    assert row.free_gpus == 0
+
+
+def test_a_new_node_shows_the_gpus_that_the_look_found():
+    row = node_row(NEW)
+    assert (row.condition, row.line) == (Condition.NEW, "Not set up")
+    assert [cell.use for cell in row.gpus] == ["unknown"] * 8
+
+
+def test_out_of_service_is_not_free():
+    row = node_row(replace(samples.state("gpu02"), presence=Presence.OUT_OF_SERVICE))
+    assert (row.line, row.free_gpus, row.condition.is_news) == ("Out of service", 0, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "line", "tone"),
+    [
+        (StepState.RUNNING, "Look, 2 of 3", "live"),
+        (StepState.FAILED, "Look failed", "bad"),
+        (StepState.CANCELLED, "Look cancelled", "idle"),
+    ],
+)
+def test_the_row_shows_the_step_of_its_set_up(state, line, tone):
+    steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Look", state), SetUpStep("Python"))
+    row = node_row(NEW, set_up=SetUp("gpu13", steps))
+    assert (row.line, row.line_tone) == (line, tone)
+
+
+def test_a_set_up_that_is_done_says_no_more():
+    done = SetUp("gpu02", (SetUpStep("Reach", StepState.DONE),))
+    assert node_row(samples.state("gpu02"), set_up=done).line == "8 free"
+
+
+def test_an_old_beat_tells_its_age_and_a_fresh_one_does_not_flicker():
+    state = samples.state("gpu02")
+    beats = [node_row(state, beat_age_s=age).beat for age in (0.1, 2.0, 4.9, 7.2, 80.0)]
+    assert [beat.replace("\xa0", " ") for beat in beats] == ["now", "now", "now", "7 s", "1 min"]
+
+
+def test_the_row_for_those_who_hear_it():
+    row = node_row(samples.hot(samples.state("gpu07", "few"), 0))
+    assert row.sentence.replace("\xa0", " ") == (
+        "gpu07, Unwell, GPU 0 slowed by heat, 5 of 8 GPUs free, processor 3 %, memory 9 %"
+    )
+    assert "in use by alice" in row.gpus[7].sentence
+
+
+def test_a_search_finds_nodes_owners_and_jobs():
+    row = node_row(samples.state("gpu01", "half"), samples.JOBS)
+    assert row.matches("GPU01")
+    assert row.matches("unet")
+    assert not row.matches("chen")
+    assert node_row(samples.state("gpu03", "other")).matches("chen")
+
+
+def test_a_gpu_without_a_user_is_somebodys():
+    state = samples.state("gpu02")
+    nobody = replace(state.reading.gpus[0], processes=(GpuProcess(1, "", None, "x"),))
+    row = node_row(replace(state, reading=replace(state.reading, gpus=(nobody,))))
+    assert row.gpus[0].owner == "somebody"
+
+
+def test_a_gpu_with_a_display_is_free_and_says_so():
+    state = samples.state("gpu02")
+    screen = GpuProcess(900, "gdm", None, "Xorg", only_draws=True)
+    shown = replace(state.reading.gpus[0], processes=(screen,))
+    row = node_row(replace(state, reading=replace(state.reading, gpus=(shown,))))
+    assert row.free_gpus == 1
+    assert row.gpus[0].sentence.startswith("GPU 0, free, a display is on it, ")
+
+
+def test_counts_in_words():
+    rows = [node_row(state) for state in samples.cluster(12)]
+    assert counts_sentence(rows) == "10 well, 1 unwell, 1 offline · 42 of 96 GPUs free"
+    assert counts_sentence([]) == ""
+
+
+def test_a_domain_that_all_share_is_not_written():
+    assert without_domain(["a.lab.org", "b.lab.org"]) == ("a", "b")
+    assert without_domain(["a.lab.org", "b.uni.org"]) == ("a.lab.org", "b.uni.org")
+    assert without_domain(["10.0.4.17", "10.1.4.17"]) == ("10.0.4.17", "10.1.4.17")
+    assert without_domain(["a.lab.org", "a"]) == ("a.lab.org", "a"), "two names stay two"
+
+
+def test_names_that_begin_alike_are_cut_at_their_beginning(qapp):
+    names = [f"node-rack3-row7-machine-{n:03d}.cluster.example.org" for n in (1, 2, 3)]
+    shown = fitted(names, 90, "strong")
+    assert [name[-3:] for name in shown] == ["001", "002", "003"]
+    assert all(name.startswith("…") for name in shown)

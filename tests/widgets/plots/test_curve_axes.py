@@ -1,0 +1,310 @@
+"""Logarithmic axes, what they cannot show, and what a plot never hides: outliers and no numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF
+from PySide6.QtGui import QImage
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
+from widgets.common import theme
+from widgets.common.formats import THIN
+from widgets.plots import ticks
+from widgets.plots.annotation_layer import EndsOf
+from widgets.plots.annotations import Boundary, Post, Span, text_width
+from widgets.plots.curve_data import CurveData, Gaps, XAxis
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.scale_button import ScaleButton
+
+pytestmark = pytest.mark.usefixtures("look")
+MILLION = 1_000_000
+
+
+@pytest.fixture
+def panel(qtbot: QtBot) -> CurvePanel:
+    panel = CurvePanel("Loss")
+    qtbot.addWidget(panel)
+    panel.resize(700, 300)
+    panel.show()
+    settle()
+    return panel
+
+
+def long(values: np.ndarray) -> CurveData:
+    data = CurveData()
+    data.extend(np.arange(1.0, len(values) + 1), values)
+    return data
+
+
+# Logarithmic x
+
+
+@pytest.mark.parametrize("at", [1, 7, 900, 40_000, 999_999])
+@pytest.mark.parametrize("smoothing", [0.0, 0.6])
+def test_on_a_logarithmic_axis_a_spike_one_point_wide_is_where_it_happened(
+    at: int, smoothing: float
+) -> None:
+    values = np.full(MILLION, 1.0)
+    values[at - 1] = 50.0
+    data = long(values)
+    data.set_smoothing(smoothing)
+    x, y = data.columns(XAxis.STEP, 0.0, 6.0, 900, log=True)
+    assert y.max() == 50.0
+    assert x[np.argmax(y)] == pytest.approx(math.log10(at), abs=6.0 / 900 + 1e-9)
+
+
+def test_on_a_logarithmic_axis_each_column_has_its_least_and_largest() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=300_000)
+    data = long(values)
+    x, y = data.columns(XAxis.STEP, 0.0, math.log10(300_000), 500, log=True)
+    assert (np.diff(x) >= 0).all()
+    assert len(x) <= 2 * 502
+    scale = 500 / math.log10(300_000)
+    of_points = np.floor(np.log10(np.arange(1.0, 300_001)) * scale)
+    columns = np.floor(x * scale)
+    for column in np.unique(of_points[of_points > 5])[::20]:
+        there, drawn = values[of_points == column], y[columns == column]
+        # A block of points may lie over the edge of two columns.
+        assert drawn.size
+        assert drawn.max() >= there[20:-20].max(initial=-9)
+        assert drawn.min() <= there[20:-20].min(initial=9)
+
+
+def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", long(np.linspace(3, 1, MILLION)))
+    panel.set_log_x(True)
+    low, high = panel.x_range()
+    assert low == 0
+    assert 6 < high < 9, "the name has its room"
+    texts = [text for _, text in panel._bottom._tickLevels[0]]
+    assert texts[0] == "1"
+    assert "1k" in texts or "100" in texts
+    assert pixels(panel, theme.LIGHT.curves[0]) > 300
+
+
+def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> None:
+    panel.set_curve("train", "train", long(np.linspace(3, 1, 100_000)))
+    panel.set_marks(
+        posts=[Post(1000, "diverges")],
+        boundaries=[Boundary(0, 1), Boundary(100, 2)],
+        spans=[Span(0, 10)],
+    )
+    panel.set_log_x(True)
+    settle()
+    assert [post.x for post in panel._marks.posts] == [pytest.approx(3)]
+    assert [one.x for one in panel._marks.boundaries] == [pytest.approx(2)]
+    frame = panel._frame()
+    QTest.mouseMove(viewport(panel), QPoint(round(frame.px(3.0)), 150))
+    assert panel.pointed == pytest.approx(3.0, abs=0.02)
+    rows, place = panel._read(frame, 3.0)
+    assert place.startswith(f"step 1{THIN}000")
+    assert rows[0].point is not None
+    assert rows[0].point.x() == pytest.approx(frame.px(3.0), abs=0.5)
+    wheel(viewport(panel), QPointF(frame.px(3.0), 150), 3)
+    low, high = panel.x_range()
+    assert low < 3.0 < high
+    assert high - low < 4
+    panel.set_log_x(False)
+    assert panel.x_range()[1] > 99_999
+    assert [post.x for post in panel._marks.posts] == [1000]
+
+
+def test_points_at_zero_are_told_and_the_time_of_day_stays_linear(panel: CurvePanel) -> None:
+    data = CurveData()
+    data.extend([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.0, 0.5, 1.0], [1.7e9, 1.7e9 + 5, 1.7e9 + 90])
+    panel.set_curve("train", "train", data)
+    panel.set_log_x(True)
+    assert panel.left_out() == ""
+    panel.set_axis(XAxis.TIME)
+    assert panel.left_out() == "1 point at 0 is not shown."
+    assert 10 ** panel.x_range()[0] == pytest.approx(5)
+    panel.set_axis(XAxis.CLOCK)
+    assert not panel.log_x
+    assert panel.left_out() == ""
+    assert panel.x_range()[0] == pytest.approx(1.7e9)
+
+
+def test_values_at_or_below_zero_are_gaps_and_that_is_said(panel: CurvePanel) -> None:
+    values = np.full(1000, 1.0)
+    values[250:750] = -1.0
+    panel.set_curve("train", "train", curve(values), named=False)
+    assert panel.left_out() == ""
+    panel.set_log_y(True)
+    quiet = QImage(panel.grab().toImage())
+    assert panel.left_out() == "Values at or below 0 are gaps."
+    panel.point_at(100.0)
+    assert panel.accessibleDescription().endswith("Values at or below 0 are gaps.")
+    panel.set_curve("train", "train", curve(np.abs(values)), named=False)
+    panel.point_at(None)
+    settle()
+    assert panel.grab().toImage() != quiet
+    assert panel.left_out() == ""
+
+
+def test_times_on_a_logarithmic_axis_are_steps_of_a_clock() -> None:
+    texts = [text for _, text in ticks.elapsed_log(-0.5, 5.0, 8)]
+    assert texts == ["1 s", "10 s", "1 min", "10 min", "1 h", "10 h"]
+    assert [text for _, text in ticks.elapsed_log(2.0, 3.2, 8)] == [
+        *("2 min", "5 min", "10 min", "20 min")
+    ]
+    for low, high in ((0.0, 0.1), (-4.0, 7.0), (4.0, 4.2), (-9.0, -5.0), (1.0, 1.5)):
+        found = ticks.elapsed_log(low, high, 6)
+        assert 2 <= len(found) <= 7
+        assert all(low <= place <= high for place, _ in found)
+
+
+def test_the_button_says_which_axes_are_logarithmic(qtbot: QtBot) -> None:
+    button = ScaleButton()
+    qtbot.addWidget(button)
+    width = button.sizeHint().width()
+    assert button.text() == "Linear"
+    with qtbot.waitSignal(button.log_y_changed) as told:
+        button.toggle_log_y()
+    assert told.args == [True]
+    button.toggle_log_x()
+    assert button.text() == "Log x, y"
+    button.set_has_log_x(False)
+    button.toggle_log_x()
+    assert button.text() == "Log y"
+    button.set_has_log_x(True)
+    assert button.text() == "Log x, y"
+    assert button.sizeHint().width() == width
+
+
+# No numbers
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("values", "gaps", "lost"),
+    [
+        ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], Gaps.NO_NUMBER, [2, 6]),
+        ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], Gaps.NOT_MEASURED, [2, 6]),
+        ([NAN, 1, NAN], Gaps.NO_NUMBER, [0, 2]),
+        ([NAN, NAN, 1, NAN, NAN, 2, NAN], Gaps.NOT_MEASURED, []),
+        ([NAN, NAN, 1, INF, NAN, 2, -INF], Gaps.NOT_MEASURED, [3, 6]),
+        ([NAN, NAN], Gaps.NOT_MEASURED, [0]),
+        ([1, 2, 3], Gaps.NO_NUMBER, []),
+        ([1, 2, NAN, INF], Gaps.NOBODY_LOOKED, []),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 2, 9])
+def test_where_values_begin_to_be_no_numbers(
+    values: list[float], gaps: Gaps, lost: list[int], piece: int
+) -> None:
+    """What is measured at every tenth step has nine gaps for a value, and none is a fault."""
+    data = CurveData(gaps=gaps)
+    for begin in range(0, len(values), piece):
+        part = values[begin : begin + piece]
+        data.extend(np.arange(begin, begin + len(part), dtype=float), part)
+    assert data.lost(XAxis.STEP).tolist() == lost
+
+
+def test_what_a_resumed_run_repeats_takes_its_marks_along() -> None:
+    data = CurveData(gaps=Gaps.NO_NUMBER)
+    data.extend([1, 2, 3, 4], [1.0, NAN, 1.0, NAN])
+    data.extend([3, 4], [1.0, 1.0])
+    assert data.lost(XAxis.STEP).tolist() == [2]
+
+
+def test_no_number_is_marked_on_the_axis_and_said(panel: CurvePanel) -> None:
+    values = loss(500)
+    told = CurveData(gaps=Gaps.NO_NUMBER)
+    told.extend(np.arange(500.0), values)
+    panel.set_curve("train", "train", told)
+    assert pixels(panel, theme.LIGHT.bad) == 0
+    values[200:210] = NAN
+    told.extend(np.arange(500.0), values)
+    panel.refresh()
+    assert pixels(panel, theme.LIGHT.bad) > 4
+    assert panel.read(200)[1].endswith(" · train: no number")
+    assert "no number" not in panel.read(260)[1]
+    panel.point_at(200.0)
+    assert "train: no number" in panel.accessibleDescription()
+
+
+# Outliers
+
+
+def test_an_outlier_has_an_arrow_at_the_edge_and_the_pointer_says_its_value(
+    panel: CurvePanel,
+) -> None:
+    values = loss(200_000)
+    values[120_000] = 5000.0
+    panel.set_curve("train", "train", curve(values))
+    panel.set_smoothing(0.6)
+    settle()
+    assert panel.y_range()[1] < 50
+    frame = panel._frame()
+    top = panel.grab().toImage()
+    x = round(frame.px(120_000)) + panel._plot.x()
+    y = round(frame.rect.top()) + panel._plot.y()
+    arrow = [top.pixelColor(x + dx, y + 3).name() for dx in (-1, 0, 1)]
+    assert theme.LIGHT.curves[0].lower() in arrow
+    # A pixel is 300 steps; the pointer need not be on the one.
+    assert ("train, out of view", f"5{THIN}000") in panel.read(120_400)[0]
+    assert all("out of view" not in name for name, _ in panel.read(60_000)[0])
+    panel.point_at(120_400.0)
+    assert f"train, out of view 5{THIN}000" in panel.accessibleDescription()
+
+
+# The text of a post
+
+
+def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
+    values = np.concatenate((np.full(100, 10.0), np.full(400, 0.0), np.full(500, 5.0)))
+    panel.set_curve("train", "train", curve(values), smooth=False)
+    settle()
+    frame = panel._frame()
+    # The curve runs where the text would stand.
+    y = frame.rect.top() + 0.14 * (frame.rect.height() - 16) + 8
+    values[500:] = frame.y1 - (y - frame.rect.top()) / frame.rect.height() * (frame.y1 - frame.y0)
+    panel.set_curve("train", "train", curve(values), smooth=False)
+    settle()
+    assert panel._frame() == frame
+    ends = EndsOf(panel._places, True, "", panel._end_text, panel._marks)
+    crowd = ends.crowd(frame, tuple(panel._curves.items()))
+    on_curve = QRectF(frame.px(600), y - 8, 60, 16)
+    assert crowd(on_curve) > 40
+    assert crowd(on_curve.translated(0, 60)) == 0
+    panel.set_marks(posts=[Post(600, "diverges")])
+    settle()
+    image = panel.grab().toImage()
+    left = round(frame.px(600)) + 6 + panel._plot.x()
+    blue = theme.LIGHT.curves[0].lower()
+    row = round(y) + panel._plot.y()
+    words = text_width("diverges", "small_strong")
+    seen = [
+        blue in {image.pixelColor(left + dx, row + dy).name() for dy in (-1, 0, 1)}
+        for dx in range(4, words - 4)
+    ]
+    assert all(seen), "the curve is whole, no text is over it"
+
+
+def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
+    link = HoverLink()
+    small = CurvePanel("mAP", link=link, end_names=False)
+    qtbot.addWidget(small)
+    small.resize(240, 130)
+    small.show()
+    small.set_curve("a", "train", curve(loss(500)))
+    settle()
+    calm = small.grab().toImage()
+    link.point(100.0)
+    settle()
+    shown = small.grab().toImage()
+    beside = QRect(round(small._frame().px(100)) + small._plot.x() + 20, 10, 60, 20)
+    assert shown.copy(beside) != calm.copy(beside), "a box, not only a line and a dot"
+    assert dict(small.read(100)[0]).keys() == {"train"}
+    link.leave()
+    settle()
+    assert small.grab().toImage() == calm

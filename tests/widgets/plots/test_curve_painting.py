@@ -1,0 +1,96 @@
+"""What it costs to paint a plot, and that the cheaper way looks the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from tests.widgets.plots.test_curve_panel import BLUE, curve, pixels, settle
+from widgets.plots import curve_item
+from widgets.plots.annotations import Span
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.growable_array import Floats
+from widgets.plots.plot_widget import KeptView
+
+pytestmark = pytest.mark.usefixtures("look")
+
+
+@pytest.fixture
+def panel(qtbot: QtBot) -> CurvePanel:
+    panel = CurvePanel("Loss")
+    qtbot.addWidget(panel)
+    panel.resize(700, 300)
+    panel.show()
+    settle()
+    return panel
+
+
+def winding() -> Floats:
+    return np.random.default_rng(1).uniform(0.0, 100.0, 150)
+
+
+def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
+    panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel.set_curve("use", "use", curve(winding()), named=False)
+    in_segments = pixels(panel, BLUE)
+    monkeypatch.setattr(curve_item, "_WINDING_WAY", math.inf)
+    panel.clear()
+    panel.set_curve("use", "use", curve(winding()), named=False)
+    assert pixels(panel, BLUE) == pytest.approx(in_segments, rel=0.1)
+
+
+@pytest.fixture
+def painted(panel: CurvePanel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows each time when curves are painted and not copied."""
+    panel.set_curve("use", "use", curve(winding()))
+    for _ in range(3):
+        settle()
+    times: list[str] = []
+    paint = KeptView.render
+
+    def render(*given: object) -> None:
+        times.append("painted")
+        paint(*given)
+
+    monkeypatch.setattr(KeptView, "render", render)
+    return times
+
+
+def test_a_hover_line_and_a_page_shown_again_paint_no_curve(
+    panel: CurvePanel, painted: list[str]
+) -> None:
+    for step in (10.0, 60.0, 90.0):
+        panel.point_at(step)
+        settle()
+    panel.hide()
+    settle()
+    panel.show()
+    settle()
+    assert painted == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda panel: panel.set_x_range(20.0, 70.0),
+        lambda panel: panel.set_curve("more", "more", curve([50.0] * 150), 1),
+        lambda panel: panel.set_smoothing(0.9),
+        lambda panel: panel.set_log_y(True),
+        lambda panel: panel.set_marks(spans=(Span(10.0, 40.0),)),
+        lambda panel: panel.resize(800, 400),
+        lambda panel: panel.clear(),
+    ],
+)
+def test_whatever_changes_is_painted(
+    panel: CurvePanel, painted: list[str], change: Callable[[CurvePanel], object]
+) -> None:
+    before = panel.grab().toImage()
+    change(panel)
+    settle()
+    assert panel.grab().toImage() != before
+    assert painted

@@ -1,0 +1,97 @@
+"""Numbers that grow in blocks, and those of an axis, answer as one array of them would."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widgets.plots.growable_array import Column, Floats
+from widgets.plots.monotonic_axis import Rising
+
+STEP = st.sampled_from([0.0, 1.0, 1.0, 1.0, 0.1, 7.0, 1e9])
+RUN = st.tuples(STEP, st.integers(1, 40))
+"""So many numbers, each so far from the one before it."""
+
+
+def rising(untold: int, runs: list[tuple[float, int]], start: float) -> Floats:
+    gaps = np.concatenate([np.full(count, gap) for gap, count in runs])
+    return np.concatenate((np.full(untold, math.nan), start + np.cumsum(gaps)))
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(0, 20),
+    st.lists(RUN, min_size=1, max_size=6),
+    st.floats(-1e6, 1e6),
+    st.integers(1, 30),
+    st.lists(st.integers(0, 300), max_size=4),
+)
+def test_places_on_an_axis_are_those_of_one_array(
+    untold: int, runs: list[tuple[float, int]], start: float, piece: int, backs: list[int]
+) -> None:
+    told = rising(untold, runs, start)
+    axis, wanted = Rising(), np.empty(0)
+    for begin in range(0, len(told), piece):
+        axis.extend(told[begin : begin + piece])
+        wanted = np.concatenate((wanted, told[begin : begin + piece]))
+        if backs:
+            size = min(backs.pop(), axis.size)
+            axis.shorten(size)
+            # What went comes again, as in a run that is resumed.
+            axis.extend(wanted[size:])
+    np.testing.assert_array_equal(axis.values, wanted)
+    assert axis.untold == untold
+    assert axis.last == wanted[-1]
+    assert axis.first == wanted[untold]
+    every = np.arange(0, len(wanted), 3)
+    np.testing.assert_array_equal(axis.take(every), wanted[every])
+    np.testing.assert_array_equal([axis.at(index) for index in every.tolist()], wanted[every])
+    middle = len(wanted) // 2
+    np.testing.assert_array_equal(axis.cut(middle, len(wanted)), wanted[middle:])
+    np.testing.assert_array_equal(axis.cut(1, middle), wanted[1:middle])
+    for place in (*wanted[untold:].tolist(), start - 1, wanted[-1] + 1, wanted[-1] - 0.05):
+        for side in ("left", "right"):
+            found = untold + int(np.searchsorted(wanted[untold:], place, side))
+            assert axis.find(place, side) == found
+
+
+def test_what_lies_evenly_or_was_never_told_is_not_kept() -> None:
+    axis = Rising()
+    axis.extend(np.full(1_000_000, math.nan))
+    axis.extend(np.arange(1_000_000.0))
+    assert axis._rest.size == 0
+    assert axis.find(5.0, "left") == 1_000_005
+
+
+def test_places_as_far_apart_as_numbers_go_are_places() -> None:
+    axis = Rising()
+    for place in (-1.5e308, 1.5e308):
+        axis.extend(np.array([place]))
+    assert axis.values.tolist() == [-1.5e308, 1.5e308]
+    assert (axis.first, axis.find(0.0, "left")) == (-1.5e308, 1)
+
+
+@pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
+def test_a_column_of_many_blocks_is_one_array(piece: int) -> None:
+    wanted = np.sort(np.random.default_rng(0).normal(size=200_000))
+    column = Column()
+    for begin in range(0, len(wanted), piece):
+        column.extend(wanted[begin : begin + piece])
+    column.shorten(140_000)
+    column.extend(wanted[140_000:])
+    np.testing.assert_array_equal(column.values, wanted)
+    np.testing.assert_array_equal(column.cut(65_000, 131_073), wanted[65_000:131_073])
+    np.testing.assert_array_equal(column.cut(65_536, 65_536), [])
+    every = np.arange(0, 200_000, 77)
+    np.testing.assert_array_equal(column.take(every), wanted[every])
+    for index in (0, 65_535, 65_536, 199_999):
+        assert column.at(index) == wanted[index]
+        assert column.find(wanted[index], "left") == index
+        assert column.find(wanted[index], "right") == index + 1
+    assert (column.find(-10.0, "left"), column.find(10.0, "right")) == (0, 200_000)
+    column.shorten(65_536)
+    assert (column.last, column.find(10.0, "left")) == (wanted[65_535], 65_536)

@@ -1,0 +1,159 @@
+"""The cluster in the side bar: counts, a sentence each, a map; less of it where room is short."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+
+from backend.records.nodes.reading import Presence
+from tests.widgets.nodes import samples
+from widgets.common.labels import Note
+from widgets.shell.cluster_summary import ClusterSummary
+from widgets.shell.side_bar import SideBar
+
+
+@pytest.fixture
+def summary(qtbot):
+    summary = ClusterSummary()
+    qtbot.addWidget(summary)
+    summary.resize(220, 600)
+    summary.show()
+    return summary
+
+
+def sentences(summary):
+    notes = [summary.notes.itemAt(n).widget() for n in range(summary.notes.count())]
+    return [note.accessibleName() for note in notes if isinstance(note, Note)]
+
+
+def test_counts_and_a_sentence_for_each_that_needs_a_look(summary):
+    summary.show_nodes(samples.cluster(12))
+    assert summary.counts.accessibleName() == "1 unwell, 1 offline"
+    assert sentences(summary) == [
+        "gpu07 GPU 3 slowed by heat",
+        "gpu11 no news since 03:12, no route to host",
+    ]
+    assert summary._free.text() == "42 of 96 free"
+
+
+def test_all_well_is_one_calm_line(summary):
+    summary.show_nodes((samples.state("a"), samples.state("b")))
+    assert summary.counts.accessibleName() == "Nodes: all well"
+    assert sentences(summary) == []
+    assert not summary._notes.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("presences", "said"),
+    [
+        ((Presence.ONLINE, Presence.NEW), "Nodes: 1 not set up"),
+        ((Presence.ONLINE, Presence.OUT_OF_SERVICE), "Nodes: all well"),
+        ((Presence.OUT_OF_SERVICE, Presence.OUT_OF_SERVICE), "Nodes: none in service"),
+    ],
+)
+def test_nodes_that_cannot_be_used_are_not_called_well(summary, presences, said):
+    states = (samples.state(name) for name in "ab")
+    summary.show_nodes(
+        tuple(replace(one, presence=is_so) for one, is_so in zip(states, presences, strict=True))
+    )
+    assert summary.counts.accessibleName() == said
+
+
+def test_there_are_never_more_than_three_sentences(summary):
+    summary.show_nodes(tuple(samples.gone(state) for state in samples.cluster(6)))
+    assert len(sentences(summary)) == 3
+    assert summary.counts.accessibleName() == "6 offline"
+
+
+def test_one_computer_is_one_sentence(summary):
+    summary.show_nodes((samples.state("this-computer"),))
+    assert sentences(summary) == ["This computer is well"]
+    assert not summary.counts.isVisible()
+    assert summary.map.isVisible()
+
+
+def test_a_low_window_hides_the_map_first_then_the_sentences(summary):
+    summary.show_nodes(samples.cluster(12))
+
+    def shown():
+        return summary.map.isVisible(), summary._notes.isVisible(), summary.counts.isVisible()
+
+    summary.set_room(900)
+    assert shown() == (True, True, True)
+    summary.set_room(800)
+    assert shown() == (False, True, True)
+    summary.set_room(620)
+    assert shown() == (False, False, True)
+
+
+def test_on_the_rail_the_counts_are_left(summary):
+    summary.show_nodes(samples.cluster(12))
+    summary.set_narrow(True)
+    assert summary.counts.isVisible()
+    assert not summary.map.isVisible()
+    assert not summary._notes.isVisible()
+
+
+@pytest.mark.parametrize("count", [2, 12, 20, 21, 64])
+def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
+    states = samples.cluster(count)
+    summary.show_nodes(states)
+    picture = summary.map
+    qtbot.waitUntil(lambda: picture.height() == picture.maximumHeight())
+    assert picture.height() <= 14 * 20
+    names = {
+        picture.node_at(QPoint(x, y))
+        for x in (5, picture.width() - 5)
+        for y in range(picture.height())
+    }
+    assert names - {""} == {state.name for state in states}
+    with qtbot.waitSignal(summary.node_opened) as opened:
+        qtbot.mouseClick(picture, Qt.MouseButton.LeftButton, pos=QPoint(5, 2))
+    assert opened.args == [states[0].name]
+    assert not picture.grab().isNull()
+
+
+def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
+    bar = SideBar()
+    qtbot.addWidget(bar)
+    bar.resize(264, 640)
+    bar.show()
+    bar.show_nodes(samples.cluster(20))
+    bar.set_room(900)
+    picture = bar.cluster.map
+    qtbot.waitUntil(lambda: 0 < picture.height() < 14 * 20)
+    assert picture.mapTo(bar, QPoint(0, picture.height())).y() <= bar.height()
+    names = {picture.node_at(QPoint(5, y)) for y in range(picture.height())}
+    assert len(names - {""}) == 20
+
+
+def test_a_long_name_is_whole_for_those_who_hear_it(summary):
+    name = "node-rack3-row7-machine-007.cluster.example.org"
+    summary.show_nodes((samples.gone(samples.state(name)), samples.state("b")))
+    assert sentences(summary)[0].startswith(name)
+    assert name in summary.notes.itemAt(0).widget().toolTip()
+
+
+def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch):
+    states = samples.cluster(12)
+    summary.show_nodes(states)
+    asked = []
+    monkeypatch.setattr(type(summary.map), "update", lambda _self: asked.append(1))
+    warmer = replace(states[0], reading=replace(states[0].reading, memory_used_bytes=1))
+    summary.show_nodes((warmer, *states[1:]))
+    assert asked == []
+    summary.show_nodes((samples.gone(states[0]), *states[1:]))
+    assert asked == [1]
+
+
+def test_a_node_of_the_map_opens_its_place_and_itself(qtbot):
+    bar = SideBar()
+    qtbot.addWidget(bar)
+    bar.resize(264, 900)
+    bar.show()
+    bar.show_nodes(samples.cluster(12))
+    heard = []
+    bar.place_chosen.connect(heard.append)
+    bar.node_opened.connect(heard.append)
+    qtbot.mouseClick(bar.cluster.map, Qt.MouseButton.LeftButton, pos=QPoint(100, 14 * 6 + 5))
+    assert heard == ["nodes", "gpu07"]

@@ -1,0 +1,26 @@
+"""What is imported leaves nothing behind but itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+_ALL_PAGES = """
+import linecache
+import app.pages
+import backend.services.context.container
+
+print(sum(len(entry[2]) for entry in linecache.cache.values() if len(entry) > 1))
+"""
+
+
+def test_the_source_of_what_is_imported_is_not_read_and_kept() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", _ALL_PAGES],
+        cwd=Path(__file__).parents[3],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert int(told.stdout) < 10_000

@@ -1,0 +1,214 @@
+"""The frame: places by click and by key, back and forward, a rail where the window is narrow."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QDialog, QWidget
+
+from backend.records.jobs.config import Placement
+from backend.records.nodes.reading import Cpu, NodeReading, NodeState, Presence
+from tests.widgets import drags
+from tests.widgets.jobs.detail.test_job_detail import LIVE
+from tests.widgets.nodes import samples
+from widgets.common.buttons import IconButton
+from widgets.common.labels import Label
+from widgets.common.theme import RAIL_W, SIDEBAR_W
+from widgets.shell.main_window import MainWindow
+from widgets.shell.pages import PLACES
+from widgets.shell.side_bar import segments
+
+READING = NodeReading(
+    "this-computer", "lab", 1, Cpu("some", 8, 1.0, 0.1), 64 << 30, 1, 0, 0, "/d", 10**12, 10**11
+)
+
+
+@pytest.fixture
+def window(qtbot):
+    window = MainWindow()
+    for key in (*(place.key for place in PLACES), "new-job", "settings", "help"):
+        window.add_page(key, QWidget())
+    qtbot.addWidget(window)
+    window.resize(1440, 900)
+    window.show()
+    window.go("jobs")
+    return window
+
+
+def test_a_click_on_a_place_opens_it(window, qtbot):
+    qtbot.mouseClick(window.side_bar._buttons["models"], Qt.MouseButton.LeftButton)
+    assert window.place == "models"
+
+
+@pytest.mark.parametrize("page", ["settings", "help", "new-job"])
+def test_no_place_is_lit_while_a_page_that_is_none_is_shown(window, qtbot, page):
+    def lit():
+        return [key for key, button in window.side_bar._buttons.items() if button.isChecked()]
+
+    window.go("nodes")
+    assert lit() == ["nodes"]
+    window.go(page)
+    assert lit() == []
+    window.back()
+    assert lit() == ["nodes"]
+    window.go(page)
+    qtbot.mouseClick(window.side_bar._buttons["nodes"], Qt.MouseButton.LeftButton)
+    assert (window.place, lit()) == ("nodes", ["nodes"])
+
+
+@pytest.mark.parametrize(("button", "told"), [("All keys", "keys_wished"), ("Help", "help_wished")])
+@pytest.mark.parametrize("width", [1000, 1440])
+def test_keys_and_help_have_a_button(window, qtbot, button, told, width):
+    window.resize(width, 640)
+    found = next(b for b in window.findChildren(IconButton) if b.accessibleName() == button)
+    assert found.isVisible()
+    with qtbot.waitSignal(getattr(window.side_bar, told)):
+        qtbot.mouseClick(found, Qt.MouseButton.LeftButton)
+
+
+def test_back_and_forward_work_as_in_a_browser(window):
+    window.go("datasets")
+    window.go("new-job")
+    window.back()
+    assert window.place == "datasets"
+    window.back()
+    assert window.place == "jobs"
+    window.forward()
+    assert window.place == "datasets"
+    window.go("nodes")
+    window.forward()
+    assert window.place == "nodes", "a new way forgets the old one"
+
+
+def test_a_window_that_is_gone_through_for_weeks_remembers_the_last_hundred_steps(window):
+    for _ in range(500):
+        window.go("datasets")
+        window.go("nodes")
+    assert len(window._past) == 100
+    window.back()
+    assert window.place == "datasets"
+
+
+def test_below_1180_px_the_side_bar_is_a_rail(window):
+    assert window.side_bar.width() == SIDEBAR_W
+    window.resize(1100, 700)
+    assert window.side_bar.width() == RAIL_W
+
+
+def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qtbot):
+    window.go("datasets")
+    live = tuple(replace(LIVE, id=name, name=f"job {name}") for name in "abcde")
+    window.side_bar.show_live(live)
+    assert [job.isVisible() for job in window.side_bar._jobs] == [True] * 3
+    assert window.side_bar._more.text() == "and 2 more"
+    with qtbot.waitSignal(window.side_bar.job_opened) as opened:
+        qtbot.mouseClick(window.side_bar._jobs[1], Qt.MouseButton.LeftButton)
+    assert opened.args == ["b"]
+
+
+def test_when_nothing_runs_it_says_so(window):
+    window.side_bar.show_live(())
+    assert window.side_bar._more.text() == "Nothing is running"
+
+
+def test_an_unwell_node_is_one_sentence(window):
+    state = NodeState(READING.name, Presence.ONLINE, replace(READING, disk_free_bytes=5 * 10**8))
+    window.side_bar.show_nodes((samples.judged(state),))
+    note = window.side_bar.cluster.notes.itemAt(0).widget()
+    assert "0.5 GB left" in note.accessibleName().replace("\xa0", " ")
+
+
+def test_a_data_root_that_does_not_answer_is_a_red_line_and_figures_are_no_news(window):
+    bar = window.side_bar
+    bar.show_live((LIVE,))
+    bar.show_trouble("/lab/ring does not answer.")
+    assert bar._trouble.isVisible()
+    assert bar._jobs[0]._percent.tone() == bar._jobs[0]._left.tone() == "text3"
+    bar.show_live((LIVE,))
+    assert bar._jobs[0]._left.tone() == "text3", "what is shown again is no newer"
+    bar.show_trouble("")
+    assert not bar._trouble.isVisible()
+    assert bar._jobs[0]._percent.tone() == "text"
+
+
+def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(window):
+    bar = window.side_bar
+    bar.show_live((LIVE,))
+    bar.show_trouble("/lab/ring does not answer.")
+    window.resize(1100, 700)
+    assert bar._jobs[0]._ring._with_figure
+    assert not bar._trouble.isVisible()
+    assert bar._trouble_mark.isVisible()
+    assert "does not answer" in bar._trouble_mark.toolTip()
+    window.resize(1400, 700)
+    assert not bar._jobs[0]._ring._with_figure
+    assert bar._trouble.isVisible()
+    assert not bar._trouble_mark.isVisible()
+
+
+def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_very_many():
+    for nodes, count in ((4, 32), (32, 32)):
+        placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
+        config = replace(LIVE.config, placement=placement)
+        marks = segments(replace(LIVE, config=config, slow_ranks=(8 * nodes - 1,)))
+        assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
+
+
+def test_a_veil_lies_over_the_window_while_a_dialog_is_in_front(window, qtbot):
+    dialog = QDialog(window)
+    dialog.open()
+    qtbot.waitUntil(window._scrim.isVisible)
+    window.resize(1100, 700)
+    assert window._scrim.geometry() == window.rect()
+    dialog.reject()
+    qtbot.waitUntil(window._scrim.isHidden)
+
+
+def test_something_dropped_anywhere_is_told_by_its_path(window, qtbot, tmp_path):
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path))])
+    event = QDropEvent(
+        QPointF(500, 300),
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    with qtbot.waitSignal(window.dropped) as dropped:
+        window.dropEvent(event)
+    assert dropped.args == [str(tmp_path)]
+
+
+def test_what_lies_on_no_disk_here_is_not_taken(window, qtbot):
+    data = QMimeData()
+    data.setUrls([QUrl("https://lab.example/plankton.zip")])
+    assert not drags.over(window, data)
+    assert not window.drop_sheet.isVisible()
+    with qtbot.assertNotEmitted(window.dropped):
+        drags.drop(window, data)
+
+
+def test_what_is_carried_out_of_the_window_is_not_carried_into_it(window, tmp_path):
+    class Own(QDragEnterEvent):
+        def source(self):
+            return window
+
+    data = drags.file(tmp_path / "digits.zip")
+    held = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    event = Own(QPoint(500, 300), Qt.DropAction.CopyAction, data, *held)
+    window.dragEnterEvent(event)
+    assert not event.isAccepted()
+    assert not window.drop_sheet.isVisible()
+
+
+def test_every_place_has_its_key_in_its_tool_tip(window):
+    for place in PLACES:
+        assert f"Ctrl+{place.number}" in window.side_bar._buttons[place.key].toolTip()
+
+
+def test_a_window_whose_pages_are_not_made_yet_says_that_it_opens(qtbot):
+    window = MainWindow()
+    qtbot.addWidget(window)
+    window.show()
+    assert "Opening…" in [one.text() for one in window.findChildren(Label) if one.isVisible()]

@@ -1,0 +1,101 @@
+"""What SSH uses, in words; which key of which machine is trusted; and to trust one no longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backend.records.nodes.entry import SshFacts
+from backend.ssh.known_hosts import host_key
+from widgets.common.buttons import IconButton
+from widgets.common.labels import Label
+from widgets.shell.ssh_settings import SshSettings
+
+pytestmark = pytest.mark.usefixtures("look")
+FACTS = SshFacts(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
+NAMED = "A node, and the SSH client settings, may name others."
+KEYS = tuple(
+    host_key(host, port, "ssh-ed25519", content)
+    for host, port, content in (
+        ("gpu07.lab", 22, b"a key"),
+        ("gpu07.lab", 2222, b"another"),
+        ("gpu08.lab", 22, b"a third"),
+    )
+)
+
+
+@pytest.fixture
+def page(qtbot):
+    page = SshSettings()
+    qtbot.addWidget(page)
+    page.show()
+    return page
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({}, "No SSH agent answers here; there is no key file in ~/.ssh."),
+        ({"agent_keys": 0}, "The SSH agent holds 0 keys; there is no key file in ~/.ssh."),
+        (
+            {"agent_keys": 1, "keys": ("~/.ssh/id_rsa",)},
+            "The SSH agent holds 1 key; of files, ~/.ssh/id_rsa is tried.",
+        ),
+        (
+            {"agent_keys": 2, "keys": ("~/.ssh/id_ed25519", "~/.ssh/id_rsa")},
+            "The SSH agent holds 2 keys; of files, ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
+        ),
+    ],
+)
+def test_the_keys_that_are_tried_are_told(page, found, words):
+    page.show_facts(replace(FACTS, **found))
+    assert page._ways.text() == f"{words} {NAMED}"
+
+
+def test_how_many_passphrases_are_known_is_told_and_why_none_can_be_kept(page):
+    page.show_facts(FACTS)
+    assert "known now" not in page._passphrases.text()
+    page.show_facts(replace(FACTS, passphrases=1, keyring_fault="There is no keyring here."))
+    told = page._passphrases.text()
+    assert told.endswith("1 passphrase is known now. There is no keyring here.")
+    page.show_facts(replace(FACTS, passphrases=2))
+    assert page._passphrases.text().endswith("2 passphrases are known now.")
+
+
+def test_of_the_machine_that_is_chosen_the_fingerprint_is_shown_and_its_key_is_forgotten(
+    page, qtbot
+):
+    page.show_facts(replace(FACTS, accepted=KEYS))
+    for key in KEYS:
+        page._hosts.choose(f"{key.host}:{key.port}")
+        assert page._hosts_line.sentence.text() == f"ssh-ed25519 {key.fingerprint}"
+        with qtbot.waitSignal(page.forget_requested) as wished:
+            page._forget.click()
+        assert wished.args == [key]
+
+
+def test_where_no_machine_is_trusted_there_is_nothing_to_forget(page):
+    page.show_facts(FACTS)
+    assert not page._forget.isVisible()
+    assert page._hosts_line.sentence.text().startswith("None yet.")
+
+
+def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
+    page.show_facts(FACTS)
+    hosts, config = (
+        next(one for one in page.findChildren(IconButton) if one.accessibleName() == name)
+        for name in ("Open file of accepted host keys", "Open SSH client settings")
+    )
+    assert {FACTS.known_hosts, "none"} <= {label.text() for label in page.findChildren(Label)}
+    assert not config.isEnabled(), "there are none"
+    with qtbot.waitSignal(page.place_opened) as opened:
+        hosts.click()
+    assert opened.args == [FACTS.known_hosts]
+
+
+def test_what_could_not_be_looked_at_is_told_until_it_can(page):
+    page.show_trouble("known_hosts cannot be read.")
+    assert page._ways.text() == "known_hosts cannot be read."
+    page.show_facts(FACTS)
+    assert page._ways.text().startswith("No SSH agent")

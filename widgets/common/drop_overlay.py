@@ -1,0 +1,66 @@
+"""What a drop would do here, over the whole of a widget while something is dragged there."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
+
+from widgets.common import icons, theme
+from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
+from widgets.common.theme import ICON_NAV, R_CARD, S2, S4, S6
+
+_PLATE_H = 56
+_VEIL = 0.55
+
+
+class DropSheet(QWidget):
+    """The pointer goes through it."""
+
+    def __init__(self, over: QWidget) -> None:
+        super().__init__(over)
+        self._over = over
+        self._words = ""
+        self._icon = ""
+        self._takes = True
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        over.installEventFilter(self)
+        self.hide()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Resize:
+            self.setGeometry(self._over.rect())
+        return super().eventFilter(watched, event)
+
+    def open(self, words: str, icon: str = "download-simple", *, takes: bool = True) -> None:
+        """Say what a drop would do; where it would do nothing, ``takes`` is false."""
+        self._words, self._icon, self._takes = words, icon if takes else "prohibit", takes
+        self.setAccessibleName(words)
+        self.setGeometry(self._over.rect())
+        self.show()
+        self.raise_()
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        t = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        whole = QRectF(self.rect())
+        painter.fillRect(whole, t.q("canvas", _VEIL))
+        if self._takes:
+            paint_focus(painter, whole, 0)
+        room = whole.width() - 2 * S6
+        width = min(text_width(self._words, "heading") + ICON_NAV + S2 + 2 * S4 + 2, room)
+        plate = QRectF(0, 0, width, _PLATE_H)
+        plate.moveCenter(whole.center())
+        fill_round(painter, plate, t.q("surface"), R_CARD)
+        if self._takes:
+            paint_focus(painter, plate, R_CARD)
+        else:
+            painter.setPen(t.q("line_strong"))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(plate, R_CARD, R_CARD)
+        square = QRectF(plate.left() + S4, plate.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
+        icons.paint_icon(painter, square, self._icon, "text")
+        text = plate.adjusted(S4 + ICON_NAV + S2, 0, -S4, 0)
+        paint_text(painter, text, self._words, "heading", "text", middle=True)

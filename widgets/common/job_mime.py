@@ -1,0 +1,72 @@
+"""Jobs that are being dragged: what goes along with them inside the window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPixmap
+
+from backend.records.base.validation import printable
+from widgets.common import formats, theme
+from widgets.common.painting import fill_round, paint_text, text_width
+from widgets.common.theme import R_CELL, S2
+
+MIME = "application/x-ringmaster-jobs"
+_MOST = 64
+"""Of a hundred thousand that are dragged no target wants to hear more than that they are many."""
+_NAME_CHARS = 48
+_CHIP_H = 26
+
+
+@dataclass(frozen=True)
+class DraggedJobs:
+    """``ids``: no more than some dozens of them. ``words``: “digits”, or 3 jobs."""
+
+    ids: tuple[str, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class DropOffer:
+    """What dropping something would do, in words. ``takes``: it would do more than say so."""
+
+    words: str
+    takes: bool = True
+
+
+def dragged_words(ids: Sequence[str], name: str) -> str:
+    """What is dragged; ``name`` is that of the one where it is one."""
+    return f"“{printable(name, _NAME_CHARS)}”" if len(ids) == 1 else formats.plural(len(ids), "job")
+
+
+def put_jobs(content: QMimeData, ids: Sequence[str], words: str) -> None:
+    told = {"ids": list(ids[:_MOST]), "words": words}
+    content.setData(MIME, json.dumps(told).encode())
+
+
+def jobs_in(content: QMimeData) -> DraggedJobs | None:
+    """The jobs that are dragged; None when it is something else."""
+    if not content.hasFormat(MIME):
+        return None
+    told = json.loads(bytes(content.data(MIME).data()))
+    return DraggedJobs(tuple(told["ids"]), told["words"])
+
+
+def chip(words: str, ratio: float) -> QPixmap:
+    """A small plate that says what is dragged; ``ratio`` as of the widget it comes from."""
+    width = text_width(words, "small_strong") + 2 * S2
+    pixmap = QPixmap(round(width * ratio), round(_CHIP_H * ratio))
+    pixmap.setDevicePixelRatio(ratio)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    t = theme.current()
+    box = QRectF(QPointF(0, 0), pixmap.deviceIndependentSize())
+    fill_round(painter, box, t.q("line_strong"), R_CELL)
+    fill_round(painter, box.adjusted(1, 1, -1, -1), t.q("surface"), R_CELL)
+    paint_text(painter, box.adjusted(S2, 0, -S2, 0), words, "small_strong")
+    painter.end()
+    return pixmap

@@ -1,0 +1,110 @@
+"""Values under their captions, in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import col
+from widgets.common.theme import Role, Tone
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value under its caption."""
+
+    caption: str
+    value: str
+    tone: Tone = "text"
+    tip: str = ""
+
+
+class _FactView(QWidget):
+    def __init__(self, role: Role, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.caption = Label("", "tiny", "text3")
+        self.value = Label("", role, "text")
+        self.setLayout(col(self.caption, self.value, gap=2))
+
+    def show_fact(self, fact: Fact) -> None:
+        self.caption.setText(fact.caption)
+        self.value.setText(fact.value)
+        self.value.set_tone(fact.tone)
+        self.value.set_tip(fact.tip)
+        self.setAccessibleName(f"{fact.caption}: {fact.value}")
+
+
+class Facts(QWidget):
+    """Facts in a row; when room is short the last ones go, whole, and come into the tool tip.
+
+    With `columns` they stand in columns of equal width, so that two rows of them are one table.
+    """
+
+    def __init__(
+        self,
+        facts: Sequence[Fact] = (),
+        *,
+        role: Role = "strong",
+        gap: int = 28,
+        columns: int = 0,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._role: Role = role
+        self._gap = gap
+        self._columns = columns
+        self._facts: tuple[Fact, ...] = ()
+        self._views: list[_FactView] = []
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.set_facts(facts)
+
+    def set_facts(self, facts: Sequence[Fact]) -> None:
+        if tuple(facts) == self._facts and self._views:
+            return
+        self._facts = tuple(facts)
+        while len(self._views) < len(facts):
+            self._views.append(_FactView(self._role, self))
+        for view, fact in zip(self._views, facts, strict=False):
+            view.show_fact(fact)
+        self.updateGeometry()
+        self._place()
+
+    def shown(self) -> int:
+        """How many of the facts have room now."""
+        return sum(view.isVisibleTo(self) for view in self._views)
+
+    def sizeHint(self) -> QSize:
+        sizes = [view.sizeHint() for view in self._views[: len(self._facts)]]
+        width = sum(size.width() + self._gap for size in sizes)
+        return QSize(max(width - self._gap, 0), max((size.height() for size in sizes), default=0))
+
+    def minimumSizeHint(self) -> QSize:
+        first = self._views[0].sizeHint().width() if self._facts else 0
+        return QSize(first, self.sizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    def _place(self) -> None:
+        x = 0
+        hidden: list[Fact] = []
+        for index, view in enumerate(self._views):
+            if index >= len(self._facts):
+                view.hide()
+                continue
+            size = view.sizeHint()
+            if self._columns:
+                x = index * self.width() // self._columns
+            fits = not hidden and (x + size.width() <= self.width() or index == 0)
+            view.setGeometry(x, 0, size.width(), size.height())
+            view.setVisible(fits)
+            if not fits:
+                hidden.append(self._facts[index])
+            x += size.width() + self._gap
+        self.setToolTip(plain_tip("\n".join(f"{one.caption}: {one.value}" for one in hidden)))

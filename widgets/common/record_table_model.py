@@ -1,0 +1,126 @@
+"""A table of records for any Qt view: a model per kind of record needs only its columns.
+
+For tables that are small or replaced as a whole. What changes row by row under a selection (the
+list of jobs) has a model of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
+
+from widgets.common import icons, theme
+from widgets.common.labels import plain_tip
+from widgets.common.theme import Tone
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+NO_PARENT = QModelIndex()
+RECORD_ROLE = Qt.ItemDataRole.UserRole
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+_NOT_TOLD = frozenset(
+    {
+        Qt.ItemDataRole.FontRole,
+        Qt.ItemDataRole.BackgroundRole,
+        Qt.ItemDataRole.CheckStateRole,
+        Qt.ItemDataRole.SizeHintRole,
+    }
+)
+"""Half of what a delegate asks of each cell that it paints."""
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Record]):
+    """A column: its title, what it shows of a record, and the whole of it in the tool tip.
+
+    With ``is_figure`` it holds figures, which stand below each other digit by digit: at the right.
+    """
+
+    is_figure: bool = field(default=False, kw_only=True)
+    title: str
+    shown: Callable[[Record], str]
+    tip: Callable[[Record], str] | None = None
+    is_bad: Callable[[Record], bool] | None = None
+    """Whether what it shows of a record is a fault of that: said in red, with a sign."""
+    is_odd: Callable[[Record], bool] | None = None
+    """Whether it needs a look: said in amber, with a sign."""
+
+
+class RowTableModel(QAbstractTableModel, Generic[Record]):
+    """One row per record, in the order given; `RECORD_ROLE` gives the record itself."""
+
+    def __init__(self, columns: Sequence[Column[Record]]) -> None:
+        super().__init__()
+        self._columns = tuple(columns)
+        self._rows: tuple[Record, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Record, ...]:
+        return self._rows
+
+    def put(self, rows: Sequence[Record]) -> None:
+        """Show these. As many rows as before keep their selection; what is equal is not told."""
+        wanted = tuple(rows)
+        if wanted == self._rows:
+            return
+        if len(wanted) == len(self._rows):
+            self._rows = wanted
+            last = self.index(len(wanted) - 1, len(self._columns) - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
+            return
+        self.beginResetModel()
+        self._rows = wanted
+        self.endResetModel()
+
+    def retitle(self, column: int, title: str) -> None:
+        """Another head for a column: the metric that a job is judged by."""
+        old = self._columns[column]
+        if title != old.title:
+            changed = replace(old, title=title)
+            self._columns = (*self._columns[:column], changed, *self._columns[column + 1 :])
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
+
+    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self._columns)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        column = self._columns[section]
+        if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
+            return _RIGHT
+        return column.title if role == Qt.ItemDataRole.DisplayRole else None
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role in _NOT_TOLD or not index.isValid():
+            return None
+        record = self._rows[index.row()]
+        column = self._columns[index.column()]
+        if role == RECORD_ROLE:
+            return record
+        if role == Qt.ItemDataRole.DisplayRole:
+            return column.shown(record)
+        if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
+            return _RIGHT
+        if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
+            return plain_tip(column.tip(record))
+        if column.is_bad is not None and column.is_bad(record):
+            return _mark("x-circle-fill", "bad", role)
+        if column.is_odd is not None and column.is_odd(record):
+            return _mark("warning-fill", "warn", role)
+        return None
+
+
+def _mark(icon: str, tone: Tone, role: int) -> Any:
+    if role == Qt.ItemDataRole.ForegroundRole:
+        return theme.current().q(tone)
+    return icons.icon(icon, tone) if role == Qt.ItemDataRole.DecorationRole else None

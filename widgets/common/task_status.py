@@ -1,0 +1,67 @@
+"""What a dialog answers: how far its work is, then one sentence."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.cards import ProgressLine
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import S2, Tone
+
+_LINES = 2
+
+
+class Answer(QWidget):
+    """It has room for two lines from the beginning: no button moves when the answer comes.
+
+    Signals:
+        cancelled: What is under way is to end.
+        folder_requested: Path of the file that was made, to be shown in the file manager.
+    """
+
+    cancelled = Signal()
+    folder_requested = Signal(str)
+
+    def __init__(self, doing: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.message = Label("", "body", "bad", wrap=True, selectable=True)
+        self.progress = ProgressLine(doing)
+        self.progress.cancelled.connect(self.cancelled)
+        self.show_in_folder = Button("Show in folder", icon="folder-open")
+        self.show_in_folder.clicked.connect(self._ask_folder)
+        self._path = ""
+        line = row((self.message, 1), self.show_in_folder, gap=S2)
+        self.setLayout(col(line, self.progress, STRETCH, gap=0))
+        lines = _LINES * self.message.fontMetrics().lineSpacing()
+        parts = (self.progress, self.show_in_folder)
+        self.setMinimumHeight(max(lines, *(part.sizeHint().height() for part in parts)))
+        self.clear()
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        if self.progress.isHidden():
+            self.clear()
+            self.progress.set_can_cancel(True)
+            self.progress.show()
+        self.progress.set_progress(share, text)
+
+    def say(self, tone: Tone, text: str, *, made: str = "") -> None:
+        """How it ended; ``made`` is the path of the file that came of it."""
+        self.clear()
+        self._path = made
+        self.message.set_tone(tone)
+        self.message.setText(text)
+        self.message.setVisible(bool(text))
+        self.show_in_folder.setVisible(bool(made))
+
+    @Slot()
+    def clear(self) -> None:
+        """An answer to what was asked before is none to what is asked now."""
+        for part in (self.message, self.progress, self.show_in_folder):
+            part.hide()
+
+    @Slot()
+    def _ask_folder(self) -> None:
+        self.folder_requested.emit(self._path)

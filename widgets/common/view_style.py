@@ -1,0 +1,216 @@
+"""The looks of tables, trees and lists that a style sheet cannot give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import (
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QRectF,
+    QSize,
+    Qt,
+    Slot,
+)
+from PySide6.QtGui import QContextMenuEvent, QPainter
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHeaderView,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QTreeView,
+    QWidget,
+)
+
+from widgets.common import theme
+from widgets.common.painting import paint_focus, text_width
+from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
+
+_LINE_W, _MEASURED_ROWS = 1, 32
+_MOST_H = (1 << 24) - 1
+"""A widget of this height has no limit, as Qt has it."""
+
+
+def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
+    """Dress a table, tree or list as all of them are here: rows, no grid, calm header.
+
+    Args:
+        name: What it lists, for those who hear it.
+    """
+    view.setFont(theme.font("body"))
+    view.setAccessibleName(name)
+    view.setFrameShape(QFrame.Shape.NoFrame)
+    view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    view.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+    view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+    view.setMouseTracking(True)
+    if isinstance(view, QTableView):
+        view.setShowGrid(False)
+        view.setWordWrap(False)
+        view.setCornerButtonEnabled(False)
+        view.setTabKeyNavigation(False)  # Tab leaves a table, arrows walk in it
+        view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        view.verticalHeader().hide()
+        view.verticalHeader().setMinimumSectionSize(TARGET_MIN)
+        view.verticalHeader().setDefaultSectionSize(row_h)
+        # Fixed, or a table of 100,000 rows measures each of them.
+        view.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        _dress_header(view.horizontalHeader())
+    elif isinstance(view, QTreeView):
+        view.setUniformRowHeights(True)
+        view.setAllColumnsShowFocus(True)
+        _dress_header(view.header())
+    elif isinstance(view, QListView):
+        view.setUniformItemSizes(True)
+
+
+def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModelIndex, QPoint]:
+    """The row whose menu is wished for, and where on the screen the menu belongs.
+
+    Qt gives the place of the current row for a menu that is opened by key, but in pixels of the
+    view's content: below a header that is the row after it.
+    """
+    viewport = view.viewport()
+    if event.reason() is QContextMenuEvent.Reason.Keyboard:
+        index = view.currentIndex()
+        return index, viewport.mapToGlobal(view.visualRect(index).center())
+    return view.indexAt(event.pos()), event.globalPos()
+
+
+class SharedWidth(QObject):
+    """One column takes what the others leave; in a wide table all have the same.
+
+    There what belongs together would stand too far apart. Else the others are as wide as what
+    stands in them. Qt measures that at every change, each role of each cell: 15 ms a second for
+    the ranks of a job. Here they are measured when the widest text is another.
+    """
+
+    def __init__(self, view: QTableView, taker: int) -> None:
+        super().__init__(view)
+        self._view, self._taker = view, taker
+        self._equally: bool | None = None
+        self._widths: list[int] = []
+        view.installEventFilter(self)
+        view.horizontalHeader().setStretchLastSection(False)  # of two that stretch each has half
+        # A thousand rows, Qt's own choice, are 0.2 s.
+        view.horizontalHeader().setResizeContentsPrecision(_MEASURED_ROWS)
+        model = view.model()
+        for changed in (model.modelReset, model.dataChanged, model.headerDataChanged):
+            changed.connect(self._fit)
+        self.share(equally=False)
+
+    def share(self, *, equally: bool) -> None:
+        if equally == self._equally:
+            return
+        self._equally = equally
+        modes = QHeaderView.ResizeMode
+        header = self._view.horizontalHeader()
+        header.setSectionResizeMode(modes.Stretch if equally else modes.Fixed)
+        header.setSectionResizeMode(self._taker, modes.Stretch)
+        self._fit_anew()
+
+    def hide(self, hidden: Mapping[int, bool]) -> None:
+        """Which columns there is no room for; one that comes back is measured, with its head."""
+        other = {c: hide for c, hide in hidden.items() if self._view.isColumnHidden(c) is not hide}
+        for column, hide in other.items():
+            self._view.setColumnHidden(column, hide)
+        if other:
+            self._fit_anew()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.StyleChange, QEvent.Type.FontChange):
+            self._fit_anew()
+        return super().eventFilter(watched, event)
+
+    def _fit_anew(self) -> None:
+        self._widths = []
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        if self._equally:
+            return
+        columns = range(self._view.model().columnCount())
+        widths = [self._text_width(column) for column in columns]
+        if widths == self._widths:
+            return
+        self._widths = widths
+        for column in columns:
+            if column != self._taker:
+                self._view.resizeColumnToContents(column)
+
+    def _text_width(self, column: int) -> int:
+        model = self._view.model()
+        rows = range(min(model.rowCount(), _MEASURED_ROWS))
+        texts = {str(model.index(row, column).data() or "") for row in rows}
+        texts.add(str(model.headerData(column, Qt.Orientation.Horizontal) or ""))
+        return max(map(text_width, texts))
+
+
+class AsHighAsRows(QObject):
+    """Keeps what frames a table as high as its rows, where there is room for more.
+
+    The frame needs a share of its layout and, below it, room that nobody else takes
+    (`layout.REST`).
+    """
+
+    def __init__(self, view: QTableView, frame: QWidget, around: int) -> None:
+        """``around``: Pixels of the frame above and below the view, together."""
+        super().__init__(frame)
+        self._view, self._frame, self._around = view, frame, around
+        model = view.model()
+        for changed in (model.modelReset, model.rowsInserted, model.rowsRemoved):
+            changed.connect(self.fit)
+        self.fit()
+
+    @Slot()
+    def fit(self) -> None:
+        """Measure again: the view was hidden, or is seen again."""
+        rows, row_h = self._view.model().rowCount(), self._view.verticalHeader()
+        # A frame of the greatest height is one without a limit.
+        wanted = _MOST_H
+        if not self._view.isHidden():
+            head = self._view.horizontalHeader().sizeHint().height()
+            # The view's own edge, the line around the frame, and what is between them.
+            edges = 2 * self._view.frameWidth() + 2 * _LINE_W + self._around
+            wanted = min(head + rows * row_h.defaultSectionSize() + edges, _MOST_H)
+        self._frame.setMaximumHeight(wanted)
+
+
+class TallRows(QStyledItemDelegate):
+    """Rows of a plain list that are high enough to be hit."""
+
+    def sizeHint(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), max(hint.height(), TARGET_MIN))
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        super().paint(painter, option, index)
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & by_key == by_key:
+            painter.save()
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(option.rect))
+            painter.restore()
+
+
+def _dress_header(header: QHeaderView) -> None:
+    header.setFont(theme.font("small"))
+    header.setHighlightSections(False)
+    header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+    header.setStretchLastSection(True)
+    header.setMinimumHeight(TARGET_MIN)

@@ -1,0 +1,234 @@
+"""The checkpoints of a job: what each holds, and what can be done with it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.metric_labels import metric_words
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import Card, EmptyState
+from widgets.common.labels import Label
+from widgets.common.layout import REST, STRETCH, col, row
+from widgets.common.record_table_model import Column
+from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
+from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
+from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel, CheckpointTable
+from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, format_title
+
+_KEEP, _KEEP_NO_MORE = "Keep for ever", "Keep no more"
+_PROVED = "read back and found right when it was written"
+_REASONS = {"stop": "at a stop", "last": "last epoch"}
+_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 3, 6, 7
+_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
+"""Narrower, a column goes: the name says epoch and step, too, and a file beside the checkpoint says
+the hash."""
+
+
+def marks(checkpoint: Checkpoint) -> str:
+    """``latest, best, kept, last epoch``."""
+    words = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
+    words += ["kept"] * checkpoint.is_kept
+    if checkpoint.reason in _REASONS:
+        words.append(_REASONS[checkpoint.reason])
+    return ", ".join(words)
+
+
+class CheckpointsTab(QWidget):
+    """The tab Checkpoints.
+
+    Signals:
+        resume_requested: Name of the checkpoint to go on from.
+        new_from_requested: Name of the checkpoint a new job should start from.
+        export_requested: Name of the checkpoint to export.
+        keep_requested: Name of a checkpoint, and whether it is kept for ever.
+        verify_requested: Name of the checkpoint whose file is to be read and hashed.
+        drag_began: As that of `CheckpointTable`.
+    """
+
+    resume_requested = Signal(str)
+    new_from_requested = Signal(str)
+    export_requested = Signal(str)
+    keep_requested = Signal(str, bool)
+    verify_requested = Signal(str)
+    drag_began = Signal(object, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._metric = ""
+        self._verified: dict[str, tuple[str, str]] = {}
+        self._export_kind = USUAL_FORMAT
+        self.model = CheckpointModel(
+            (
+                Column[Checkpoint]("Name", lambda one: one.name, self._name_tip),
+                Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch), is_figure=True),
+                Column[Checkpoint]("Step", lambda one: formats.count(one.step), is_figure=True),
+                Column[Checkpoint](
+                    "Metric",
+                    lambda one: formats.metric(one.metrics.get(self._metric)),
+                    is_figure=True,
+                ),
+                Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes), is_figure=True),
+                Column[Checkpoint]("Made", _made),
+                Column[Checkpoint]("", self._marks, self._marks_tip),
+                Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
+            )
+        )
+        self._table = CheckpointTable()
+        self._table.drag_began.connect(self.drag_began)
+        self._table.setModel(self.model)
+        dress(self._table, "Checkpoints")
+        self._widths = SharedWidth(self._table, _MARKS_COLUMN)
+        self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
+        self._resume = Button("Resume from it", icon="play")
+        self._resume.clicked.connect(lambda: self.resume_requested.emit(self._chosen()))
+        self._new = Button("Start new job from it", icon="plus")
+        self._new.clicked.connect(lambda: self.new_from_requested.emit(self._chosen()))
+        self._export = Button("Export…", icon="upload-simple")
+        self._export.clicked.connect(lambda: self.export_requested.emit(self._chosen()))
+        self._keep = Button(_KEEP, icon="push-pin")
+        self._keep.clicked.connect(self._wish_keep)
+        self._verify = Button("Check file", icon="shield-check")
+        self._verify.set_tip("Read the file, and compare it with the hash that it was saved with")
+        self._verify.clicked.connect(self._wish_verified)
+        self._policy = Label("", "small", "text3", wrap=True)
+        self._live = False
+        card = Card((self._table, 1), margins=(0, 0, 0, S1))
+        AsHighAsRows(self._table, card, S1)
+        table = QWidget()
+        table.setLayout(
+            col(
+                (card, 1),
+                row(self._resume, self._new, self._export, STRETCH, gap=S2),
+                row((self._policy, 1), self._keep, self._verify, gap=S2, top=True),
+                REST,
+                gap=S3,
+                margins=(0, 0, PAGE_MARGIN, S3),
+            )
+        )
+        self._nothing = EmptyState("floppy-disk", "")
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._nothing)
+        self._pages.addWidget(table)
+        self.setLayout(col((self._pages, 1), gap=0))
+        self._fit_buttons()
+
+    def begin_reading(self) -> None:
+        """Of another job nobody knows yet which there are."""
+        self._verified.clear()
+        self.model.put(())
+        self._nothing.say("floppy-disk", "Reading the checkpoints…")
+        self._pages.setCurrentIndex(0)
+
+    def show_trouble(self, sentence: str) -> None:
+        """They cannot be read; what is shown already stays."""
+        if not self.model.rowCount():
+            self._nothing.say("wifi-slash", "The checkpoints cannot be read", sentence)
+
+    def show_checkpoints(
+        self, checkpoints: tuple[Checkpoint, ...], policy: CheckpointPolicy
+    ) -> None:
+        kept = self._chosen()
+        self._metric = policy.best_metric
+        metric = metric_words(self._metric)
+        self.model.retitle(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        self.model.put(newest_first)
+        self._pages.setCurrentIndex(1 if checkpoints else 0)
+        self._nothing.say("floppy-disk", "No checkpoint yet", "One is made after the first epoch.")
+        each = max((c.bytes for c in checkpoints), default=0)
+        for_ever = sum(one.is_kept for one in checkpoints)
+        most = policy.keep_latest + policy.keep_best + 1 + for_ever
+        kept_too = f", the last epoch always, and {for_ever} for ever" if for_ever else ""
+        best = f"the best {policy.keep_best} by {metric}"
+        if checkpoints and not any(one.is_best for one in checkpoints):
+            best += ", which this job has not measured yet"
+        self._policy.setText(
+            f"Kept: the newest {policy.keep_latest}, {best}"
+            f"{kept_too or ', and the last epoch always'}. "
+            f"That needs {formats.disk(most * each)} at most."
+        )
+        row_number = next(
+            (r for r in range(self.model.rowCount()) if self._name(r) == kept),
+            0 if checkpoints else -1,
+        )
+        if row_number >= 0:
+            self._table.selectRow(row_number)
+        self._fit_buttons()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._widths.hide({column: self.width() < least for column, least in _LEAST_W.items()})
+
+    def show_verified(self, name: str, words: str, tip: str) -> None:
+        """How the check of a file went: "checked", "damaged" or that it is under way."""
+        for number, one in enumerate(self.model.rows):
+            if one.name == name:
+                self._verified[one.sha256] = words, tip
+                cell = self.model.index(number, _MARKS_COLUMN)
+                self.model.dataChanged.emit(cell, cell)
+
+    def set_export_kind(self, kind: str) -> None:
+        """As what a checkpoint is exported that is dragged out."""
+        self._export_kind = kind
+
+    def set_live(self, live: bool) -> None:
+        """While the job runs it cannot be resumed."""
+        self._live = live
+        self._fit_buttons()
+
+    def _name_tip(self, checkpoint: Checkpoint) -> str:
+        kind = format_title(self._export_kind)
+        return f"{checkpoint.name}\nDrag it into a folder to export it there ({kind}, as set last)"
+
+    def _name(self, row_number: int) -> str:
+        return self.model.rows[row_number].name
+
+    def _chosen(self) -> str:
+        rows = self._table.selectionModel().selectedRows()
+        return self._name(rows[0].row()) if rows else ""
+
+    def _chosen_one(self) -> Checkpoint | None:
+        return next((one for one in self.model.rows if one.name == self._chosen()), None)
+
+    @Slot()
+    def _wish_keep(self) -> None:
+        chosen = self._chosen_one()
+        if chosen is not None:
+            self.keep_requested.emit(chosen.name, not chosen.is_kept)
+
+    @Slot()
+    def _wish_verified(self) -> None:
+        self.verify_requested.emit(self._chosen())
+
+    def _marks(self, checkpoint: Checkpoint) -> str:
+        words, _ = self._verified.get(checkpoint.sha256, ("", ""))
+        return ", ".join(filter(None, (marks(checkpoint), words)))
+
+    def _marks_tip(self, checkpoint: Checkpoint) -> str:
+        _, tip = self._verified.get(checkpoint.sha256, ("", _PROVED))
+        return f"{self._marks(checkpoint)}\nFile: {tip}" if tip else self._marks(checkpoint)
+
+    @Slot()
+    def _fit_buttons(self) -> None:
+        chosen = bool(self._chosen())
+        one = self._chosen_one()
+        self._keep.setEnabled(chosen)
+        self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
+        self._verify.setEnabled(chosen)
+        self._resume.setEnabled(chosen and not self._live)
+        self._resume.set_tip("The job runs" if self._live else "")
+        self._new.setEnabled(chosen)
+        self._export.setEnabled(chosen)
+
+
+def _made(checkpoint: Checkpoint) -> str:
+    now = datetime.now().astimezone()
+    return formats.moment_long(instant(checkpoint.created), now)

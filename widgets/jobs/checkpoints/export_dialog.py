@@ -1,0 +1,208 @@
+"""Carry a checkpoint away: as weights, as ONNX, or as a folder that needs only PyTorch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from backend.records.jobs.checkpoint import Checkpoint
+from widgets.common import formats
+from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.task_status import Answer
+from widgets.common.theme import S2, S3, S4, S6, Tone
+
+_FORMATS = {
+    "zip": ("Zip", "Model source, weights, curves and a load.py that needs only PyTorch."),
+    "pt": ("PyTorch", "The state dict alone, for torch.load with weights_only=True."),
+    "safetensors": ("Safetensors", "The weights in a file that cannot hold code."),
+    "onnx": ("ONNX", "The network for other runtimes."),
+}
+USUAL_FORMAT = "zip"
+_WIDTH = 540
+
+
+def is_format(key: str) -> bool:
+    return key in _FORMATS
+
+
+def format_title(key: str) -> str:
+    return _FORMATS[key][0]
+
+
+def export_name(job_name: str, key: str) -> str:
+    """The name of the file that an export makes unless somebody says another."""
+    return f"{file_stem(job_name)}.{key}"
+
+
+def file_stem(job_name: str) -> str:
+    """Its name as that of a file: ``a, b/1`` is ``a b-1``."""
+    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name)
+    return re.sub(r"(?<=\w)-+(?= )", "", stem).strip() or "job"
+
+
+class ExportDialog(FittedDialog):
+    """What to export, as what, where to.
+
+    Signals:
+        export_requested: Checkpoint name, "best" or "latest", format, path.
+        export_cancelled: The export under way is not wanted any more.
+        folder_requested: Path of the file that was made, to be shown in the file manager.
+    """
+
+    export_requested = Signal(str, str, str)
+    export_cancelled = Signal()
+    folder_requested = Signal(str)
+
+    def __init__(
+        self,
+        job_name: str,
+        checkpoints: tuple[Checkpoint, ...],
+        chosen: str = "",
+        folder: str = "",
+        kind: str = USUAL_FORMAT,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__("Export", _WIDTH, parent)
+        self._under_way = False
+        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._checkpoint = ComboBox(name="Checkpoint")
+        kinds = [(key, title) for key, (title, _) in _FORMATS.items()]
+        self._format = SegmentedControl(kinds, kind, name="As")
+        self._format.chosen.connect(self._format_chosen)
+        self._words = Label(_FORMATS[kind][1], "small", "text2", wrap=True)
+        self._path = LineEdit(str(PurePath(folder) / export_name(job_name, kind)), name="To")
+        self._path.textChanged.connect(self._changed)
+        self._checkpoint.currentIndexChanged.connect(self._changed)
+        choose = Button("Choose…", icon="folder-open")
+        choose.clicked.connect(self._choose)
+        self._answer = Answer("Exporting")
+        self._answer.cancelled.connect(self.export_cancelled)
+        self._answer.folder_requested.connect(self.folder_requested)
+        self._export = Button("Export", kind="primary")
+        self._export.setDefault(True)
+        self._export.clicked.connect(self._wish)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        path = row((self._path, 1), choose, gap=S2)
+        self.setLayout(
+            col(
+                Label("Export", "title"),
+                S2,
+                Field("Checkpoint", self._checkpoint),
+                self._format,
+                self._words,
+                col(Label("To", "small", "text2"), path, gap=4),
+                self._answer,
+                S2,
+                row(STRETCH, close, self._export, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self.show_checkpoints(checkpoints, chosen)
+
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...], chosen: str = "") -> None:
+        """What there is by now; whoever had the best or the latest has the one that is so now.
+
+        One that was chosen and is there no more gives way to the best.
+        """
+        if self._under_way or self._checkpoint.view().isVisible():
+            return
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        best = next((c.name for c in newest_first if c.is_best), "")
+        latest = next((c.name for c in newest_first if c.is_latest), "")
+        had = next((c for c in self._checkpoints if c.name == self._checkpoint.key()), None)
+        if had is None:
+            wanted = chosen or best
+        elif had.is_best:
+            wanted = best
+        else:
+            wanted = latest if had.is_latest else had.name
+        self._checkpoints = checkpoints
+        names = {c.name for c in checkpoints}
+        self._checkpoint.set_options(
+            [(c.name, checkpoint_title(c)) for c in newest_first],
+            wanted if wanted in names else best,
+        )
+        self._fit()
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self._under_way = True
+        self._answer.show_progress(share, text)
+        self._fit()
+
+    def show_done(self, path: str) -> None:
+        self._end("good", f"Exported to {path}", made=path)
+
+    def show_error(self, sentence: str) -> None:
+        self._end("bad", sentence)
+
+    def reject(self) -> None:
+        if self._under_way:
+            self.export_cancelled.emit()
+        super().reject()
+
+    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
+        self._under_way = False
+        self._answer.say(tone, text, made=made)
+        self._fit()
+
+    @Slot(str)
+    def _format_chosen(self, key: str) -> None:
+        self._words.setText(_FORMATS[key][1])
+        self._changed()
+        path = PurePath(self._path.text())
+        if path.suffix.lstrip(".") in _FORMATS:
+            self._path.setText(str(path.with_suffix(f".{key}")))
+
+    @Slot()
+    def _choose(self) -> None:
+        # The service refuses to overwrite, so Qt need not ask.
+        chosen, _ = QFileDialog.getSaveFileName(
+            self,
+            "Export to",
+            self._path.text(),
+            options=QFileDialog.Option.DontConfirmOverwrite,
+        )
+        if chosen:
+            self._path.setText(chosen)
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self._under_way:
+            self._answer.clear()
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        ready = bool(self._checkpoint.key() and self._path.text().strip())
+        self._export.setEnabled(ready and not self._under_way)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.show_progress(None, "Starting")
+        path = self._path.text().strip()
+        checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
+        self.export_requested.emit(checkpoint, self._format.key(), path)
+
+
+def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
+    """Return "best" or "latest" for these: a live run may prune the one that is shown."""
+    chosen = next((one for one in checkpoints if one.name == name), None)
+    if chosen is not None and chosen.is_best:
+        return "best"
+    return "latest" if chosen is not None and chosen.is_latest else name
+
+
+def checkpoint_title(checkpoint: Checkpoint) -> str:
+    marks = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
+    words = f"Epoch {checkpoint.epoch}, step {formats.count(checkpoint.step)}"
+    return f"{words} ({', '.join(marks)})" if marks else words

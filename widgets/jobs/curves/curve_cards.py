@@ -1,0 +1,74 @@
+"""The plots of the tab Curves: the loss large, each other metric small."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize
+
+from widgets.common import formats
+from widgets.common.cards import Card
+from widgets.common.labels import Label
+from widgets.common.layout import row
+from widgets.common.theme import HEADED_CARD, S2
+from widgets.plots.annotations import Span
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.export_menu import PictureButton
+from widgets.plots.linked_cursor import HoverLink
+
+LARGE_H, _LARGE_LEAST_H, SMALL_H = 260, 200, 130
+_SMALL_MOST_H = 460
+
+
+class LargePlot(CurvePanel):
+    """As high as the small ones below leave room, and never lower than can be read."""
+
+    def __init__(self, title: str, link: HoverLink) -> None:
+        super().__init__(title, link=link)
+        self.setMinimumHeight(_LARGE_LEAST_H)
+
+    def sizeHint(self) -> QSize:
+        return QSize(2 * LARGE_H, _LARGE_LEAST_H)
+
+
+class _SmallPanel(CurvePanel):
+    """It asks for what can be read and no more."""
+
+    def sizeHint(self) -> QSize:
+        return QSize(LARGE_H, SMALL_H)
+
+
+class SmallPlot(Card):
+    """A metric of its own: title and newest value above a small plot."""
+
+    def __init__(self, title: str, link: HoverLink) -> None:
+        self._value = Label("–", "heading")
+        self._kind = Label("", "small", "text3")
+        self._spans: tuple[Span, ...] = ()
+        self.panel = _SmallPanel(title, link=link, end_names=False)
+        self.panel.setFixedHeight(SMALL_H)
+        self.pictures = PictureButton(title, lambda: self.panel)
+        heading = Label(title, "strong", elide="right")
+        head = row((heading, 1), self._kind, self._value, self.pictures)
+        super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
+
+    def set_grows(self, grows: bool) -> None:
+        """Whether it takes what height there is, or is as low as can be read."""
+        self.panel.setMinimumHeight(SMALL_H)
+        self.panel.setMaximumHeight(_SMALL_MOST_H if grows else SMALL_H)
+
+    def clear(self) -> None:
+        """Another job, with this metric or without."""
+        self.panel.clear()
+        self.show_spans(())
+        self.show_value(None)
+        self.panel.fit()
+
+    def show_spans(self, spans: tuple[Span, ...]) -> None:
+        if spans != self._spans:
+            self._spans = spans
+            self.panel.set_marks(spans=spans)
+
+    def show_value(self, value: float | None, kind: str = "") -> None:
+        """The newest value; ``kind``: "val.", or "raw" where the line is smoothed."""
+        self._value.setText(formats.metric(value))
+        self._kind.setText(kind)
+        self._kind.setVisible(bool(kind))

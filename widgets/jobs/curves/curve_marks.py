@@ -1,0 +1,143 @@
+"""What stands on the curves of a job beside what was measured: what it did, and where it ended.
+
+No widget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from backend.records.jobs.alarm import Alarm
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from widgets.plots.annotations import Boundary, Post, Span
+from widgets.plots.axis_marks import AxisMark, MarkKind
+from widgets.plots.curve_data import XAxis
+from widgets.plots.run_curves import RunCurves
+
+_ENDS = {
+    JobState.INTERRUPTED: MarkKind.STOP,
+    JobState.ERROR: MarkKind.FAILURE,
+    JobState.LOST: MarkKind.FAILURE,
+}
+
+
+class CurveMarks:
+    """All marks of the open job. Asked for an x axis, it says where they are on that.
+
+    Args:
+        curves: All points of the job.
+    """
+
+    def __init__(self, curves: RunCurves) -> None:
+        self._curves = curves
+        self.clear()
+
+    def clear(self) -> None:
+        """Another job is open now."""
+        self._checkpoints: tuple[Checkpoint, ...] = ()
+        self._ever_kept: dict[int, str] = {}
+        self._end: tuple[int, JobState] | None = None
+        self._stopped_at: int | None = None
+        self._alarms: tuple[Alarm, ...] = ()
+        self._unwell: tuple[Span, ...] = ()
+
+    # What comes in; True when the marks are others now.
+
+    def take(self, history: HistoryUpdate) -> None:
+        """What a resumed run repeats takes its checkpoints along."""
+        if history.drop_from is not None:
+            self._ever_kept = {
+                step: name for step, name in self._ever_kept.items() if step < history.drop_from
+            }
+        if history.run_starts:
+            self._stopped_at = None
+
+    def show_view(self, view: JobView) -> bool:
+        end = (view.step, view.state) if view.state in _ENDS else None
+        if (end, view.alarms) == (self._end, self._alarms):
+            return False
+        self._end, self._alarms = end, view.alarms
+        if view.state is JobState.INTERRUPTED:
+            self._stopped_at = view.step
+        return True
+
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+        """Those there are; of those there were the place is kept."""
+        self._checkpoints = checkpoints
+        self._ever_kept |= {each.step: each.name for each in checkpoints}
+
+    def show_unwell(self, spans: Sequence[Span]) -> bool:
+        """When GPUs of the job were unwell; the places are Unix times."""
+        before, self._unwell = self._unwell, tuple(spans)
+        return before != self._unwell
+
+    # Where they are.
+
+    def boundaries(self, axis: XAxis) -> list[Boundary]:
+        starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
+        return [Boundary(x, starts[step]) for step, x in self._placed(starts, axis)]
+
+    def spans(self, axis: XAxis) -> list[Span]:
+        """When GPUs were unwell, as far as the job made steps meanwhile."""
+        found = []
+        for span in self._unwell:
+            stretch = self._curves.stretch(span.x0, span.x1, axis)
+            if stretch is not None:
+                found.append(replace(span, x0=stretch[0], x1=stretch[1]))
+        return found
+
+    def posts(self, axis: XAxis) -> list[Post]:
+        """Where it failed, and what it warned of, at one step in one post."""
+        failed = self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
+        words: dict[int, list[str]] = {} if failed is None else {failed: ["failed here"]}
+        for alarm in self._alarms:
+            words.setdefault(alarm.step, []).append(alarm.short)
+        posts = []
+        for step, x in self._placed(words, axis):
+            text = ", ".join(words[step])
+            posts.append(Post(x, text) if step == failed else Post(x, text, "warn", dashed=True))
+        return posts
+
+    def on_axis(self, axis: XAxis) -> list[AxisMark]:
+        on_axis = self._ends_of_runs(axis)
+        kept = {each.step for each in self._checkpoints}
+        for step, x in self._placed(self._ever_kept, axis):
+            is_there = step in kept
+            kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
+            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ', removed since'}"
+            on_axis.append(AxisMark(x, kind, words))
+        for kind, steps in (
+            (MarkKind.EVALUATION, self._curves.evaluations()),
+            (MarkKind.RATE_STEP, self._curves.rate_steps()),
+        ):
+            on_axis += [AxisMark(x, kind) for _, x in self._placed(steps.tolist(), axis)]
+        return on_axis
+
+    def _ends_of_runs(self, axis: XAxis) -> list[AxisMark]:
+        """Where runs stopped or failed: those before, and the last one until the next begins."""
+        ends: dict[int, tuple[MarkKind, str]] = {}
+        for start in self._curves.starts():
+            kind = None if start.after is None else _ENDS.get(start.after)
+            if kind is not None and start.first_step > 1:
+                # A run that went on from an older checkpoint took the steps behind that away.
+                ends[start.first_step - 1] = kind, f"run {start.run - 1} {kind.value}"
+        if self._stopped_at is not None:
+            ends[self._stopped_at] = MarkKind.STOP, f"stopped after step {self._stopped_at}"
+        return [AxisMark(x, *ends[step]) for step, x in self._placed(ends, axis)]
+
+    def _placed(self, steps: Iterable[float], axis: XAxis) -> list[tuple[int, float]]:
+        """Steps, and where they are on an axis; without those that have no place there."""
+        wanted = np.asarray(sorted(steps), np.float64)
+        places = self._curves.places(wanted, axis)
+        return [
+            (round(step), x)
+            for step, x in zip(wanted.tolist(), places.tolist(), strict=True)
+            if math.isfinite(x)
+        ]

@@ -1,0 +1,400 @@
+"""Loss large, then what else was measured: validation metrics, speed, learning rate."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.view import JobView
+from widgets.common.buttons import IconButton
+from widgets.common.cards import Card, Scroll
+from widgets.common.chunked_work import Turns
+from widgets.common.fields import Slider
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
+from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
+from widgets.jobs.curves.curve_marks import CurveMarks
+from widgets.jobs.curves.curves_layout import CurvesBody
+from widgets.jobs.detail.slow_node import SlowNode
+from widgets.jobs.ranks.rank_strip import RankStrip
+from widgets.plots.annotations import Span
+from widgets.plots.axis_choice import axis_choice
+from widgets.plots.curve_data import CurveData, XAxis
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.export_menu import add_pictures
+from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.run_curves import (
+    OWN_METRICS,
+    VALIDATION,
+    RunCurves,
+    in_pieces,
+    metric_title,
+)
+from widgets.plots.scale_button import ScaleButton
+
+_NARROW_BELOW_W = 600
+_SLIDER_W, _SLIDER_NARROW_W = 88, 48
+_LARGE_MOST_H = 1100
+_SPARE_MOST = 12
+_POINTS_A_TURN = 10_000
+_BEFORE_STEPS = "The first points come with the first steps"
+_USUAL = ("accuracy", "learning_rate", "samples_per_second")
+
+
+class CurvesTab(QWidget):
+    """All curves of the open job.
+
+    Signals:
+        save_requested: A suggested file name, and the bytes to put there.
+        csv_requested: All curves of the job are wished for as a table.
+        completed: The curves hold all points that were appended.
+    """
+
+    save_requested = Signal(str, object)
+    csv_requested = Signal()
+    completed = Signal()
+
+    def __init__(self, smoothing: float = 0.6, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._name = "curves"
+        self._link = HoverLink(self)
+        self._drawing = Turns(self)
+        self._to_come: deque[HistoryUpdate] = deque()
+        self._taking = Turns(self)
+        self._to_show: deque[str] = deque()
+        self._showing = Turns(self)
+        self._averaging, self._scaling = Turns(self), Turns(self)
+        self._curves = RunCurves()
+        self._small: dict[str, SmallPlot] = {}
+        # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
+        self._spare: dict[str, SmallPlot] = {}
+        self._axis = XAxis.STEP
+        self._log_x = self._log_y = False
+        self._marks = CurveMarks(self._curves)
+        self._smoothing = Slider(smoothing, name="Smoothing")
+        self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
+        self._smoothing.moved.connect(self._smooth)
+        self._scale = ScaleButton()
+        self._scale.log_x_changed.connect(self._set_log_x)
+        self._scale.log_y_changed.connect(self._set_log_y)
+        self._axes = axis_choice(XAxis.STEP)
+        self._axes.chosen.connect(self._set_axis)
+        save = IconButton("download-simple", "Save the curves")
+        menu = QMenu(save)
+        menu.addAction("All curves as CSV…", self.csv_requested.emit)
+        save.setMenu(menu)
+        self._loss = LargePlot("Loss", link=self._link)
+        add_pictures(menu, lambda: self._loss, self._save)
+        self._loss.set_empty_text(_BEFORE_STEPS)
+        self._smoothing_word = Label("Smoothing", "small", "text2")
+        title = Label("Loss", "heading")
+        title.set_tip("The wheel zooms, dragging pans, a double click fits", "F")
+        head = row(
+            title,
+            STRETCH,
+            self._smoothing_word,
+            self._smoothing,
+            self._scale,
+            self._axes,
+            save,
+        )
+        self._problem = Label("", "small", "warn", wrap=True)
+        self._problem.hide()
+        self.ranks = RankStrip()
+        loss_card = Card(head, (self._loss, 1), gap=S2, margins=HEADED_CARD)
+        loss_card.setMaximumHeight(_LARGE_MOST_H)
+        self._body = CurvesBody(self._problem, loss_card, self.ranks)
+        self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
+        self.setLayout(col((self._scroll, 1), gap=0))
+        self._smooth()
+        # A plot takes 15 ms to make; nobody waits for these when a first job is opened.
+        self._spare = {base: self._make_plot(base) for base in _USUAL}
+
+    def clear(self, name: str) -> None:
+        """Another job is open now."""
+        self._name = name
+        self._drawing.stop()
+        self._taking.stop()
+        self._to_come.clear()
+        self._showing.stop()
+        self._to_show.clear()
+        self._averaging.stop()
+        self._scaling.stop()
+        self._curves.clear()
+        self._marks.clear()
+        self._loss.clear()
+        self._loss.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
+        for plot in self._small.values():
+            plot.hide()
+            plot.clear()
+        self._spare |= self._small
+        self._small.clear()
+        while len(self._spare) > _SPARE_MOST:
+            oldest = self._spare.pop(next(iter(self._spare)))
+            self._body.forget(oldest)
+            oldest.deleteLater()
+        self._body.place([])
+        self._problem.hide()
+        self._loss.fit()
+
+    def append(self, history: HistoryUpdate) -> None:
+        """New points; what a resumed run wrote again replaces what stood there.
+
+        Of a long history the rest comes behind the first points, a piece a turn.
+        """
+        self._to_come.extend(in_pieces(history, _POINTS_A_TURN))
+        if self._taking.is_done:
+            self._taking.put(repeat(self._take_piece))
+            self._take_piece()
+
+    def _take_piece(self) -> None:
+        history = self._to_come.popleft()
+        if not self._to_come:
+            self._taking.stop()
+        self._marks.take(history)
+        came = self._curves.append(history)
+        if self._to_come and not came:
+            return
+        with self._loss.drawn_once():
+            for name in came:
+                self._make_room(name)
+            if self._missing() is None:
+                self._place(self._new())
+            self._mark()
+        # All plots painted in one turn are 50 ms of each look at a job that trains.
+        if self._to_show:
+            self._showing.put(repeat(self._show_next))
+        if not came:
+            self._drawing.put([plot.panel.refresh for plot in self._small.values()])
+        self._problem.setText(" ".join(history.problems))
+        self._problem.setVisible(bool(history.problems))
+        self._show_values()
+        if not self._to_come:
+            self.completed.emit()
+
+    def show_view(self, view: JobView, slow: SlowNode | None = None) -> None:
+        """Where it ended, what it warned of, and how fast each rank is."""
+        is_without = view.state.is_over and view.step == 0
+        self._loss.set_empty_text("It ended before its first step" if is_without else _BEFORE_STEPS)
+        if self._marks.show_view(view):
+            self._mark()
+        self.ranks.show_view(view, slow.reasons if slow is not None else {})
+
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
+        """Those there are; of those there were the place is kept."""
+        self._marks.show_checkpoints(checkpoints)
+        self._mark()
+
+    def show_unwell(self, spans: Sequence[Span]) -> None:
+        """When GPUs of the job were unwell; the places are Unix times."""
+        if self._marks.show_unwell(spans):
+            self._mark()
+
+    @property
+    def began_s(self) -> float:
+        """Unix time of the first point, 0 before there is one."""
+        return self._curves.began_s
+
+    @property
+    def run_curves(self) -> RunCurves:
+        """All points of the open job, for other tabs that draw some of them."""
+        return self._curves
+
+    def toggle_log_y(self) -> None:
+        self._scale.toggle_log_y()
+
+    def toggle_log_x(self) -> None:
+        self._scale.toggle_log_x()
+
+    def focus_smoothing(self) -> None:
+        self._smoothing.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def fit(self) -> None:
+        for panel in self._panels():
+            panel.fit()
+
+    def curve(self, name: str) -> CurveData | None:
+        """The points of one metric, for those who test."""
+        return self._curves.get(name)
+
+    def _make_room(self, name: str) -> None:
+        """For a metric that is new: the loss is drawn at once, the others in turns."""
+        data = self._curves.get(name)
+        if data is None:
+            return
+        base = name.removeprefix(VALIDATION)
+        if name == "loss":
+            self._loss.set_curve("loss", "train", data, 0)
+        elif base == "loss":
+            self._loss.set_curve(name, "validation", data, 1, smooth=False, with_raw=False)
+        else:
+            self._to_show.append(name)
+
+    def _new(self) -> list[str]:
+        """The plots of what is to be shown that have no place yet."""
+        bases = dict.fromkeys(name.removeprefix(VALIDATION) for name in self._to_show)
+        return [base for base in bases if base not in self._small]
+
+    def _missing(self) -> str | None:
+        return next((base for base in self._new() if base not in self._spare), None)
+
+    def _show_next(self) -> None:
+        """A plot is made, or all that are made get their places, or a curve is drawn."""
+        missing, new = self._missing(), self._new()
+        if missing is not None:
+            self._spare[missing] = self._make_plot(missing)
+        elif new:
+            self._place(new)
+            self._mark()
+            self._show_values()
+        else:
+            self._draw_next()
+
+    def _place(self, bases: Sequence[str]) -> None:
+        """All at once: what is seen already moves once."""
+        if not bases:
+            return
+        for base in bases:
+            plot = self._small[base] = self._spare.pop(base)
+            self._scale_as_all(plot.panel)
+            plot.panel.set_smoothing(self._weight())
+        self._lay_out()
+        for base in bases:
+            # Not before: what has no place yet would be a window of its own.
+            self._small[base].show()
+
+    def _draw_next(self) -> None:
+        name = self._to_show.popleft()
+        if not self._to_show:
+            self._showing.stop()
+        data = self._curves.get(name)
+        if data is None:
+            return
+        is_validation = name.startswith(VALIDATION)
+        is_rate = name == "learning_rate"
+        self._small[name.removeprefix(VALIDATION)].panel.set_curve(
+            name,
+            "validation" if is_validation else "train",
+            data,
+            1 if is_validation else 0,
+            smooth=not is_validation and not is_rate,
+            with_raw=not is_validation and not is_rate,
+            fill=is_rate,
+        )
+
+    def _make_plot(self, base: str) -> SmallPlot:
+        plot = SmallPlot(metric_title(base), self._link)
+        plot.pictures.saved.connect(self._save)
+        return plot
+
+    def _lay_out(self) -> None:
+        """What the user measured comes before what is measured always."""
+        order = sorted(self._small, key=lambda name: (name in OWN_METRICS, name))
+        self._body.place([self._small[name] for name in order])
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """What came while nobody looked has its place only now: nothing is squeezed for it."""
+        super().showEvent(event)
+        self._body.updateGeometry()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        is_narrow = self.width() < _NARROW_BELOW_W
+        self._smoothing_word.setVisible(not is_narrow)
+        self._smoothing.setFixedWidth(_SLIDER_NARROW_W if is_narrow else _SLIDER_W)
+        self._body.fit(self.width(), self._scroll)
+
+    def _panels(self) -> list[CurvePanel]:
+        return [self._loss, *(plot.panel for plot in self._small.values())]
+
+    def _refresh(self) -> None:
+        self._mark()
+        for panel in self._panels():
+            panel.refresh()
+        self._show_values()
+
+    def _show_values(self) -> None:
+        for base, plot in self._small.items():
+            both = (f"{VALIDATION}{base}", base)
+            lasts = [
+                (last.raw, _kind(name))
+                for name in both
+                if (data := self._curves.get(name)) is not None and (last := data.last())
+            ]
+            plot.show_value(*(lasts[0] if lasts else (None, "")))
+
+    def _mark(self) -> None:
+        spans = self._marks.spans(self._axis)
+        self._loss.set_marks(
+            boundaries=self._marks.boundaries(self._axis),
+            posts=self._marks.posts(self._axis),
+            on_axis=self._marks.on_axis(self._axis),
+            spans=spans,
+        )
+        bare = tuple(replace(span, text="") for span in spans)
+        for plot in self._small.values():
+            plot.show_spans(bare)
+
+    @Slot()
+    def _smooth(self) -> None:
+        """The loss at once, of the others one a turn: an average of a million points is 40 ms."""
+        self._loss.set_smoothing(self._weight())
+        self._averaging.put([partial(self._smooth_plot, plot) for plot in self._small.values()])
+
+    def _smooth_plot(self, plot: SmallPlot) -> None:
+        plot.panel.set_smoothing(self._weight())
+
+    def _weight(self) -> float:
+        return min(self._smoothing.share(), 0.99)
+
+    @Slot(bool)
+    def _set_log_y(self, on: bool) -> None:
+        self._log_y = on
+        self._scale_all()
+
+    @Slot(bool)
+    def _set_log_x(self, on: bool) -> None:
+        self._log_x = on
+        self._scale_all()
+
+    @Slot(str)
+    def _set_axis(self, key: str) -> None:
+        self._axis = XAxis(key)
+        self._scale.set_has_log_x(self._axis is not XAxis.CLOCK)
+        self._scale_all()
+        self._mark()
+
+    def _scale_all(self) -> None:
+        """The loss at once, of the others one a turn: six plots drawn at once are 60 ms."""
+        self._scale_as_all(self._loss)
+        self._scaling.put(
+            [partial(self._scale_as_all, plot.panel) for plot in self._small.values()]
+        )
+
+    def _scale_as_all(self, panel: CurvePanel) -> None:
+        with panel.drawn_once():
+            panel.set_axis(self._axis)
+            panel.set_log_x(self._log_x)
+            panel.set_log_y(self._log_y)
+
+    @Slot(str, object)
+    def _save(self, plot: str, content: bytes) -> None:
+        self.save_requested.emit(f"{self._name} {plot}", content)
+
+
+def _kind(name: str) -> str:
+    """What a value beside a plot is, where the plot shows others, too."""
+    if name.startswith(VALIDATION):
+        # As the lists have it; the whole word cut the title of a small plot.
+        return "val."
+    return "" if name in OWN_METRICS else "raw"

@@ -1,0 +1,96 @@
+"""What the head of an open job says: where and since when, its figures, what Stop costs now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.metric_labels import metric_words, short_metric
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
+from widgets.common import formats
+from widgets.common.key_value_row import Fact
+from widgets.jobs.list.job_columns import took_s, where
+from widgets.jobs.list.job_delegate import forecast
+
+
+def circumstances(view: JobView) -> str:
+    """Where, since when, by whom."""
+    now = datetime.now().astimezone()
+    words = [f"{where(view)}"]
+    started = instant(view.started)
+    if started is not None:
+        by = f" by {view.user}" if view.user else ""
+        run = f"run {formats.count(view.run)} " if view.run > 1 else ""
+        words.append(f"{run}started {formats.moment_long(started, now)}{by}")
+    return " · ".join(words)
+
+
+def facts(view: JobView) -> list[Fact]:
+    now = datetime.now().astimezone()
+    facts = []
+    if view.state.is_live and view.eta_s is not None:
+        ready = now + timedelta(seconds=view.eta_s)
+        facts.append(Fact("Ready at", formats.about(ready, now), "live"))
+        facts.append(Fact("Left", formats.duration(view.eta_s)))
+    elif not view.state.is_live and view.run:
+        label = "Took in all" if view.earlier_s else "Took"
+        facts.append(Fact(label, formats.duration(took_s(view, now))))
+    if view.run:
+        facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
+        facts.append(Fact("Step", step_words(view)))
+    if view.best_metric is not None:
+        name, best = view.best_metric
+        facts.append(
+            Fact(f"Best {short_metric(name)}", formats.metric(best), tip=metric_words(name))
+        )
+    loss = view.metrics.get("loss")
+    if loss is not None:
+        tip = "Training loss of the newest step alone; the curve is smoothed"
+        facts.append(Fact("Loss, raw", formats.metric(loss), tip=tip))
+    if view.samples_per_second is not None and view.state.is_live:
+        facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
+    if not view.run:
+        facts.append(Fact("Epochs", formats.count(view.epochs)))
+        facts.append(Fact("Global batch", formats.count(view.config.global_batch_size)))
+    return facts
+
+
+def step_words(view: JobView) -> str:
+    """``540 of 900``; before it is known how many there are, no figure of them."""
+    if view.total_steps:
+        return formats.of(view.step, view.total_steps)
+    return formats.count(view.step) if view.step else formats.NONE
+
+
+def what_stop_costs(
+    view: JobView,
+    checkpoints: Sequence[Checkpoint],
+    place: QueuePlace | None = None,
+    *,
+    is_overdue: bool = False,
+) -> str:
+    """What it costs to press the button; ``is_overdue``: it should have stopped by now."""
+    newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
+    there = when = ""
+    if newest is not None:
+        # The time itself: how long ago it was would stand still where no news comes.
+        made = instant(newest.created)
+        when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
+        there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
+    if view.state is JobState.STOPPING and is_overdue:
+        rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its beginning"
+        return f"It should have stopped by now. Kill now loses all since {rest}."
+    if view.state is JobState.STOPPING:
+        return "It finishes the step, saves, then leaves."
+    if view.state.is_live:
+        return f"Stop loses nothing: it saves first. {there}".strip()
+    if view.state is JobState.CREATED:
+        return "Not started yet."
+    if view.state is JobState.QUEUED and place is not None:
+        foreseen = forecast(place)
+        return f"Starts {foreseen}. {there}".strip() if foreseen else there
+    return there

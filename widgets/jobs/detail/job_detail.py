@@ -1,0 +1,553 @@
+"""One job: its head, how far it is, the worst finding, and the tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from PySide6.QtCore import QEvent, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
+from backend.records.nodes.reading import NodeState
+from backend.records.queue.entry import QueuePlace
+from widgets.common.focus import FocusLead
+from widgets.common.layout import col
+from widgets.common.lazy_file_drag import Promise
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
+from widgets.jobs.actions.signals import JobWishes
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
+from widgets.jobs.checkpoints.export_actions import ExportActs
+from widgets.jobs.checkpoints.export_dialog import export_name
+from widgets.jobs.curves.curves_tab import CurvesTab
+from widgets.jobs.detail.accessibility_announcer import Announcer
+from widgets.jobs.detail.header_facts import what_stop_costs
+from widgets.jobs.detail.job_banner import JobBanner
+from widgets.jobs.detail.job_header import JobHeader
+from widgets.jobs.detail.job_progress import JobProgress
+from widgets.jobs.detail.job_tabs import JobTabs
+from widgets.jobs.detail.move_actions import ElsewhereActs
+from widgets.jobs.detail.notes_tab import NotesTab
+from widgets.jobs.detail.run_history_menu import EarlierRuns
+from widgets.jobs.detail.settings_tab import SettingsTab
+from widgets.jobs.detail.slow_node import SlowNode, slow_node
+from widgets.jobs.detail.stop_timeout import Patience
+from widgets.jobs.detail.warning import finding
+from widgets.jobs.failure.failure_tab import FailureTab
+from widgets.jobs.log.log_tab import LogTab
+from widgets.jobs.queue.queue_actions import QueueActs
+from widgets.jobs.ranks.rank_history import unwell_of_job
+from widgets.jobs.ranks.ranks_tab import RanksTab
+from widgets.nodes.history.node_history import NodeHistory
+
+
+class JobDetail(JobWishes):
+    """The right side of the place Jobs.
+
+    Signals, beside those of `JobWishes`:
+        csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
+            Job id.
+        resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
+        smaller_requested: Job id, and the batch size to go on with.
+        new_from_requested: Job id, checkpoint a new job should start from.
+        export_requested: Job id, checkpoint, format, path.
+        keep_requested: Job id, checkpoint, whether it is kept for ever.
+        verify_requested: Job id, checkpoint whose file is to be checked.
+        acts_requested: Job id; answer with `show_acts`.
+        export_kind_chosen: The format of an export, to be remembered for the next.
+        take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file name,
+            and the `Promise` to keep.
+        notes_requested: Job id, text. tags_requested: job id, tuple.
+        save_requested: Suggested file name, bytes.
+        node_requested: The name of a node.
+    """
+
+    resume_elsewhere_requested = Signal(str, object)
+    smaller_requested = Signal(str, int)
+    csv_requested = Signal(str)
+    new_from_requested = Signal(str, str)
+    export_requested = Signal(str, str, str, str)
+    export_cancelled = Signal()
+    keep_requested = Signal(str, str, bool)
+    verify_requested = Signal(str, str)
+    acts_requested = Signal(str)
+    export_kind_chosen = Signal(str)
+    take_out_requested = Signal(str, object, str, str, object)
+    notes_requested = Signal(str, str)
+    tags_requested = Signal(str, object)
+    checkpoints_requested = Signal(str)
+    settings_requested = Signal(str)
+    save_requested = Signal(str, object)
+    node_requested = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._view: JobView | None = None
+        self._announcer = Announcer(self)
+        self._checkpoints: tuple[Checkpoint, ...] | None = None
+        self._starts: dict[int, RunStart] = {}
+        self._busy, self._can_cancel = "", False
+        self._error: tuple[str, str] = ("", "")
+        self._doubt = ""
+        self._verdict: tuple[str, bool] = ("", False)
+        self._nodes: tuple[NodeState, ...] = ()
+        self._place: QueuePlace | None = None
+        self._export_waits = False
+        self._patience = Patience()
+        self._earlier = EarlierRuns(self)
+        self.queue = QueueActs(self)
+        self.exports = ExportActs(self)
+        self._elsewhere = ElsewhereActs(self)
+        self.header = JobHeader(self, self.queue)
+        self._progress = JobProgress()
+        self._banner = JobBanner()
+        self._make_tabs()
+        self._wire()
+        self._focus = FocusLead(self, self.header.act)
+        self.setLayout(
+            col(
+                col(
+                    self.header,
+                    self._progress,
+                    self._banner,
+                    self._tabs.bar,
+                    gap=S3,
+                    margins=(0, 0, PAGE_MARGIN, 0),
+                ),
+                # Its pages reach the edge: their scroll bars stand in the margin.
+                (self._tabs, 1),
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, 0, 0),
+            )
+        )
+
+    # -- what comes in
+
+    def open_job(self, view: JobView) -> None:
+        """Show another job, from its beginning."""
+        self.notes.flush()
+        self._view = view
+        self._announcer.open(view)
+        self._checkpoints = None
+        self._starts.clear()
+        self._busy, self._error, self._doubt = "", ("", ""), ""
+        self._verdict = ("", False)
+        self._place = None
+        self._export_waits = False
+        self._patience.forget()
+        self._earlier.clear()
+        self.curves.clear(view.name)
+        self.log.open_job(view)
+        self.notes.open_job(view)
+        self.settings.show_job(view)
+        if view.run:
+            self.checkpoints.begin_reading()
+        else:
+            self.checkpoints.show_checkpoints((), view.config.checkpoint)
+        self.failure.clear()
+        self._show()
+        self._choose_tab("failure" if view.state.has_failed else "curves")
+        self.settings_requested.emit(view.id)
+        self.acts_requested.emit(view.id)
+
+    def show_update(self, update: RunUpdate) -> None:
+        """News: the view, and points to append."""
+        if not self._is_open(update.view.id):
+            return
+        self._doubt = ""
+        drop_from = update.history.drop_from
+        if drop_from is not None:
+            kept = [one for one in self._starts.values() if one.first_step < drop_from]
+            self._starts = {start.run: start for start in kept}
+        for start in update.history.run_starts:
+            self._starts[start.run] = start
+        if self._earlier.shown is None:
+            self.curves.append(update.history)
+        self.show_view(update.view)
+
+    def show_view(self, view: JobView) -> None:
+        before = self._view
+        if before is None or before.id != view.id:
+            return
+        self._view = view
+        self._announcer.see(view)
+        turned = view.state is not before.state
+        if turned and not self._checkpoints:
+            # There were none; whether there are now is asked below.
+            self._checkpoints = None
+            self.failure.show_checkpoints(None)
+        self._show()
+        ended = before.state.is_live and not view.state.is_live
+        if ended and view.state.has_failed and self._earlier.shown is None:
+            self.log.open_job(view)
+            self._choose_tab("failure")
+        if turned or view.epoch != before.epoch:
+            self.checkpoints_requested.emit(view.id)
+        said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
+        if turned or said:
+            self.acts_requested.emit(view.id)
+
+    def show_place(self, place: QueuePlace | None) -> None:
+        """Where the open job stands in the queue."""
+        if place != self._place:
+            self._place = place
+            self._show()
+
+    def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+        if self._view is None or not self._is_open(job_id):
+            return
+        self._checkpoints = checkpoints
+        self.checkpoints.show_checkpoints(checkpoints, self._view.config.checkpoint)
+        if self._earlier.shown is None:
+            self.curves.show_checkpoints(checkpoints)
+        self.failure.show_checkpoints(checkpoints)
+        self.exports.show_checkpoints(job_id, checkpoints)
+        self._show()
+        if self._export_waits:
+            self.export()
+
+    def show_verified(self, job_id: str, name: str, words: str, tip: str = "") -> None:
+        """How the check of a checkpoint's file went."""
+        if self._is_open(job_id):
+            self.checkpoints.show_verified(name, words, tip)
+
+    def show_acts(self, job_id: str, acts: tuple[Act, ...]) -> None:
+        """Who did what to the job, the newest first."""
+        if self._is_open(job_id):
+            self.notes.show_acts(acts)
+
+    def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
+        """All runs of the job, to choose one from."""
+        if self._is_open(job_id):
+            button = self.header.runs
+            self._earlier.show_runs(runs)
+            self._earlier.open_menu(button.mapToGlobal(button.rect().bottomLeft()))
+
+    def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
+        """The curves and the log of a run that starting over put away, and the job as it was."""
+        run = self._earlier.show_earlier(number) if self._is_open(job_id) else None
+        if run is None:
+            return
+        self.curves.clear(f"{then.view.name} run {number}")
+        self.curves.append(then.history)
+        self.curves.show_view(then.view)
+        self.log.open_job(replace(then.view, id=earlier_log(job_id, run.put_away)))
+        self._show()
+        if self._tabs.key() != "log":
+            self._choose_tab("curves")
+
+    def show_checkpoints_trouble(self, job_id: str, sentence: str) -> None:
+        """Which checkpoints there are cannot be read now."""
+        if self._is_open(job_id):
+            self.checkpoints.show_trouble(sentence)
+
+    def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
+        if self._is_open(job_id):
+            self.settings.show_file(toml, command)
+
+    def show_busy(self, job_id: str, sentence: str) -> None:
+        """An act is under way ("Starting…"), or is over ("")."""
+        if self._is_open(job_id):
+            self._busy, self._can_cancel = sentence, False
+            if sentence:
+                self._error = ("", "")
+            self._show()
+
+    def show_starting(self, job_id: str, sentence: str) -> None:
+        """A start is under way, which can be cancelled until it has begun; or is over ("")."""
+        self.show_busy(job_id, sentence)
+        if self._is_open(job_id) and sentence:
+            self._can_cancel = True
+            self._show()
+
+    def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
+        """An act was refused; said atop this page until the next act."""
+        is_said = self.exports.take_error(f"{sentence} {remedy}".strip())
+        if not is_said and self._is_open(job_id):
+            self._error = (sentence, remedy)
+            self._show()
+
+    def show_doubt(self, job_id: str, sentence: str) -> None:
+        """The job could not be looked at: doubt, which is not a state."""
+        if self._is_open(job_id):
+            self._doubt = sentence
+            self._show()
+
+    def show_verdict(self, job_id: str, sentence: str, is_same: bool) -> None:
+        """How the replay that is open went beside its original."""
+        if self._is_open(job_id):
+            self._verdict = (sentence, is_same)
+            self._show()
+
+    def show_export_progress(self, job_id: str, share: float | None, text: str) -> None:
+        if self._is_open(job_id):
+            self.exports.show_progress(share, text)
+
+    def show_exported(self, job_id: str, path: str) -> None:
+        if self._is_open(job_id):
+            self.exports.show_done(path)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self._view is not None:
+            # Its figures may be wished for in other units now.
+            self._show()
+            if self._checkpoints:
+                self.checkpoints.show_checkpoints(self._checkpoints, self._view.config.checkpoint)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Where list and detail take turns there is a way back."""
+        self.header.set_narrow(narrow)
+
+    # -- acts by key
+
+    @Slot(int)
+    def step_tab(self, by: int) -> None:
+        self._tabs.step(by)
+
+    @Slot()
+    def toggle_log_y(self) -> None:
+        self.curves.toggle_log_y()
+
+    @Slot()
+    def toggle_log_x(self) -> None:
+        self.curves.toggle_log_x()
+
+    @Slot()
+    def fit(self) -> None:
+        self.curves.fit()
+
+    @Slot()
+    def focus_smoothing(self) -> None:
+        self._choose_tab("curves")
+        self.curves.focus_smoothing()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc leads back to the list, from whatever had no use for it."""
+        if event.key() == Qt.Key.Key_Escape and not event.modifiers():
+            self.back_requested.emit()
+        else:
+            super().keyPressEvent(event)
+
+    @Slot()
+    def focus_log(self) -> None:
+        self._choose_tab("log")
+        self.log.focus_search()
+
+    @Slot()
+    def export(self) -> None:
+        """Ask what to export, as soon as it is known what there is."""
+        self._export_waits = self._checkpoints is None
+        self._open_export("")
+
+    # -- how it is made
+
+    def _make_tabs(self) -> None:
+        self.curves = CurvesTab()
+        self.ranks = RanksTab()
+        self.checkpoints = CheckpointsTab()
+        self.log = LogTab()
+        self.settings = SettingsTab()
+        self.notes = NotesTab()
+        self.failure = FailureTab(self.curves.run_curves)
+        self._tabs = JobTabs(
+            failure=self.failure,
+            curves=self.curves,
+            ranks=self.ranks,
+            checkpoints=self.checkpoints,
+            log=self.log,
+            settings=self.settings,
+            notes=self.notes,
+        )
+
+    def _wire(self) -> None:
+        self.header.export_wished.connect(self.export)
+        self._earlier.chosen.connect(lambda number: self.earlier_requested.emit(self._id(), number))
+        self._earlier.newest_chosen.connect(self._wish_newest)
+        self._banner.newest_wished.connect(self._wish_newest)
+        self._banner.node_wished.connect(self.node_requested)
+        self.header.elsewhere_wished.connect(self.open_elsewhere)
+        self.exports.export_requested.connect(self.export_requested)
+        self.exports.export_cancelled.connect(self.export_cancelled)
+        self.exports.kind_chosen.connect(self.checkpoints.set_export_kind)
+        self.exports.kind_chosen.connect(self.export_kind_chosen)
+        self._elsewhere.resume_requested.connect(self.resume_elsewhere_requested)
+        self._tabs.turned.connect(self._tab_turned)
+        self.curves.save_requested.connect(self.save_requested)
+        self.curves.completed.connect(self.failure.show_points)
+        self.failure.save_requested.connect(self._save_of_job)
+        self.ranks.history.saved.connect(self._save_of_job)
+        self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))
+        self.checkpoints.resume_requested.connect(self._resume_from)
+        self.checkpoints.new_from_requested.connect(
+            lambda name: self.new_from_requested.emit(self._id(), name)
+        )
+        self.checkpoints.export_requested.connect(self._open_export)
+        self.checkpoints.keep_requested.connect(
+            lambda name, is_kept: self.keep_requested.emit(self._id(), name, is_kept)
+        )
+        self.checkpoints.verify_requested.connect(
+            lambda name: self.verify_requested.emit(self._id(), name)
+        )
+        self.checkpoints.drag_began.connect(self._take_out)
+        self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
+        self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
+        self.failure.resume_requested.connect(self._resume_from)
+        self.failure.smaller_requested.connect(
+            lambda batch_size: self.smaller_requested.emit(self._id(), batch_size)
+        )
+        self.failure.moved_requested.connect(
+            lambda placement: self.resume_elsewhere_requested.emit(self._id(), placement)
+        )
+        self.failure.choice_requested.connect(self.open_elsewhere)
+        self.failure.start_over_requested.connect(
+            lambda: self.start_over_requested.emit(self._id())
+        )
+        self.failure.clone_requested.connect(lambda: self.clone_requested.emit(self._id()))
+        self.failure.log_requested.connect(self._show_log_of)
+
+    # -- what is shown
+
+    def _show(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        kept = self._checkpoints or ()
+        is_overdue = self._patience.is_over(view)
+        is_newest = self._earlier.shown is None
+        # What happened is told with the curves of the newest run.
+        tells_failure = view.state.has_failed and is_newest
+        self._tabs.show_failed(tells_failure)
+        self._tabs.show_counts(view.world_size, len(kept))
+        self.header.show_view(
+            view,
+            self._place,
+            has_checkpoints=self.has_checkpoints,
+            busy=self._busy,
+            can_cancel=self._can_cancel,
+            is_overdue=is_overdue,
+        )
+        costs = what_stop_costs(view, kept, self._place, is_overdue=is_overdue)
+        caption = self._busy or costs
+        self._progress.show_view(view, kept, self._starts.values(), caption)
+        self._show_banner(view)
+        if is_newest:
+            self.curves.show_view(view, self._slow(view))
+        self.ranks.show_view(view, self.curves.began_s)
+        self.checkpoints.set_live(view.state.is_live)
+        if tells_failure:
+            self.failure.show_view(view)
+        self._fit_header_act()
+        self.log.show_view(view)
+
+    def _fit_header_act(self) -> None:
+        """What can be done about a failure stands on its page, once."""
+        is_told = self._view is not None and self._view.state.has_failed and not self._busy
+        is_below = is_told and self._tabs.key() == "failure"
+        self.header.act.setVisible(not is_below)
+        self._focus.lead_to(self.failure.first_act if is_below else self.header.act)
+
+    def _show_banner(self, view: JobView) -> None:
+        earlier = self._earlier.finding()
+        found = finding(
+            view, self._error, self._doubt, self._place, self._verdict, self._slow(view)
+        )
+        if earlier is not None and not self._error[0]:
+            found = earlier
+        self._banner.show_finding(found, is_earlier=earlier is not None)
+
+    def _slow(self, view: JobView) -> SlowNode | None:
+        return slow_node(view, {state.name: state for state in self._nodes})
+
+    # -- what happens
+
+    @Slot()
+    def _wish_newest(self) -> None:
+        self.newest_requested.emit(self._id())
+
+    def _id(self) -> str:
+        return self._view.id if self._view is not None else ""
+
+    def _is_open(self, job_id: str) -> bool:
+        return self._view is not None and self._view.id == job_id
+
+    def _choose_tab(self, key: str) -> None:
+        self._tabs.choose(key)
+
+    @Slot(str)
+    def _tab_turned(self, key: str) -> None:
+        self._fit_header_act()
+        if key == "checkpoints" and self._view is not None:
+            self.checkpoints_requested.emit(self._id())
+
+    @Slot(str, object)
+    def _save_of_job(self, plot: str, content: bytes) -> None:
+        if self._view is not None:
+            self.save_requested.emit(f"{self._view.name} {plot}", content)
+
+    @Slot(str)
+    def _resume_from(self, checkpoint: str) -> None:
+        self.resume_requested.emit(self._id(), checkpoint)
+
+    @Slot(str, int)
+    def _show_log_of(self, source: str, line: int) -> None:
+        self._choose_tab("log")
+        self.log.show_source(source, line)
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """The nodes on which a job can go on."""
+        self._nodes = states
+        self._elsewhere.show_nodes(states)
+        if self._view is not None and self._view.slow_ranks:
+            self._show_banner(self._view)
+
+    def show_pasts(
+        self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float
+    ) -> None:
+        """What is known of the last hours of the nodes, and how long ago each was heard of."""
+        states = {state.name: state for state in self._nodes}
+        self.ranks.show_nodes(states, histories, beats)
+        if self._view is not None:
+            began_s = self.curves.began_s
+            unwell = unwell_of_job(self._view, states, histories, began_s, now_s)
+            if self._earlier.shown is None:
+                self.curves.show_unwell(unwell)
+            if self._view.state.has_failed:
+                self.failure.show_nodes(states, histories, unwell)
+
+    @property
+    def has_checkpoints(self) -> bool | None:
+        """The open job has some to go on from; None while nobody knows."""
+        return None if self._checkpoints is None else bool(self._checkpoints)
+
+    @property
+    def job_nodes(self) -> tuple[str, ...]:
+        """The nodes of the open job, once it has run."""
+        view = self._view
+        return tuple(dict.fromkeys(view.nodes)) if view is not None and view.run else ()
+
+    def open_elsewhere(self, without: str = "") -> None:
+        """Ask where the job goes on, a node left out."""
+        if self._view is not None:
+            self._elsewhere.ask(self._view, without)
+
+    @Slot(str)
+    def _open_export(self, checkpoint: str) -> None:
+        if self._view is not None and self._checkpoints:
+            self.exports.ask(self._view, self._checkpoints, checkpoint)
+
+    def restore_export_kind(self, kind: str) -> None:
+        """What `export_kind_chosen` told; a file may say anything."""
+        self.exports.restore_kind(kind)
+        self.checkpoints.set_export_kind(self.exports.kind)
+
+    @Slot(object, object)
+    def _take_out(self, checkpoint: Checkpoint, promise: Promise) -> None:
+        if self._view is not None:
+            kind = self.exports.kind
+            name = export_name(self._view.name, kind)
+            self.take_out_requested.emit(self._view.id, checkpoint, kind, name, promise)

@@ -1,0 +1,203 @@
+"""The head of the open job: its ring, name, state and figures, and what can be done with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton
+from widgets.common.key_value_row import Facts
+from widgets.common.labels import plain_tip
+from widgets.common.layout import col, row
+from widgets.common.state_badge import RankRing, StateBadge
+from widgets.common.theme import S1, S2, S3, TARGET_MIN
+from widgets.jobs.actions.job_menu import add_acts
+from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, Act, MainAct, main_act
+from widgets.jobs.actions.signals import JobWishes
+from widgets.jobs.detail.header_facts import circumstances, facts
+from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.queue.queue_actions import QUEUE_TIP, QueueActs
+from widgets.jobs.ranks.rank_strip import rank_marks
+
+_RING = 96
+
+
+class JobHeader(QWidget):
+    """Shows one job.
+
+    What is wished for it, the page says by `JobWishes`, and what concerns the queue, `QueueActs`.
+
+    Signals:
+        export_wished, elsewhere_wished: It shall be asked what to export, or where the job goes on.
+
+    Attributes:
+        act: The button of the one act that fits the state.
+    """
+
+    export_wished = Signal()
+    elsewhere_wished = Signal()
+
+    def __init__(self, wishes: JobWishes, queue: QueueActs, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._wishes = wishes
+        self._queue = queue
+        self._view: JobView | None = None
+        self._place: QueuePlace | None = None
+        self._busy = ""
+        self._can_cancel = False
+        self._has_checkpoints: bool | None = None
+        self._main: MainAct | None = None
+        self._back = IconButton("arrow-left", "All jobs")
+        self._back.clicked.connect(self._wishes.back_requested)
+        self._back.hide()
+        self._ring = RankRing(_RING)
+        self._name = JobName()
+        self._name.renamed.connect(self._rename)
+        self._badge = StateBadge()
+        self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All its runs")
+        self.runs.setFixedHeight(TARGET_MIN)
+        self.runs.clicked.connect(self._ask_runs)
+        self._facts = Facts(gap=24)
+        self.act = Button("Start", icon="play")
+        self.act.clicked.connect(self._do_act)
+        self._wait = Button("Queue", tip=QUEUE_TIP)
+        self._wait.clicked.connect(self._do_wait)
+        self._more = IconButton("dots-three", "More")
+        self._menu = QMenu(self._more)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        self._more.setMenu(self._menu)
+        words = col(
+            row((self._name, 1), self._wait, self.act, self._more, gap=S2),
+            row((self._badge, 1), self.runs, gap=S2),
+            S1,
+            self._facts,
+            gap=2,
+        )
+        self.setLayout(row(self._back, self._ring, (words, 1), gap=S3))
+
+    def show_view(
+        self,
+        view: JobView,
+        place: QueuePlace | None = None,
+        *,
+        has_checkpoints: bool | None = None,
+        busy: str = "",
+        can_cancel: bool = False,
+        is_overdue: bool = False,
+    ) -> None:
+        """Show a job, or news of it.
+
+        Args:
+            place: Where it stands in the queue.
+            has_checkpoints: There are some to export or to go on from; None while nobody knows.
+            busy: What is being done with it ("Stopping…"), "" for nothing.
+            can_cancel: That can be cancelled.
+            is_overdue: It should have stopped by now.
+        """
+        self._view, self._place = view, place
+        self._busy, self._can_cancel = busy, bool(busy) and can_cancel
+        self._has_checkpoints = has_checkpoints
+        self._ring.set_progress(view.state, view.progress, rank_marks(view))
+        self._name.show_name(view.name)
+        self._badge.set_state(view.state, view.progress, circumstances(view))
+        # A job that ran once has no others to choose from.
+        self.runs.setVisible(view.run > 1)
+        self.runs.setText(f"Run {formats.count(view.run)}")
+        self._facts.set_facts(facts(view))
+        self._fit_act(main_act(view, has_checkpoints, is_overdue=is_overdue))
+        self._fit_wait(view)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """Where list and detail take turns there is a way back."""
+        self._back.setVisible(narrow)
+
+    def _fit_act(self, act: MainAct) -> None:
+        if self._can_cancel:
+            act = MainAct(Act.CANCEL, "Cancel", "x")
+        elif self._busy:
+            act = replace(act, text=self._busy, is_able=False, tip="")
+        self._main = act
+        self.act.setText(act.text)
+        self.act.set_tip(act.tip)
+        key = KEYS_OF_ACTS.get(act.text, "")
+        if key:
+            self.act.setToolTip(plain_tip(act.tip or act.text, key))
+        self.act.set_icon(act.icon)
+        self.act.set_kind("primary" if act.is_primary else "plain")
+        self.act.setEnabled(act.is_able)
+
+    def _fit_wait(self, view: JobView) -> None:
+        waits = view.state is JobState.QUEUED
+        self._wait.setVisible(waits or view.state is JobState.CREATED)
+        self._wait.setText("Take out" if waits else "Queue")
+        self._wait.set_tip("Take it out of the queue" if waits else QUEUE_TIP)
+        self._wait.setEnabled(not self._busy)
+
+    @Slot()
+    def _do_act(self) -> None:
+        view = self._view
+        if view is None or self._main is None:
+            return
+        match self._main.act:
+            case Act.START:
+                self._wishes.start_requested.emit(view.id)
+            case Act.CANCEL:
+                self._wishes.start_cancelled.emit(view.id)
+            case Act.STOP:
+                self._wishes.stop_requested.emit(view.id)
+            case Act.KILL:
+                self._wishes.kill_requested.emit(view.id)
+            case Act.RESUME:
+                self._wishes.resume_requested.emit(view.id, "")
+            case Act.START_OVER:
+                self._wishes.start_over_requested.emit(view.id)
+            case Act.EXPORT:
+                self.export_wished.emit()
+
+    @Slot()
+    def _do_wait(self) -> None:
+        view = self._view
+        if view is not None and view.state is JobState.QUEUED:
+            self._queue.leave_requested.emit(view.id)
+        elif view is not None:
+            self._queue.queue_requested.emit(view.id)
+
+    @Slot()
+    def _ask_runs(self) -> None:
+        if self._view is not None:
+            self._wishes.runs_requested.emit(self._view.id)
+
+    @Slot()
+    def _fill_menu(self) -> None:
+        view = self._view
+        self._menu.clear()
+        if view is None:
+            return
+        self._queue.fill(self._menu, view, self._place, has_checkpoints=self._has_checkpoints)
+        if self._menu.actions():
+            self._menu.addSeparator()
+        add_acts(
+            self._menu,
+            view,
+            self._wishes,
+            export=self.export_wished.emit,
+            elsewhere=self.elsewhere_wished.emit,
+            rename=self.rename,
+            has_checkpoints=self._has_checkpoints,
+            busy=bool(self._busy),
+        )
+
+    def rename(self) -> None:
+        """Its name becomes a field."""
+        self._name.edit()
+
+    @Slot(str)
+    def _rename(self, name: str) -> None:
+        if self._view is not None:
+            self._wishes.rename_requested.emit(self._view.id, name)

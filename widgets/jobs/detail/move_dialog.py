@@ -1,0 +1,97 @@
+"""Go on with a stopped job on other nodes than before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QDialog, QWidget
+
+from backend.records.nodes.reading import NodeState
+from widgets.common.buttons import Button
+from widgets.common.formats import plural
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.jobs.placement.placement_picker import PlacementPicker
+
+_WIDTH, _NODES_H = 720, 280
+
+
+class ElsewhereDialog(QDialog):
+    """Where the job goes on.
+
+    Signals:
+        resume_requested: What ``placement`` of a job file holds.
+    """
+
+    resume_requested = Signal(object)
+
+    def __init__(
+        self,
+        job_name: str,
+        placement: Sequence[Mapping[str, Any]],
+        states: tuple[NodeState, ...],
+        without: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        """The dialog.
+
+        Args:
+            placement: Where it ran.
+            without: The node that it is to leave; it is not chosen.
+        """
+        super().__init__(parent)
+        self.setWindowTitle("Resume on other nodes")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self._picker = PlacementPicker(_NODES_H)
+        self._resume = Button("Resume", kind="primary", icon="play")
+        self._resume.setDefault(True)
+        self._resume.clicked.connect(self._wish)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            col(
+                Label("Resume on other nodes", "title"),
+                Label(
+                    f"{job_name} goes on from its newest checkpoint, at the same epoch and sample. "
+                    "From now on it runs where you choose"
+                    + (f"; {without} is left out." if without else "."),
+                    "body",
+                    "text2",
+                    wrap=True,
+                ),
+                self._picker,
+                row(STRETCH, close, self._resume, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        # In its place first: a widget that joins a dressed one gets the fonts it began with.
+        self._picker.show_nodes(states)
+        self._picker.put([one for one in placement if one.get("node") != without])
+        self._picker.want(sum(len(one.get("gpus", ())) for one in placement), without)
+        self._picker.changed.connect(self._fit)
+        self._fit()
+        self._resume.setFocus()
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self._picker.show_nodes(states)
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        count = sum(
+            len(one.get("gpus", ())) or int(one.get("processes", 0)) for one in self._picker.value()
+        )
+        self._resume.setText(
+            f"Resume on {plural(count, 'process', 'processes')}" if count else "Resume"
+        )
+        self._resume.setEnabled(count > 0)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.resume_requested.emit(self._picker.value())
+        self.accept()

@@ -1,0 +1,93 @@
+"""Notes and tags of a job, and who started, stopped and changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from PySide6.QtCore import QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.view import JobView
+from widgets.common import formats
+from widgets.common.cards import Card, Scroll
+from widgets.common.fields import Field, LineEdit, TextBox
+from widgets.common.labels import Label
+from widgets.common.layout import col
+from widgets.common.theme import PAGE_MARGIN, S2, S3, S4
+
+_SAVE_AFTER_MS = 800
+
+
+class NotesTab(QWidget):
+    """The tab Notes; saves when typing pauses.
+
+    Signals:
+        notes_changed: The whole text.
+        tags_changed: All tags, as a tuple.
+    """
+
+    notes_changed = Signal(str)
+    tags_changed = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._showing = False
+        self._tags = LineEdit(placeholder="Words, with commas between them", name="Tags")
+        self._tags.editingFinished.connect(self._tell_tags)
+        self._text = TextBox(placeholder="What this job is for, what came of it", name="Notes")
+        self._text.textChanged.connect(self._typed)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_SAVE_AFTER_MS)
+        self._pause.timeout.connect(self._tell_notes)
+        self._shown_tags: tuple[str, ...] = ()
+        card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
+        self._acts = TextBox(read_only=True, name="What was done")
+        acts = Card(Label("What was done", "heading"), (self._acts, 1), gap=S2)
+        content = QWidget()
+        content.setLayout(col((card, 3), (acts, 2), margins=(0, 0, 0, S4), gap=S3))
+        # Below a banner in a small window its fields have no room.
+        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
+
+    def open_job(self, view: JobView) -> None:
+        self.flush()
+        self._acts.clear()
+        self._showing = True
+        self._text.setPlainText(view.notes)
+        self._shown_tags = view.tags
+        self._tags.setText(", ".join(view.tags))
+        self._showing = False
+
+    def show_acts(self, acts: Sequence[Act]) -> None:
+        """Who did what, the newest first."""
+        now = datetime.now().astimezone()
+        lines = (f"{formats.moment_long(instant(one.time), now)}  {one.sentence}" for one in acts)
+        text = "\n".join(lines)
+        if text != self._acts.toPlainText():
+            self._acts.setPlainText(text)
+
+    def flush(self) -> None:
+        """What was typed last is saved before another job is opened."""
+        if self._pause.isActive():
+            self._pause.stop()
+            self._tell_notes()
+
+    @Slot()
+    def _typed(self) -> None:
+        if not self._showing:
+            self._pause.start()
+
+    @Slot()
+    def _tell_notes(self) -> None:
+        self.notes_changed.emit(self._text.toPlainText())
+
+    @Slot()
+    def _tell_tags(self) -> None:
+        words = (word.strip() for word in self._tags.text().split(","))
+        tags = tuple(dict.fromkeys(word for word in words if word))
+        if tags != self._shown_tags:
+            self._shown_tags = tags
+            self.tags_changed.emit(tags)

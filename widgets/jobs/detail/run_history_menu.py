@@ -1,0 +1,105 @@
+"""The runs of the open job: a list of them, and which earlier one is looked at instead of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from PySide6.QtCore import QObject, QPoint, Signal
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobRun
+from widgets.common import formats
+from widgets.common.labels import literal
+from widgets.jobs.detail.warning import JobFinding
+
+_REST = "Its curves and its log; all else is the job as it is now."
+
+
+class EarlierRuns(QObject):
+    """Which runs there are; with `shown` the page shows that one's curves and log.
+
+    Signals:
+        chosen: Number of a run whose curves and log are wished for.
+        newest_chosen: Those of the newest run are.
+    """
+
+    chosen = Signal(int)
+    newest_chosen = Signal()
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._runs: tuple[JobRun, ...] = ()
+        self.shown: JobRun | None = None
+        """None for the newest."""
+
+    def clear(self) -> None:
+        self._runs, self.shown = (), None
+
+    def show_runs(self, runs: Sequence[JobRun]) -> None:
+        """All of them, the newest first."""
+        self._runs = tuple(runs)
+
+    def show_earlier(self, number: int) -> JobRun | None:
+        """The page shows this one now; None when it is none that was put away."""
+        found = (run for run in self._runs if run.number == number and run.put_away)
+        self.shown = next(found, None)
+        return self.shown
+
+    def menu(self) -> QMenu:
+        """A line a run, that which is looked at ticked."""
+        menu = QMenu(self._window)
+        place = self.shown.put_away if self.shown is not None else 0
+        now = datetime.now().astimezone()
+        for run in self._runs:
+            action = menu.addAction(literal(run_words(run, now)), partial(self._choose, run))
+            action.setCheckable(True)
+            action.setChecked(run.put_away == place)
+        return menu
+
+    def open_menu(self, at: QPoint) -> None:
+        menu = self.menu()
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(at)
+
+    def finding(self) -> JobFinding | None:
+        """What the page says while it shows an earlier run."""
+        run = self.shown
+        if run is None:
+            return None
+        numbers = sorted(one.number for one in self._runs if one.put_away == run.put_away)
+        which = f"Run {numbers[0]}"
+        if len(numbers) > 1:
+            which = f"Runs {numbers[0]} {'to' if len(numbers) > 2 else 'and'} {numbers[-1]}"
+        now = datetime.now().astimezone()
+        when = instant(run.started) or instant(run.ended)
+        of = f", of {formats.moment_long(when, now)}" if when is not None else ""
+        sentence = f"{which} of {formats.count(len(self._runs))}{of}."
+        return JobFinding("idle", sentence, _REST, icon="clock-counter-clockwise")
+
+    def _choose(self, run: JobRun) -> None:
+        if run.put_away:
+            self.chosen.emit(run.number)
+        elif self.shown is not None:
+            self.newest_chosen.emit()
+
+
+def run_words(run: JobRun, now: datetime) -> str:
+    """``Run 2 · Stopped by ben · 12 Nov 15:04 · steps 401 to 1 200``."""
+    how = run.state.word
+    if run.state is JobState.INTERRUPTED and run.message:
+        how = run.message.partition(";")[0].rstrip(".")
+    words = [f"Run {formats.count(run.number)}", how]
+    when = instant(run.ended) or instant(run.started)
+    if when is not None:
+        words.append(formats.moment_long(when, now))
+    if run.last_step:
+        steps = f"{formats.count(run.first_step)} to {formats.count(run.last_step)}"
+        words.append(f"steps {steps}")
+    else:
+        words.append("no step")
+    return " · ".join(words)

@@ -1,0 +1,192 @@
+"""The settings of a job in the words of the form, what differs from the defaults in bold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from PySide6.QtCore import Slot
+from PySide6.QtGui import QGuiApplication, QShowEvent
+from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
+
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.flat_settings import PINNED, effective, usual_settings
+from backend.records.jobs.setting_labels import LABELS, label, place, section, value_words
+from backend.records.jobs.view import JobCommand, JobView
+from widgets.common import formats
+from widgets.common.buttons import Button, Switch
+from widgets.common.cards import Card, Frame, Scroll
+from widgets.common.chunked_work import Turns, lots
+from widgets.common.fields import TextBox
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
+from widgets.common.throttle import is_unseen
+from widgets.jobs.form.form_sections import SECTION_W
+
+_ROWS_A_TURN = 12
+_AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
+
+
+class _Row(NamedTuple):
+    section: str
+    label: str
+    value: str
+    is_unusual: bool
+
+
+class SettingsTab(QWidget):
+    """The tab Settings."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._view: JobView | None = None
+        self._shown: dict[str, str] = {}
+        self._lines: list[tuple[Label, Label, Label]] = []
+        self._turns = Turns(self)
+        self._grid = QGridLayout()
+        self._grid.setHorizontalSpacing(S6)
+        self._grid.setVerticalSpacing(S2)
+        self._grid.setColumnMinimumWidth(0, SECTION_W)
+        self._grid.setColumnStretch(2, 1)
+        self._rows = QWidget()
+        self._rows.setLayout(col(self._grid, STRETCH, margins=(0, 0, 0, S4)))
+        self._toml = TextBox(mono=True, read_only=True, name="Job file")
+        self._as_toml = Switch("Show as TOML")
+        self._as_toml.toggled.connect(self._turn)
+        copy_file = Button("Copy job file", kind="quiet", icon="copy")
+        copy_file.clicked.connect(self._copy_file)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(Scroll(self._rows))
+        toml = QWidget()
+        toml.setLayout(col(self._toml, margins=(0, 0, 0, S4)))
+        self._pages.addWidget(toml)
+        self._command = Label("", "mono", "text2", wrap=True, selectable=True)
+        self._by_hand = Label("", "small", "text3", wrap=True)
+        copy = Button("Copy command", kind="quiet", icon="copy")
+        copy.clicked.connect(self._copy_command)
+        self._head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
+        # Rows that scroll are cut by the edge of the card, not before it.
+        self._file = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
+        command = Frame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
+        content = QWidget()
+        content.setLayout(
+            col(
+                (self._file, 100),
+                Card(
+                    row(Label("Command", "heading"), STRETCH, copy), command, self._by_hand, gap=S2
+                ),
+                STRETCH,
+                gap=S3,
+                margins=(0, 0, 0, S4),
+            )
+        )
+        # Below a banner in a small window the command has no room.
+        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
+
+    def show_job(self, view: JobView) -> None:
+        """The settings as rows, when somebody sees them: for a long job file they are 0.1 s."""
+        self._view = view
+        if not is_unseen(self):
+            self._show_rows()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._show_rows()
+
+    def _show_rows(self) -> None:
+        if self._view is None:
+            return
+        shown = effective(self._view)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        usual = usual_settings(self._view.config)
+        rows = [
+            _Row(section(key), label(key), _words(key, shown[key]), shown[key] != usual.get(key))
+            for key in sorted(shown, key=place)
+            # What the form has no field for is shown where somebody asked for it.
+            if key in LABELS or shown[key] != usual.get(key)
+        ]
+        self._turns.put(self._pieces(rows))
+
+    def _pieces(self, rows: Sequence[_Row]) -> Iterator[Callable[[], object]]:
+        for number, some in enumerate(lots(rows, _ROWS_A_TURN)):
+            begin = number * _ROWS_A_TURN
+            yield partial(self._fill, begin, some, rows[begin - 1].section if begin else "")
+        yield partial(self._end_rows, len(rows))
+
+    def _fill(self, begin: int, rows: Sequence[_Row], before: str) -> None:
+        while len(self._lines) < begin + len(rows):
+            self._add_line()
+        for (head, caption, value), one in zip(self._lines[begin:], rows, strict=False):
+            head.setText(one.section if one.section != before else "")
+            before = one.section
+            caption.setText(one.label)
+            value.setText(one.value)
+            value.set_role("strong" if one.is_unusual else "body")
+
+    def _end_rows(self, count: int) -> None:
+        for number, line in enumerate(self._lines):
+            for part in line:
+                part.setVisible(number < count)
+        self._fit()
+
+    def _add_line(self) -> None:
+        """A line stays for the next job: most have the same settings."""
+        line = Label("", "heading"), Label("", "body", "text2"), Label("", elide="right")
+        for column, part in enumerate(line):
+            self._grid.addWidget(part, len(self._lines), column)
+        self._lines.append(line)
+
+    def show_file(self, toml: str, command: JobCommand) -> None:
+        self._toml.setPlainText(toml)
+        self._fit()
+        self._command.setText(command.line or "Not known while the settings are at fault.")
+        self._by_hand.setText(_by_hand(command))
+
+    @Slot(bool)
+    def _turn(self, as_toml: bool) -> None:
+        self._pages.setCurrentIndex(1 if as_toml else 0)
+        self._fit()
+
+    def _fit(self) -> None:
+        """The card is no higher than what it shows: the command stands right below."""
+        if self._pages.currentIndex() == 0:
+            needed = self._rows.sizeHint().height()
+        else:
+            lines = self._toml.document().blockCount()
+            needed = lines * self._toml.fontMetrics().lineSpacing() + _AROUND_TEXT + S4
+        above = S4 + self._head.sizeHint().height() + S3
+        self._file.setMaximumHeight(above + max(needed, _LEAST_H) + _EDGES)
+
+    @Slot()
+    def _copy_command(self) -> None:
+        QGuiApplication.clipboard().setText(self._command.text())
+
+    @Slot()
+    def _copy_file(self) -> None:
+        QGuiApplication.clipboard().setText(self._toml.toPlainText())
+
+
+def _by_hand(command: JobCommand) -> str:
+    if not command.line:
+        return ""
+    if not command.node:
+        return "It can be run by hand once the job was started."
+    where = "" if command.node == THIS_COMPUTER else f" of {command.node}"
+    return (
+        f"Pasted into a shell{where}, it trains once more by hand in {command.folder}, and leaves "
+        "this job as it is."
+    )
+
+
+def _words(key: str, value: str) -> str:
+    """A value as the form has it; a version apart from the name."""
+    name, _, version = value.partition("@")
+    if key in PINNED and version.isdecimal():
+        return formats.version(name, int(version))
+    # As the form writes it: 600 for 600.0.
+    whole = value.removesuffix(".0")
+    return whole if whole.isdecimal() else value_words(key, value)

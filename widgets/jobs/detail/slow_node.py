@@ -1,0 +1,73 @@
+"""The node that slows a running job, what that costs, and what its GPUs say about the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import HealthFinding, NodeState, worst
+from widgets.common import formats
+from widgets.nodes.row.node_row import node_title
+
+
+@dataclass(frozen=True)
+class SlowNode:
+    """A node whose ranks hold up the others.
+
+    ``cost`` is the share by which a step takes longer than without its slow ranks. ``reasons`` has
+    what is known to be wrong with the GPU or node of each slow rank: "slowed by heat, 91 °C".
+    """
+
+    name: str
+    cost: float
+    ranks: tuple[int, ...]
+    reasons: Mapping[int, str]
+    cause: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """``gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C.``"""
+        who = f"{node_title(self.name)} slows this job by {formats.percent(self.cost)}"
+        return f"{who}: {self.cause}." if self.cause else f"{who}."
+
+
+def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None:
+    """The node with the slowest of the slow ranks; None where no rank is slow, or all are."""
+    slowest = view.slowest()
+    if slowest is None:
+        return None
+    slow = [rank for rank in view.slow_ranks if rank < len(view.rank_step_ms)]
+    places = {rank: (placement.node, uuid) for rank, placement, uuid in view.ranks()}
+    worst_rank, cost = slowest
+    name = places[worst_rank][0]
+    reasons = {}
+    cause = ""
+    for rank in slow:
+        node, uuid = places[rank]
+        found = _reason(states.get(node), uuid)
+        if found is not None:
+            finding, more = found
+            reasons[rank] = finding.words + more
+            if rank == worst_rank:
+                cause = finding.headline + more
+    return SlowNode(
+        name,
+        cost,
+        tuple(rank for rank in slow if places[rank][0] == name),
+        reasons,
+        cause,
+    )
+
+
+def _reason(state: NodeState | None, uuid: str) -> tuple[HealthFinding, str] | None:
+    """The worst finding of a rank's GPU, else of its node; and how hot the GPU is."""
+    reading = state.reading if state is not None else None
+    if state is None or reading is None:
+        return None
+    gpu = next((one for one in reading.gpus if one.uuid == uuid), None)
+    if gpu is not None and (finding := state.of_gpu(gpu)) is not None:
+        hot = gpu.temperature_c if finding.key.endswith("clock") else None
+        return finding, "" if hot is None else f", {formats.temperature(hot)}"
+    of_node = worst(one for one in state.health if one.gpu is None)
+    return None if of_node is None else (of_node, "")

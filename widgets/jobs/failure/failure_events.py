@@ -1,0 +1,151 @@
+"""What happened before a run failed, in order of time: from its start to its last news."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QWidget
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from widgets.common import formats
+from widgets.common.cards import Card
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, clear, col
+from widgets.common.theme import ICON_SMALL, S2, Tone
+from widgets.plots.annotations import Span
+from widgets.plots.curve_data import XAxis
+from widgets.plots.run_curves import RunCurves
+
+_MOST = 9
+_CHECKPOINTS = 3
+_RAISED = re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
+
+
+@dataclass(frozen=True)
+class Event:
+    """``at_s`` is Unix time."""
+
+    at_s: float
+    icon: str
+    tone: Tone
+    words: str
+
+
+def events(
+    view: JobView,
+    checkpoints: Iterable[Checkpoint],
+    curves: RunCurves,
+    unwell: Sequence[Span] = (),
+) -> tuple[Event, ...]:
+    """The start, and of all after it the last ones.
+
+    Args:
+        checkpoints: Those that are still there.
+        curves: Tell when a step was made.
+        unwell: When GPUs of the job were unwell, in Unix time.
+    """
+    found = sorted(
+        chain(
+            _of_checkpoints(view, checkpoints),
+            _of_curves(view, curves),
+            (Event(span.x0, "warning-fill", "warn", span.text) for span in unwell if span.text),
+            _end(view),
+        ),
+        key=lambda event: event.at_s,
+    )
+    started = instant(view.started)
+    if started is None:
+        return tuple(found[-_MOST:])
+    began = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
+    return (began, *[event for event in found if event.at_s >= began.at_s][1 - _MOST :])
+
+
+def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterable[Event]:
+    mine = sorted((one for one in checkpoints if one.run == view.run), key=lambda one: one.step)
+    for one in mine[-_CHECKPOINTS:]:
+        made = instant(one.created)
+        if made is not None:
+            step = formats.count(one.step)
+            words = f"Checkpoint saved: epoch {one.epoch}, step {step}"
+            yield Event(made.timestamp(), "floppy-disk", "good", words)
+
+
+def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
+    loss = curves.get("loss")
+    if loss is None or not len(loss) or not curves.began_s:
+        return
+    for alarm in view.alarms:
+        at = curves.place(alarm.step, XAxis.CLOCK)
+        if at is not None:
+            words = f"Step {formats.count(alarm.step)}: {alarm.sentence}"
+            yield Event(at, "warning-fill", "warn", words)
+    last = formats.count(int(loss.steps[-1]))
+    yield Event(float(loss.times_s[-1]), "chart-line-up", "text2", f"Last step with a loss: {last}")
+
+
+def _end(view: JobView) -> Iterable[Event]:
+    ended = instant(view.ended)
+    if ended is None:
+        return
+    error = view.error
+    who = "A rank" if error is None or error.rank is None else f"Rank {error.rank}"
+    raised = _exception(error.traceback) if error is not None else ""
+    if view.state is JobState.LOST:
+        words = "No news of the run any more"
+    elif raised:
+        words = f"{who} raised {raised}"
+    else:
+        words = "The run failed" if who == "A rank" else f"{who} failed"
+    yield Event(ended.timestamp(), "x-circle-fill", "bad", words)
+
+
+def _exception(traceback: str) -> str:
+    """The name of what was raised: "OutOfMemoryError"."""
+    for line in reversed(traceback.splitlines()):
+        found = _RAISED.match(line)
+        if found is not None:
+            return found[1]
+    return ""
+
+
+class EventList(Card):
+    """A line for each event: when, a sign, what."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._shown: tuple[Event, ...] = ()
+        self._rows = QGridLayout()
+        self._rows.setHorizontalSpacing(S2)
+        self._rows.setVerticalSpacing(S2)
+        self._rows.setColumnStretch(2, 1)
+        super().__init__(col(Label("Events", "strong"), self._rows, STRETCH, gap=S2))
+        self.setAccessibleName("Events before the failure")
+
+    @property
+    def shown(self) -> tuple[Event, ...]:
+        return self._shown
+
+    def show_events(self, shown: tuple[Event, ...]) -> None:
+        """These, oldest first; without any the card is gone."""
+        self.setVisible(bool(shown))
+        if shown == self._shown:
+            return
+        self._shown = shown
+        clear(self._rows)
+        last_day = formats.day(shown[-1].at_s) if shown else ""
+        for line, event in enumerate(shown):
+            day = formats.day(event.at_s)
+            clock = formats.clock_s(event.at_s)
+            when = Label(clock if day == last_day else f"{day} {clock}", "small", "text3")
+            when.set_tip(formats.exact(event.at_s))
+            tone: Tone = "bad" if event.tone == "bad" else "text"
+            icon = IconLabel(event.icon, event.tone, ICON_SMALL)
+            words = Label(event.words, "body", tone, wrap=True)
+            for column, part in enumerate((when, icon, words)):
+                self._rows.addWidget(part, line, column, Qt.AlignmentFlag.AlignTop)

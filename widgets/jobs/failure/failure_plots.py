@@ -1,0 +1,168 @@
+"""Beside each other: the curve in which the cause is seen, and the loss up to the failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.view import JobView
+from widgets.common.cards import Card
+from widgets.common.labels import Label
+from widgets.common.layout import col, row
+from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
+from widgets.jobs.failure.failure_causes import CauseCurves
+from widgets.plots.annotations import Post
+from widgets.plots.axis_marks import AxisMark, MarkKind
+from widgets.plots.curve_data import XAxis
+from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.export_menu import PictureButton
+from widgets.plots.run_curves import VALIDATION, RunCurves
+
+_LEAST_H, _MOST_H = 176, 420
+"""Of a plot; in a tall window it has what the rest of the page leaves."""
+_TITLE_H = 32
+_ROOM = 0.35
+"""Of the steps made, right of the post, for its words."""
+_PEER_W, _LINE_W = 1.2, 2.2
+
+
+class FailurePlots(QWidget):
+    """Plots are made when there is something to plot: most jobs do not fail.
+
+    Signals:
+        saved: A file name, and the bytes to put there.
+    """
+
+    saved = Signal(str, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown: CauseCurves | None = None
+        self._cause: CurvePanel | None = None
+        self._loss: CurvePanel | None = None
+        self._cause_title, self._loss_title = (
+            Label("", "strong", elide="middle"),
+            Label("", "strong"),
+        )
+        self._cause_box = self._headed(self._cause_title, "of the cause", lambda: self._cause)
+        self._loss_box = self._headed(self._loss_title, "Loss", lambda: self._loss)
+        self._cause_card = Card(self._cause_box, margins=HEADED_CARD)
+        self._loss_card = Card(self._loss_box, margins=HEADED_CARD)
+        self._box = QHBoxLayout(self)
+        self._box.setContentsMargins(0, 0, 0, 0)
+        self._box.setSpacing(S3)
+        for card in (self._cause_card, self._loss_card):
+            card.hide()
+            self._box.addWidget(card, 1)
+
+    def _headed(
+        self, title: Label, words: str, plot: Callable[[], CurvePanel | None]
+    ) -> QVBoxLayout:
+        pictures = PictureButton(words, lambda: _made(plot()))
+        pictures.saved.connect(self.saved)
+        return col(row((title, 1), pictures), gap=S2)
+
+    @property
+    def cause(self) -> CurvePanel | None:
+        """The plot of the cause, None where it is seen in no curve."""
+        return self._cause if not self._cause_card.isHidden() else None
+
+    @property
+    def loss(self) -> CurvePanel | None:
+        return self._loss if not self._loss_card.isHidden() else None
+
+    def set_narrow(self, narrow: bool) -> None:
+        """One below the other."""
+        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        self._box.setDirection(way)
+        self._fit()
+
+    def show_cause(self, shown: CauseCurves | None) -> None:
+        """Other curves; None where no file has any that belong to the cause."""
+        self._cause_card.setVisible(shown is not None)
+        self._fit()
+        if shown is None:
+            return
+        if self._cause is not None:
+            self._cause_box.removeWidget(self._cause)
+            self._cause.hide()
+            self._cause.deleteLater()
+        panel = CurvePanel(
+            shown.title,
+            axis=shown.axis,
+            value_text=shown.text,
+            scale=shown.scale,
+            end_names=False,
+        )
+        _let_grow(panel)
+        self._cause = panel
+        self._cause_title.setText(shown.title)
+        self._cause_box.addWidget(panel, 1)
+        lone = len(shown.curves) == 1
+        with panel.drawn_once():
+            for number, (name, data, stands_out) in enumerate(shown.curves):
+                panel.set_curve(
+                    str(number),
+                    name,
+                    data,
+                    0 if stands_out else "line_strong",
+                    smooth=False,
+                    named=stands_out,
+                    width=_LINE_W if stands_out else _PEER_W,
+                    fill=lone and stands_out,
+                )
+            panel.set_fixed_x(shown.x0, shown.x1)
+            panel.set_marks(posts=shown.posts, thresholds=shown.thresholds)
+
+    def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
+        """The loss from the first step to the one at which it failed, as smooth as it is."""
+        data = run.get("loss")
+        has = data is not None and len(data) > 1
+        self._loss_card.setVisible(has)
+        self._fit()
+        if data is None or not has:
+            return
+        if self._loss is None:
+            self._loss = CurvePanel("Loss", axis=XAxis.STEP, end_names=False)
+            _let_grow(self._loss)
+            self._loss_title.setText("Loss")
+            self._loss_box.addWidget(self._loss, 1)
+        panel = self._loss
+        validation = run.get(f"{VALIDATION}loss")
+        with panel.drawn_once():
+            panel.clear()
+            panel.set_smoothing(data.smoothing)
+            panel.set_curve("loss", "train", data, 0)
+            if validation is not None:
+                panel.set_curve("validation", "validation", validation, 1, smooth=False)
+            end = max(view.step, float(data.steps[-1]))
+            panel.set_fixed_x(0.0, end * (1 + _ROOM))
+            panel.fit()
+            marks = [
+                AxisMark(each.step, MarkKind.CHECKPOINT, f"checkpoint {each.name}")
+                for each in checkpoints
+            ]
+            panel.set_marks(posts=[Post(end, "failed here")], on_axis=marks)
+
+    def _fit(self) -> None:
+        """No taller than its plots may be, and gone without any."""
+        shown = sum(not card.isHidden() for card in (self._cause_card, self._loss_card))
+        rows = shown if self._box.direction() is QBoxLayout.Direction.TopToBottom else 1
+        card_h = 2 * CARD_PADDING + _TITLE_H + S2 + _MOST_H
+        self.setMaximumHeight(rows * card_h + (rows - 1) * S3 if shown else 0)
+        self.setVisible(shown > 0)
+
+
+def _let_grow(panel: CurvePanel) -> None:
+    """From its least height on: how high it would like to be by itself says nothing."""
+    panel.setMinimumHeight(_LEAST_H)
+    panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+
+
+def _made(plot: CurvePanel | None) -> CurvePanel:
+    """Its card is seen only with its plot."""
+    assert plot is not None
+    return plot

@@ -1,0 +1,367 @@
+"""What happened: the first rank that failed, in one sentence; why; and the ways out.
+
+At most three acts, the likeliest first. Where the logs do not say why, their last lines stand here
+and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.diagnosis import UNKNOWN, Evidence
+from backend.records.jobs.view import MPIRUN_LOG, JobView
+from backend.records.nodes.reading import NodeState
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import Card, Frame, Scroll
+from widgets.common.fields import TextBox
+from widgets.common.key_value_row import Fact, Facts
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
+from widgets.jobs.detail.header_facts import step_words
+from widgets.jobs.failure.failure_causes import cause_curves
+from widgets.jobs.failure.failure_events import EventList, events
+from widgets.jobs.failure.failure_plots import FailurePlots
+from widgets.jobs.failure.remedies import Remedies, lost, remedies
+from widgets.jobs.log.log_ansi import plain
+from widgets.nodes.history.node_history import NodeHistory
+from widgets.plots.annotations import Span
+from widgets.plots.run_curves import RunCurves
+
+_LINES_SHOWN = 20
+_PROOF_LINES = 6
+_TRACE_LEAST, _TRACE_MOST = 6, 24
+_TWO_COLUMNS_FROM_W = 700
+
+
+class FailureTab(QWidget):
+    """The first tab of a job that failed.
+
+    Signals:
+        resume_requested: Name of the checkpoint to go on from, "" for the newest.
+        smaller_requested: It is to go on from its newest checkpoint with this batch size.
+        moved_requested: It is to go on there: ``placement`` as a job file has it.
+        choice_requested: It is asked where to go on, without this node ("" for none).
+        start_over_requested: It is to run again from its first step.
+        clone_requested: The settings in the form, to change one.
+        save_requested: A file name, and the bytes to put there.
+        log_requested: Whose log tells more (a rank or "mpirun"), and the line from 1, 0 for none.
+    """
+
+    resume_requested = Signal(str)
+    smaller_requested = Signal(int)
+    moved_requested = Signal(object)
+    choice_requested = Signal(str)
+    start_over_requested = Signal()
+    clone_requested = Signal()
+    save_requested = Signal(str, object)
+    log_requested = Signal(str, int)
+
+    def __init__(self, run: RunCurves | None = None, parent: QWidget | None = None) -> None:
+        """``run``: the curves of the open job, which another tab fills."""
+        super().__init__(parent)
+        self._run = run if run is not None else RunCurves()
+        self._view: JobView | None = None
+        self._checkpoints: tuple[Checkpoint, ...] | None = None
+        self._states: Mapping[str, NodeState] = {}
+        self._histories: Mapping[str, NodeHistory] = {}
+        self._unwell: tuple[Span, ...] = ()
+        self._drawn: tuple[object, ...] = ()
+        self._remedies = Remedies()
+        self.plots = FailurePlots()
+        self.plots.saved.connect(self.save_requested)
+        self.events = EventList()
+        self._place = (MPIRUN_LOG, 0)
+        self._newest = ""
+        self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
+        self._why = Label("", "body", "text2", wrap=True, selectable=True)
+        self._remedy = Label("", "body", wrap=True, selectable=True)
+        self._facts = Facts()
+        self._again = Button("Resume", kind="primary", icon="play")
+        self._again.clicked.connect(self._wish_again)
+        self._smaller = Button("", icon="play")
+        self._smaller.clicked.connect(self._wish_smaller)
+        self._without = Button("", icon="play")
+        self._without.clicked.connect(self._wish_without)
+        self._choose = Button("")
+        self._choose.clicked.connect(self._wish_choice)
+        self._from = Label("", "small", "text2", wrap=True)
+        self._clone = Button("Clone with a change", icon="copy")
+        self._clone.clicked.connect(self.clone_requested)
+        self._log = Button("Show the log", icon="article")
+        self._log.clicked.connect(self._wish_log)
+        self._special = row(self._smaller, self._without, self._choose, STRETCH, gap=S2)
+        self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
+        self._acts = row(self._special, (self._usual, 1), gap=S2)
+        self._first = self._again
+        self._proof_title = Label("", "strong")
+        self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
+        self._proof_card = Card(self._proof_title, self._proof, gap=S2)
+        self._trace = TextBox(mono=True, read_only=True, name="Traceback")
+        # A line that is cut looks whole: the bar that would move it lies below what is seen.
+        self._trace.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
+        # At least its lines, and what the cards beside it leave; its own wish is for any text.
+        self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
+        copy.clicked.connect(self._copy)
+        self._trace_card = Card(
+            row(Label("Traceback of the first rank that failed", "strong"), STRETCH, copy),
+            (self._trace, 1),
+            gap=S2,
+        )
+        icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
+        words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
+        what = col(words, self._acts, self._from, gap=S2)
+        verdict = Frame(
+            "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
+        )
+        verdict.setProperty("tint", "bad")
+        self._left = col(self.events, STRETCH, gap=S3)
+        self._right = col((self._trace_card, 100), STRETCH, gap=S3)
+        self._right.insertWidget(0, self._proof_card)
+        self._told = QWidget()
+        self._told.setLayout(self._right)
+        self._below = row((self._left, 1), (self._told, 1), gap=S3)
+        content = QWidget()
+        # Its height for its width is what counts: by their hints, sentences that wrap are taken for
+        # higher than they are, and the page would scroll without need.
+        content.setMinimumHeight(1)
+        content.setLayout(
+            col(
+                verdict,
+                (self.plots, 100),
+                self._below,
+                STRETCH,
+                gap=S3,
+                margins=(0, 0, 0, S4),
+            )
+        )
+        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1), gap=0))
+
+    def show_view(self, view: JobView) -> None:
+        error = view.error
+        cause = error.sentence if error is not None else ""
+        # The message of the run names rank and node before the cause.
+        says_all = not cause or cause in view.message
+        self._sentence.setText(view.message if says_all and view.message else cause)
+        self._why.setText("" if says_all else view.message)
+        self._why.setVisible(not says_all and bool(view.message))
+        remedy = error.remedy if error is not None else ""
+        self._remedy.setText(remedy)
+        self._remedy.setVisible(bool(remedy))
+        self._view = view
+        self._show_facts()
+        rank = error.rank if error is not None else None
+        evidence = error.evidence if error is not None else ()
+        named = error.cause if error is not None else ""
+        self._show_proof(evidence, named == UNKNOWN, rank)
+        self._show_acts()
+        trace = error.traceback if error is not None else ""
+        if trace != self._trace.toPlainText():
+            self._trace.setPlainText(trace)
+            lines = min(max(trace.count("\n") + 1, _TRACE_LEAST), _TRACE_MOST)
+            self._trace.setMinimumHeight(_text_height(self._trace, lines))
+        # Where nothing is known, the last lines are shown with their numbers, once.
+        has_trace = bool(trace) and (named != UNKNOWN or "Traceback" in trace)
+        self._trace_card.setVisible(has_trace)
+        self._put_proof(beside=has_trace)
+        self._settle()
+
+    def _show_facts(self) -> None:
+        view = self._view
+        if view is None:
+            return
+        error = view.error
+        now = datetime.now().astimezone()
+        facts = [Fact("Run", str(view.run))]
+        if error is not None and error.rank is not None:
+            facts.append(Fact("Rank", str(error.rank)))
+        if error is not None and error.node:
+            there = "this computer" if error.node == "this-computer" else error.node
+            facts.append(Fact("Where", there))
+        facts.append(Fact("At step", step_words(view)))
+        if words := lost(view, self._checkpoints):
+            facts.append(Fact("Lost", words))
+        facts.append(Fact("When", formats.moment_long(instant(view.ended), now)))
+        self._facts.set_facts(facts)
+
+    def clear(self) -> None:
+        """Another job is open now."""
+        self._view, self._drawn, self._unwell = None, (), ()
+        self.show_checkpoints(None)
+
+    @Slot()
+    def show_points(self) -> None:
+        """Draw the points that came since."""
+        self._settle()
+
+    def show_nodes(
+        self,
+        states: Mapping[str, NodeState],
+        histories: Mapping[str, NodeHistory],
+        unwell: Sequence[Span],
+    ) -> None:
+        """What is known of the last hours of the nodes, and when GPUs of the job were unwell."""
+        self._states, self._histories, self._unwell = states, histories, tuple(unwell)
+        self._show_acts()
+        self._settle()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._settle()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _TWO_COLUMNS_FROM_W
+        self.plots.set_narrow(narrow)
+        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        self._below.setDirection(way)
+        self._acts.setDirection(way)
+
+    def _settle(self) -> None:
+        """Draw what is known now, once somebody looks: most of it stays as it is."""
+        view = self._view
+        if view is None or not self.isVisible():
+            return
+        points = {
+            name: data.revision for name in self._run.names() if (data := self._run.get(name))
+        }
+        # What a node does now is nothing to a run that is over.
+        reaches = {name: (one.reach, one.count > 0) for name, one in self._histories.items()}
+        known = (view, self._checkpoints, points, reaches, self._unwell)
+        if known == self._drawn:
+            return
+        self._drawn = known
+        self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
+        self.plots.show_loss(view, self._run, self._checkpoints or ())
+        self.events.show_events(events(view, self._checkpoints or (), self._run, self._unwell))
+
+    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
+        """From where it can go on; None while nobody knows."""
+        self._checkpoints = checkpoints
+        newest = max(checkpoints or (), key=lambda c: c.step, default=None)
+        self._newest = newest.name if newest else ""
+        self._again.setText("Start over" if checkpoints == () else "Resume")
+        self._again.set_icon("arrow-clockwise" if checkpoints == () else "play")
+        self._from.setText(_where_it_goes_on(newest, is_known=checkpoints is not None))
+        self._show_facts()
+        self._show_acts()
+        self._settle()
+
+    def _show_proof(
+        self, evidence: tuple[Evidence, ...], is_unknown: bool, rank: int | None
+    ) -> None:
+        lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
+        told = [line for line in lines if line.file]
+        source = _source(told[0].file) if told else MPIRUN_LOG if rank is None else str(rank)
+        at = told[-1].line if told else 0
+        self._place = (source, at)
+        whose = "mpirun" if source == MPIRUN_LOG else f"rank {source}"
+        self._log.setText(f"Log of {whose}")
+        self._log.set_tip(f"At line {formats.count(at)}" if at else "")
+        self._proof_title.setText(
+            f"The last lines of the log of {whose}" if is_unknown else f"The log of {whose} says"
+        )
+        wide = max((len(formats.count(line.line)) for line in lines), default=0)
+        text = "\n".join(
+            f"{formats.count(line.line) if line.line else '':>{wide}}  {plain(line.text)}"
+            for line in lines
+        )
+        if text != self._proof.toPlainText():
+            self._proof.setPlainText(text)
+        rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
+        self._proof.setFixedHeight(_text_height(self._proof, rows))
+        self._proof_card.setVisible(bool(told))
+
+    def _put_proof(self, *, beside: bool) -> None:
+        """Below the events, which are few; where there is no traceback, in its place.
+
+        Where there is neither, the events have the whole width.
+        """
+        wanted, other = (self._left, self._right) if beside else (self._right, self._left)
+        self._told.setVisible(beside or not self._proof_card.isHidden())
+        if other.indexOf(self._proof_card) >= 0:
+            other.removeWidget(self._proof_card)
+            wanted.insertWidget(1 if beside else 0, self._proof_card)
+
+    def _show_acts(self) -> None:
+        """The likeliest act stands first, and is the one that stands out."""
+        if self._view is None:
+            return
+        found = self._remedies = remedies(self._view, self._checkpoints, self._states)
+        self._smaller.setText(f"Resume with batch size {formats.count(found.batch_size)}")
+        self._smaller.setVisible(bool(found.batch_size))
+        self._without.setText(f"Resume without {found.without}")
+        self._without.setVisible(bool(found.without))
+        self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
+        self._choose.setVisible(found.chooses)
+        # The menu of the job keeps it; here it would be one more way to fail.
+        self._again.setVisible(not (found.batch_size or found.without))
+        usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
+        if self._usual.indexOf(usual[0]) != 0:
+            self._usual.removeWidget(usual[0])
+            self._usual.insertWidget(0, usual[0])
+            QWidget.setTabOrder(*usual)
+        acts = (self._smaller, self._without, self._choose, *usual)
+        self._first = next(act for act in acts if not act.isHidden())
+        for act in acts:
+            act.set_kind("primary" if act is self._first else "plain")
+
+    @property
+    def first_act(self) -> Button:
+        """The act that stands out."""
+        return self._first
+
+    @Slot()
+    def _wish_again(self) -> None:
+        if self._checkpoints == ():
+            self.start_over_requested.emit()
+        else:
+            self.resume_requested.emit(self._newest)
+
+    @Slot()
+    def _wish_smaller(self) -> None:
+        self.smaller_requested.emit(self._remedies.batch_size)
+
+    @Slot()
+    def _wish_without(self) -> None:
+        self.moved_requested.emit(list(self._remedies.placement))
+
+    @Slot()
+    def _wish_choice(self) -> None:
+        self.choice_requested.emit(self._remedies.away)
+
+    @Slot()
+    def _wish_log(self) -> None:
+        self.log_requested.emit(*self._place)
+
+    @Slot()
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._trace.toPlainText())
+
+
+def _where_it_goes_on(newest: Checkpoint | None, *, is_known: bool) -> str:
+    if newest is not None:
+        return f"Resume goes on from epoch {newest.epoch}, step {formats.count(newest.step)}."
+    if not is_known:
+        return "Resume goes on from the newest checkpoint."
+    return "No checkpoint was made. Start over begins at the first step, and keeps this run."
+
+
+def _text_height(box: TextBox, lines: int) -> int:
+    """For so many lines, with room for the bar below: one of them is mostly wider than the box."""
+    return lines * box.fontMetrics().lineSpacing() + 44
+
+
+def _source(file: str) -> str:
+    """Whose log a file is: "3" for "rank-3.log", else mpirun's."""
+    name = file.partition(".")[0]
+    return name.removeprefix("rank-") if name.startswith("rank-") else MPIRUN_LOG

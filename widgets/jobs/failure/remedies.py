@@ -1,0 +1,123 @@
+"""What can be done about a job that failed, the likeliest act first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.diagnosis import USER_CODE
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState, Presence
+from widgets.common import formats
+from widgets.nodes.row.node_row import node_title
+
+_OUT_OF_MEMORY = "gpu_memory"
+_OF_ONE_GPU = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_shared", "gpu_state"})
+"""Causes that go with the GPU."""
+_CHANGE_FIRST = frozenset(
+    {
+        USER_CODE,
+        "call_mismatch",
+        _OUT_OF_MEMORY,
+        "gpu_fork",
+        "gpu_number",
+        "gpu_shared",
+        "gpu_unsupported",
+        "horovod_duplicate",
+        "horovod_mismatch",
+        "horovod_not_started",
+        "horovod_setup",
+        "index_range",
+        "label_range",
+        "module_missing",
+        "mpi_slots",
+        "mpi_use",
+        "node_memory",
+        "options",
+        "pickle",
+        "ranks_differ",
+        "weights_mismatch",
+    }
+)
+"""Causes that the same settings would meet again, however often the job is resumed."""
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """The acts that are offered.
+
+    Attributes:
+        batch_size: Half of what did not fit, to resume with; 0 where that is no remedy.
+        placement: Where the job ran without the GPU that failed, as a job file has it.
+        without: That GPU: "GPU 3 of gpu07", "" where there is none to leave out.
+        chooses: Whether other GPUs or nodes may help.
+        away: A node of the job that is offline now, "" for none.
+        is_same_last: Whether the same settings would fail again.
+    """
+
+    batch_size: int = 0
+    placement: tuple[Mapping[str, Any], ...] = ()
+    without: str = ""
+    chooses: bool = False
+    away: str = ""
+    is_same_last: bool = False
+
+
+def remedies(
+    view: JobView,
+    checkpoints: tuple[Checkpoint, ...] | None,
+    states: Mapping[str, NodeState],
+) -> Remedies:
+    """What helps against the cause; to resume takes a checkpoint."""
+    cause = view.error.cause if view.error is not None else ""
+    is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
+    if checkpoints == ():
+        return Remedies(is_same_last=is_same_last)
+    gone = (node for node in view.nodes if node in states and _is_offline(states[node]))
+    away = next(gone, "")
+    too_large = cause == _OUT_OF_MEMORY and not away
+    without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
+    return Remedies(
+        batch_size=view.config.batch_size // 2 if too_large else 0,
+        placement=placement,
+        without=without,
+        chooses=bool(away) or (view.uses_gpus and (too_large or cause in _OF_ONE_GPU)),
+        away=away,
+        is_same_last=is_same_last or bool(away),
+    )
+
+
+def _is_offline(state: NodeState) -> bool:
+    return state.presence is Presence.OFFLINE
+
+
+def _without(
+    view: JobView, states: Mapping[str, NodeState]
+) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+    """The GPU of the rank that failed first, and where the job ran without it."""
+    rank = view.error.rank if view.error is not None else None
+    node, uuid = next(
+        ((placement.node, uuid) for number, placement, uuid in view.ranks() if number == rank),
+        ("", ""),
+    )
+    state = states.get(node)
+    reading = state.reading if state is not None else None
+    index = next((gpu.index for gpu in reading.gpus if gpu.uuid == uuid), None) if reading else None
+    rest = []
+    for placement in view.config.placement:
+        gpus = tuple(gpu for gpu in placement.gpus if (placement.node, gpu) != (node, uuid))
+        if gpus:
+            rest.append(replace(placement, gpus=gpus).to_dict())
+    if index is None or not rest:
+        return "", ()
+    return f"GPU {index} of {node_title(node)}", tuple(rest)
+
+
+def lost(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str:
+    """How many steps a resume has to make again: ``214 steps``, "" while that is not known."""
+    if checkpoints is None:
+        return ""
+    kept = max((one.step for one in checkpoints), default=0)
+    return formats.plural(max(0, view.step - kept), "step")

@@ -1,0 +1,255 @@
+"""The left of New job: what, where, how and what to keep, each field in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+
+from backend.records.jobs.config import MODES, CheckpointPolicy
+from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.setting_labels import LABELS, value_words
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from widgets.common.banner import Banner
+from widgets.common.cards import Card
+from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.jobs.form.advanced_section import Details
+from widgets.jobs.form.job_fields import JobFields
+from widgets.jobs.form.sweep_card import SweepCard
+from widgets.jobs.form.template_strip import TemplateStrip
+from widgets.jobs.form.trial_status import TrialLine
+from widgets.jobs.placement.placement_picker import PlacementPicker
+
+SECTION_W = 64
+_A_ROW = 4
+_NORM = "gradient_norm"
+_BEST_BY = CheckpointPolicy.best_metric
+
+
+class FormSections(QWidget):
+    """The fields of the form as cards, one below the other.
+
+    Attributes:
+        picker: Where the job runs.
+        sweep: How the combinations of several values are taken; hidden while there are none.
+        banner: What is special about this job.
+        templates: What a new job can begin with; hidden while there is nothing.
+        trial: Whether model, dataset and loader were tried together.
+    """
+
+    def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._fields = fields
+        self.picker = PlacementPicker()
+        self.sweep = SweepCard(fields)
+        self.templates = TemplateStrip()
+        self.trial = TrialLine()
+        self.banner = Banner(stacked=True)
+        self.banner.hide()
+        self._how_more = Details("Settings of the optimizer and the schedule")
+        self._keep_more = Details("Seed, loader and when to stop")
+        self._how_faults, self._keep_faults = FaultLine(), FaultLine()
+        self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
+        self._settings = _grid()
+        cards = QWidget()
+        cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
+        cards.setLayout(
+            col(
+                self.banner,
+                self.templates,
+                self._what(),
+                section("Where", self.picker),
+                self._how(),
+                self.sweep,
+                self._keep(),
+                STRETCH,
+                gap=S3,
+                margins=(PAGE_MARGIN, 0, 0, S4),
+            )
+        )
+        self.setLayout(row((cards, 1), gap=0))
+        for table in self._settings_of:
+            control = fields.field(f"{table}.name").control
+            if isinstance(control, ComboBox):
+                control.currentIndexChanged.connect(self.fit_settings)
+        fields.show({"stop_on_nan": True})
+        self.fit_settings()
+        self._say_usual_mode()
+        fields.changed.connect(self.say_details)
+        fields.swept.changed.connect(self._reveal_swept)
+
+    def reveal(self, part: QWidget) -> None:
+        """Open what hides a part of the form."""
+        for details in (self._how_more, self._keep_more):
+            if details.isAncestorOf(part):
+                details.open()
+
+    @Slot()
+    def _reveal_swept(self) -> None:
+        for axis in self._fields.swept.axes():
+            self.reveal(self._fields.field(axis.path))
+
+    @Slot()
+    def say_details(self) -> None:
+        """Beside the optimizer: what of its settings is given, for its fields may be hidden."""
+        draft = self._fields.draft()
+        said = []
+        for path in (*self._settings_of["optimizer"], _NORM):
+            table, _, key = path.rpartition(".")
+            value = (draft.get(table, {}) if table else draft).get(key)
+            label = self._fields.label(path)
+            if value is True:
+                said.append(label)
+            elif value is not None:
+                said.append(f"{label.lower()} {self._fields.shown(path)}")
+        control = self._fields.field("optimizer.name").control
+        if isinstance(control, ComboBox):
+            control.set_aside(", ".join(said))
+
+    @Slot()
+    def fit_settings(self) -> None:
+        """Show the settings of the chosen optimizer and schedule, and no others."""
+        for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            name = self._fields.key(f"{table}.name")
+            settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
+            wanted = tuple(f"{table}.{key}" for key in settings)
+            if wanted == self._settings_of[table] and wanted:
+                continue
+            kept = self._fields.draft().get(table, {})
+            for path in self._settings_of[table]:
+                old = self._fields.field(path)
+                self._how_faults.leave(old)
+                self._fields.forget(path)
+                old.hide()
+                old.deleteLater()
+            self._settings_of[table] = wanted
+            self._how_faults.stand_below(
+                *(self._fields.setting(f"{table}.{key}", s) for key, s in settings.items())
+            )
+            self._lay_settings()
+            for key in settings:
+                if key in kept:
+                    self._fields.show_one(f"{table}.{key}", kept[key])
+        self.say_details()
+
+    def _lay_settings(self) -> None:
+        """In rows: of the optimizer, then of the schedule."""
+        paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
+        _lay(self._settings, *(self._fields.field(path) for path in paths))
+
+    def _what(self) -> Card:
+        f = self._fields
+        return section(
+            "What",
+            _line((f.text("name"), 8), (f.choice("model"), 5), (f.start_from("start_from"), 5)),
+            _line(
+                (f.choice("dataset"), 1),
+                (f.choice("loader"), 1),
+                (f.choice("validation_dataset"), 1),
+                (f.choice("validation_loader"), 1),
+            ),
+            self.trial,
+        )
+
+    def _how(self) -> Card:
+        f = self._fields
+        first = _line(
+            (f.whole("epochs"), 6),
+            (f.whole("batch_size"), 12),
+            (f.choice("optimizer.name"), 18),
+            (f.number("optimizer.lr"), 8),
+            (f.choice("strategy.lr_scaling"), 15),
+        )
+        second = _line(
+            (f.choice("schedule.name"), 5),
+            (f.number("schedule.warmup_epochs", "0"), 5),
+            (f.choice("strategy.name"), 6),
+            (f.switch("mixed_precision"), 7),
+            more=self._how_more,
+            faults=self._how_faults,
+        )
+        self._how_faults.stand_below(f.number(_NORM, "off"))
+        self._how_more.fill(self._settings)
+        return section("How", first, second, self._how_more)
+
+    def _keep(self) -> Card:
+        f = self._fields
+        usual = _line(
+            (f.whole("checkpoint.every_epochs", "1"), 5),
+            (f.whole("checkpoint.keep_latest", "2"), 4),
+            (f.whole("checkpoint.keep_best", "1"), 4),
+            (self._best_by(), 7),
+            (f.whole("early_stop.patience_epochs", "off"), 5),
+            more=self._keep_more,
+            faults=self._keep_faults,
+        )
+        rare = (
+            f.choice("checkpoint.best_mode", ("", "")),
+            f.whole("seed", "1"),
+            f.whole("loader_workers", "0"),
+            f.number("stall_limit_s", "600"),
+            f.switch("stop_on_nan"),
+            f.switch("stop_on_divergence"),
+        )
+        self._keep_faults.stand_below(*rare)
+        self._keep_more.fill(_grid(*rare))
+        return section("Keep", usual, self._keep_more)
+
+    def _best_by(self) -> Field:
+        """The field for what tells the best checkpoint; what is best of it follows."""
+        field = self._fields.text("checkpoint.best_metric", _BEST_BY)
+        if isinstance(field.control, LineEdit):
+            field.control.textEdited.connect(self._follow_metric)
+            field.control.textChanged.connect(self._say_usual_mode)
+        return field
+
+    @Slot()
+    def _follow_metric(self) -> None:
+        """Another metric was typed: what was chosen for the one before does not count for it."""
+        self._fields.show_one("checkpoint.best_mode", None)
+
+    @Slot()
+    def _say_usual_mode(self) -> None:
+        """What stands for no choice is what the name of the metric suggests."""
+        control = self._fields.field("checkpoint.best_mode").control
+        if isinstance(control, ComboBox):
+            policy = self._fields.draft().get("checkpoint", {})
+            usual = usual_mode(str(policy.get("best_metric", _BEST_BY))) or MODES[0]
+            control.setItemText(0, f"{value_words('checkpoint.best_mode', usual)}, as usual")
+
+
+def section(name: str, *items: Any) -> Card:
+    """A card of the form with its name on the left."""
+    head = Label(name, "heading")
+    head.setFixedWidth(SECTION_W)
+    body = col(*items, gap=0)
+    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
+
+
+def _line(
+    *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
+) -> QVBoxLayout:
+    """Fields side by side, and below them the room for what is wrong with them."""
+    below = faults or FaultLine()
+    below.stand_below(*(field for field, _ in fields))
+    button = beside_field(more.button) if more is not None else None
+    return col(row(*fields, button, gap=S2, top=True), below, gap=0)
+
+
+def _grid(*fields: Field) -> QGridLayout:
+    """Rows of fields below each other."""
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(S2)
+    for column in range(_A_ROW):
+        grid.setColumnStretch(column, 1)
+    _lay(grid, *fields)
+    return grid
+
+
+def _lay(grid: QGridLayout, *fields: Field) -> None:
+    for number, field in enumerate(fields):
+        grid.addWidget(field, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)

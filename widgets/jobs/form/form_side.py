@@ -1,0 +1,308 @@
+"""The right of New job, always in view: may it start, and what will happen, in numbers."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.jobs.flat_settings import Change
+from backend.records.jobs.view import JobCheck, JobForecast
+from backend.records.nodes.reading import Finding
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import Frame, Rule, Scroll
+from widgets.common.key_value_row import Fact, Facts
+from widgets.common.labels import IconLabel, Label, native_key
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.term_tooltips import term_tip
+from widgets.common.theme import ICON_LARGE, S1, S2, S3, S4
+from widgets.jobs.form.field_help import FIGURES
+from widgets.jobs.form.lr_preview import TITLE, RatePreview
+from widgets.jobs.queue.queue_actions import QUEUE_TIP
+from widgets.plots.export_menu import PictureButton
+
+SIDE_W = 384
+START_KEY = "Ctrl+Return"
+_CHANGES_SHOWN, _COLUMNS = 6, 3
+_MINUTE_MS = 60_000
+_BY_HAND = "It can be run by hand once the job was started: its settings show it then."
+_NOT_TIMED = "How long it takes is known when a job with this model, data and batch has run."
+_NOT_COUNTED = "Steps and time are known when the items of the dataset are counted."
+
+
+class Acts(QObject):
+    """Start, Queue and what is said when they were refused; once on the right, once at the foot.
+
+    Signals:
+        start_pressed, queue_pressed, take_back_pressed: The button was.
+    """
+
+    start_pressed = Signal()
+    queue_pressed = Signal()
+    take_back_pressed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        tip = f"Start the job ({native_key(START_KEY)})"
+        self.start = Button("Start", kind="big", icon="play", tip=tip)
+        self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.start.clicked.connect(self.start_pressed)
+        self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE_TIP)
+        self.queue.clicked.connect(self.queue_pressed)
+        self.take_back = Button("Take them back", icon="arrow-u-up-left")
+        self.take_back.clicked.connect(self.take_back_pressed)
+        self.take_back.hide()
+
+
+class FormSide(Frame):
+    """The verdict, the figures, the curve of rates, the differences, the checks, the command.
+
+    Attributes:
+        acts: Its buttons.
+        pictures: Takes the curve of rates along.
+        verdict: What it comes to.
+        refusal: Why a start was refused.
+        findings: The column of checks.
+    """
+
+    def __init__(self, acts: Acts, parent: QWidget | None = None) -> None:
+        super().__init__("pane", parent=parent)
+        self.acts = acts
+        self._forecast = JobForecast()
+        self._check = JobCheck()
+        self._terms: Mapping[str, str] = {}
+        self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
+        self.verdict = Label("", "title", elide="right")
+        self._figures = Facts(role="number", gap=S4, columns=_COLUMNS)
+        self._forecasts = Facts(role="strong", gap=S4, columns=_COLUMNS)
+        self._basis = Label("", "small", "text3", wrap=True)
+        self._rates = RatePreview()
+        self.pictures = PictureButton(TITLE, lambda: self._rates)
+        self._changed_head = Label("", "strong", elide="right")
+        self._changes = col(gap=S1)
+        self._changed_rule = Rule()
+        self.findings = col(gap=S2)
+        self.command = Label("", "mono", "text2", wrap=True, selectable=True)
+        copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the command")
+        copy.clicked.connect(self._copy)
+        self._check_part, self._command_part = QWidget(), QWidget()
+        self._check_part.setLayout(
+            col(Rule(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
+        )
+        shown = Frame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
+        head = row(Label("Command", "strong"), STRETCH, copy)
+        later = Label(_BY_HAND, "small", "text3", wrap=True)
+        self._command_part.setLayout(col(head, shown, later, gap=S1))
+        self.refusal = Label("", "small", "bad", wrap=True)
+        self.refusal.hide()
+        differences = QWidget()
+        differences.setLayout(
+            col(self._changed_rule, S3, self._changed_head, self._changes, S3, gap=S1)
+        )
+        self._differences = differences
+        upper = QWidget()
+        upper.setLayout(
+            col(
+                row(self._icon, (self.verdict, 1), gap=S2),
+                S3,
+                self._figures,
+                S2,
+                self._forecasts,
+                S1,
+                self._basis,
+                S3,
+                differences,
+                Rule(),
+                S3,
+                row(Label(TITLE, "strong"), STRETCH, self.pictures),
+                self._rates,
+                S3,
+                self._check_part,
+                self._command_part,
+                STRETCH,
+                gap=S1,
+                margins=(S4, S4, S4, S2),
+            )
+        )
+        buttons = row((acts.start, 1), acts.queue, gap=S2)
+        self.setFixedWidth(SIDE_W)
+        self.setLayout(
+            col(
+                (Scroll(upper), 1),
+                col(self.refusal, acts.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)),
+                gap=0,
+            )
+        )
+        # "Ready at" moves on while somebody thinks.
+        self._clock = QTimer(self)
+        self._clock.setInterval(_MINUTE_MS)
+        self._clock.timeout.connect(self._show_numbers)
+        self._clock.start()
+        self.show_changes("", ())
+        self.show_findings(())
+
+    def show_verdict(self, words: str, icon: str, tone: str) -> None:
+        self.verdict.setText(words)
+        self._icon.set_icon(icon, tone)
+
+    def show_figures(self, check: JobCheck, epochs: int) -> None:
+        """What the settings come to."""
+        self._check, self._forecast = check, check.forecast
+        self._rates.show_rates(check.rates, epochs)
+        self.command.setText(shlex.join(check.command))
+        self._command_part.setVisible(bool(check.command))
+        self._show_numbers()
+
+    def show_terms(self, terms: Mapping[str, str]) -> None:
+        """What the captions mean: a term and its sentence."""
+        self._terms = terms
+        self._show_numbers()
+
+    @Slot()
+    def _show_numbers(self) -> None:
+        check, found, now = self._check, self._forecast, time.time()
+        batch, steps = check.global_batch, check.steps_per_epoch
+        uncounted = _NOT_COUNTED if steps is None else ""
+        self._figures.set_facts(
+            (
+                self._fact("Global batch", formats.NONE if batch is None else formats.count(batch)),
+                self._fact("Effective rate", formats.setting(check.learning_rate)),
+                self._fact(
+                    "Steps an epoch",
+                    formats.NONE if steps is None else formats.count(steps),
+                    uncounted,
+                ),
+            )
+        )
+        ready = None if found.lasts_s is None else now + found.lasts_s
+        kept, each, disk = found.checkpoints_kept, found.checkpoint_bytes, found.disk_bytes
+        shown = formats.NONE if each is None else f"{formats.count(kept)} × {formats.disk(each)}"
+        self._forecasts.set_facts(
+            (
+                self._fact(
+                    "Takes about", _roughly(found.lasts_s), _NOT_TIMED if ready is None else ""
+                ),
+                self._fact(
+                    "Checkpoints",
+                    shown,
+                    "" if disk is None else f"{formats.disk(disk)} on the disk at most",
+                ),
+                self._fact("Ready at", formats.about(ready, now)),
+            )
+        )
+        self._basis.setText(_basis(check))
+        self._basis.setVisible(bool(self._basis.text()))
+
+    def _fact(self, caption: str, value: str, more: str = "") -> Fact:
+        term = FIGURES.get(caption, "")
+        return Fact(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
+
+    def show_changes(self, origin: str, changes: Sequence[Change]) -> None:
+        """In what the settings differ from those that the form began with; "" where from none."""
+        clear(self._changes)
+        self._differences.setVisible(bool(origin))
+        if not changes:
+            self._changed_head.setText(f"As {origin}: nothing is changed")
+            return
+        self._changed_head.setText(f"Differs from {origin}")
+        for change in changes[:_CHANGES_SHOWN]:
+            before, now = change.before or "–", change.now or "–"
+            words = Label(f"{before} → {now}", "strong", elide="middle")
+            self._changes.addLayout(
+                row((Label(change.label, "body", "text2", elide="right"), 1), (words, 1), gap=S2)
+            )
+        more = changes[_CHANGES_SHOWN:]
+        if more:
+            rest = Label(f"and {formats.count(len(more))} more", "small", "text3")
+            rest.set_tip(", ".join(change.label for change in more))
+            self._changes.addWidget(rest)
+
+    def show_findings(self, findings: Sequence[Finding], faults: Sequence[str] = ()) -> None:
+        """What is wrong and has no field, hints, and what is in order."""
+        clear(self.findings)
+        self._check_part.setVisible(bool(faults or findings))
+        for sentence in faults:
+            wrong = Label(sentence, "body", wrap=True)
+            self.findings.addLayout(row(IconLabel("x-circle-fill", "bad"), (wrong, 1), top=True))
+        for finding in findings:
+            icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            words = col(Label(finding.sentence, "body", wrap=True), gap=0)
+            if finding.remedy:
+                words.addWidget(Label(finding.remedy, "small", "text2", wrap=True))
+            self.findings.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+
+    @Slot()
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.command.text())
+
+
+class FormFoot(Frame):
+    """What stands for the right where the window is narrow."""
+
+    def __init__(self, acts: Acts, parent: QWidget | None = None) -> None:
+        super().__init__("pane", parent=parent)
+        self.acts = acts
+        self.verdict = Label("", "strong", elide="right")
+        self.figures = Label("", "small", "text2", elide="right")
+        self.refusal = Label("", "small", "bad", wrap=True)
+        self.refusal.hide()
+        words = col(self.verdict, self.figures, self.refusal, gap=0)
+        buttons = row(acts.take_back, acts.queue, acts.start, gap=S2)
+        self.setLayout(row((words, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
+        self.hide()
+
+    def show_refusal(self, sentence: str) -> None:
+        """Why a start was refused, instead of the numbers; "" for no reason."""
+        self.refusal.setText(sentence)
+        self.refusal.setVisible(bool(sentence))
+        self.figures.setVisible(not sentence and bool(self.figures.text()))
+
+    def show_figures(self, check: JobCheck, reason: str = "") -> None:
+        """The same numbers in one line, or the reason why the job cannot train."""
+        told = []
+        if check.global_batch is not None:
+            told.append(f"batch {formats.count(check.global_batch)}")
+            told.append(f"rate {formats.setting(check.learning_rate)}")
+        if check.steps_per_epoch is not None:
+            told.append(f"{formats.count(check.steps_per_epoch)} steps an epoch")
+        found, now = check.forecast, time.time()
+        if found.lasts_s is not None:
+            told.append(f"ready {formats.about(now + found.lasts_s, now)}")
+        if found.gpu_s is not None:
+            told.append(f"{formats.gpu_hours(found.gpu_s)} GPU hours")
+        if found.disk_bytes is not None:
+            told.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
+        self.figures.setText(reason or ", ".join(told))
+        self.figures.setVisible(bool(self.figures.text()) and self.refusal.isHidden())
+
+
+def _roughly(seconds: float | None) -> str:
+    """``41 min``, ``1 h 55``: nothing more precise than is known."""
+    return (
+        formats.rough(seconds) if seconds is None or seconds < 3600 else formats.duration(seconds)
+    )
+
+
+def _basis(check: JobCheck) -> str:
+    """Where the figures come from, what is not known yet, and whether the disk has room."""
+    found, told = check.forecast, []
+    if check.jobs > 1:
+        told.append("The figures are those of the first job.")
+    if found.lasts_s is not None and found.pace_s is not None:
+        told.append(f"As “{found.like}” went, {formats.duration(found.pace_s)} a step.")
+    elif check.global_batch is not None:
+        told.append(_NOT_COUNTED if check.steps_per_epoch is None else _NOT_TIMED)
+    if found.gpu_s is not None:
+        used = f" and {formats.energy(found.energy_j)}" if found.energy_j is not None else ""
+        whose = " each" if check.jobs > 1 else ""
+        told.append(f"It will need about {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
+    if found.disk_bytes is not None and found.free_bytes is not None:
+        need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
+        whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
+        told.append(f"Checkpoints{whose} need {need} of {free} that are free.")
+    return " ".join(told)

@@ -1,0 +1,483 @@
+"""New job on one page: what, where, how and what to keep, with the verdict always in view.
+
+The form checks nothing itself. 300 ms after a change it wishes for a check, and shows what comes
+back: each fault at its field, what the settings come to, the learning rate over the whole job, and
+the command that would run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import QEvent, QTimer, Signal, Slot
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
+
+from backend.records.base.validation import Fault
+from backend.records.jobs.config import without_usual_stop
+from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.template import Template
+from backend.records.jobs.view import JobCheck, JobView
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.nodes.reading import Finding, NodeState
+from backend.records.sweeps.values import axis_text
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import PageHeader, Scroll
+from widgets.common.focus import FocusLead
+from widgets.common.layout import col, row
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
+from widgets.jobs.form.field_help import TERMS
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.form_side import START_KEY, Acts, FormFoot, FormSide
+from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
+from widgets.jobs.form.trial_status import FAILS, UNTRIED, BatchTrial, TrialState
+
+_CHECK_AFTER_MS = 300
+_TWO_PANES_FROM_W = 1128
+"""The side pane takes 384; what is left has to hold five fields beside each other, and margins."""
+_DRAFT_TIP = "Create the job and start it later"
+_NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
+_FITS = Finding("settings", True, "Settings, versions and nodes fit together")
+_SET = Finding("settings", True, "The settings can be used, and the nodes are there")
+_WHERE = "placement"
+_NOWHERE = "Choose a node or its GPUs; the job runs nowhere yet."
+
+
+class JobForm(QWidget):
+    """The page New job.
+
+    Attributes:
+        start_from: The field for the weights that the job begins with.
+
+    Signals:
+        check_requested: A `JobDraft`; answer with `show_check`.
+        try_requested: Model, dataset and loader shall be tried together; see `show_check`.
+        try_cancelled: They shall not be any more.
+        start_requested: A `JobDraft` to create and start.
+        start_cancelled: The start under way is not wanted any more.
+        queue_requested: A `JobDraft` to create and queue.
+        take_back_requested: The tag of a sweep that was half made.
+        save_requested: A `JobDraft` to create as a draft.
+        load_requested: Settings to begin with are wished for; answer with `show_draft`.
+        template_requested: The name of a template to begin with; answer with `show_draft`.
+        keep_requested: A `JobDraft` to keep as a template.
+        file_requested: A `JobDraft` to write into a file.
+        open_requested: A job file is wished for; answer with `show_draft`.
+        picture_requested: A file name, and the bytes to put there.
+    """
+
+    check_requested = Signal(object)
+    try_requested = Signal()
+    try_cancelled = Signal()
+    start_requested = Signal(object)
+    start_cancelled = Signal()
+    queue_requested = Signal(object)
+    take_back_requested = Signal(str)
+    save_requested = Signal(object)
+    load_requested = Signal()
+    template_requested = Signal(str)
+    keep_requested = Signal(object)
+    file_requested = Signal(object)
+    open_requested = Signal()
+    picture_requested = Signal(str, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rest: dict[str, Any] = {}
+        self._origin: Origin | None = None
+        self._busy = False
+        self._may_start = False
+        self._jobs = 1
+        self._half_made = ""
+        self._fields = JobFields(self)
+        self._sections = FormSections(self._fields)
+        self._picker = self._sections.picker
+        self._sweep = self._sections.sweep
+        self.start_from = self._fields.weights
+        self._side, self._foot = FormSide(self._make_acts()), FormFoot(self._make_acts())
+        self._side.pictures.saved.connect(self.picture_requested)
+        self._verdict, self._refusal = self._side.verdict, self._side.refusal
+        self._findings = self._side.findings
+        self._start_button, self._foot_start = self._side.acts.start, self._foot.acts.start
+        self._queue_button, self._foot_queue = self._side.acts.queue, self._foot.acts.queue
+        self._take_back, self._foot_take_back = (
+            self._side.acts.take_back,
+            self._foot.acts.take_back,
+        )
+        self._banner = self._sections.banner
+        left = QWidget()
+        header = self._make_header()
+        # It begins and ends where the cards below it do.
+        header.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
+        page = Scroll(self._sections, gutter=PAGE_MARGIN)
+        left.setLayout(col(row((header, 1)), (page, 1), gap=0))
+        self._body = QHBoxLayout()
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.setSpacing(0)
+        self._body.addWidget(left, 1)
+        self._body.addWidget(self._side)
+        self.setLayout(col((self._body, 1), self._foot, gap=0))
+
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_CHECK_AFTER_MS)
+        self._pause.timeout.connect(self._wish_check)
+        self._fields.changed.connect(self._changed)
+        self._picker.changed.connect(self._changed)
+        self._picker.taken_changed.connect(self._pause.start)
+        self._sweep.changed.connect(self._changed)
+        self._sections.templates.chosen.connect(self.template_requested)
+        self._sections.templates.more_requested.connect(self.load_requested)
+        QShortcut(QKeySequence(START_KEY), self, self._start)
+        FocusLead(self, self._fields.field("name").control)
+        self._sections.trial.try_requested.connect(self.try_requested)
+        self._sections.trial.cancel_requested.connect(self.try_cancelled)
+        self._check = JobCheck()
+        self._trial = BatchTrial()
+        self._wrong: list[str] = []
+        self._show_verdict(self._check)
+
+    # -- what comes in
+
+    def show_choices(
+        self,
+        models: tuple[LibraryItem, ...],
+        datasets: tuple[LibraryItem, ...],
+        loaders: tuple[LibraryItem, ...],
+    ) -> None:
+        """What can be chosen: every version, the newest of each name as the name alone."""
+        of_kind = {Kind.MODEL: models, Kind.DATASET: datasets, Kind.LOADER: loaders}
+        for path, kind in (
+            ("model", Kind.MODEL),
+            ("dataset", Kind.DATASET),
+            ("loader", Kind.LOADER),
+        ):
+            self._fields.set_options(path, _options(of_kind[kind]))
+        same = (("", "same"),)
+        self._fields.set_options("validation_dataset", same + _options(datasets))
+        self._fields.set_options("validation_loader", same + _options(loaders))
+        self._pause.start()
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self._picker.show_nodes(states)
+
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs there are; their names stand at the GPUs they hold."""
+        self._picker.show_jobs({view.id: view.name for view in views})
+
+    def show_metrics(self, names: Iterable[str]) -> None:
+        """Offer what jobs have measured so far."""
+        self._fields.suggest("checkpoint.best_metric", names)
+
+    def show_templates(self, templates: tuple[Template, ...]) -> None:
+        self._sections.templates.show_templates(templates)
+
+    def rename(self, name: str) -> None:
+        """Give the job another name, as no person gave it one."""
+        self._fields.show_one("name", name)
+
+    def show_terms(self, terms: Mapping[str, str]) -> None:
+        """What the words of the form mean: a term and its sentence."""
+        for path, term in TERMS.items():
+            self._fields.explain(path, term, terms.get(term, ""))
+        self._side.show_terms(terms)
+
+    def show_draft(self, draft: JobDraft) -> None:
+        """Fill the form from a job file. What it has no field for is kept and handed back."""
+        raw = without_usual_stop({"stop_on_nan": True, **draft.raw})
+        self._fields.show(raw)
+        placements = raw.pop("placement", [])
+        self._picker.put(placements if isinstance(placements, list) else [])
+        self._rest = self._fields.without_fields(raw)
+        for axis in draft.axes:
+            self._fields.swept.take(axis)
+        self._sections.say_details()
+        self._sweep.show_draw(draft.draws, draft.seed)
+        self._origin = draft.origin
+        self._forget_refusal()
+        self._show_origin()
+        # What was wrong was so of what stood here before.
+        self.show_check(JobCheck())
+        self._pause.start()
+
+    def show_check(self, check: JobCheck, trial: BatchTrial | None = None) -> None:
+        """The answer to `check_requested`, with what is known of one batch."""
+        self._trial = trial = trial or BatchTrial()
+        self._sections.trial.show_trial(trial)
+        failed = trial.state is TrialState.FAILED
+        misfit = (Fault(trial.field, trial.words),) if failed else ()
+        homeless = self._sweep.show_faults(self._fields.show_faults((*check.faults, *misfit)))
+        placement = [f for f in homeless if f.field.startswith(_WHERE)]
+        is_nowhere = placement and not self._picker.value()
+        words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
+        self._picker.set_error(words)
+        seen = [f for f in check.faults if f not in homeless]
+        others = [f.sentence for f in (*homeless, *misfit) if f not in placement]
+        self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
+        self._wrong += filter(None, (words, *others))
+        self._check = check
+        self._show_verdict(check)
+        tried = trial.state in (TrialState.PASSED, TrialState.UNKNOWN)
+        fits = (_FITS if tried else _SET,) if self._may_start and not others else ()
+        warnings = check.trial.warnings if check.trial is not None else ()
+        hints = tuple(Finding("trial", False, sentence) for sentence in warnings)
+        self._side.show_findings((*(check.findings or fits), *hints), self._wrong)
+
+    def show_trial(self, trial: BatchTrial) -> None:
+        """News of the trial, between two checks."""
+        if trial.state is self._trial.state is TrialState.UNDER_WAY:
+            self._sections.trial.show_trial(trial)
+        else:
+            self.show_check(self._check, trial)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Check what is chosen; for a hidden form no user code is tried."""
+        super().showEvent(event)
+        self._pause.start()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            # Its figures may be wished for in other units now.
+            self._show_verdict(self._check)
+
+    def set_busy(self, sentence: str) -> None:
+        """A start is under way ("Starting…"), or is not ("")."""
+        self._busy = bool(sentence)
+        for button in (self._start_button, self._foot_start):
+            button.setText(sentence or self._start_text())
+        for button in (self._queue_button, self._foot_queue):
+            button.setText("Cancel" if self._busy else "Queue")
+            button.setVisible(self._busy or not self._fields.swept.axes())
+        self._enable_buttons()
+
+    def show_error(self, sentence: str) -> None:
+        """A start that was refused says why beside the button."""
+        self.set_busy("")
+        self._refusal.setText(sentence)
+        self._refusal.setVisible(bool(sentence))
+        self._foot.show_refusal(sentence)
+        self._half_made = ""
+        for button in (self._take_back, self._foot_take_back):
+            button.hide()
+
+    def show_half_made(self, sentence: str, tag: str) -> None:
+        """Some jobs of a sweep were made; they can be taken back."""
+        self.show_error(sentence)
+        self._half_made = tag
+        for button in (self._take_back, self._foot_take_back):
+            button.show()
+
+    def draft(self) -> JobDraft:
+        """The job file in the form."""
+        fields = self._fields.draft()
+        rest = self._rest
+        if "early_stop" not in fields:
+            # How to judge is of no use without after how many epochs.
+            rest = {key: value for key, value in rest.items() if key != "early_stop"}
+        raw = merged(rest, fields)
+        placement = self._picker.value()
+        if placement:
+            raw[_WHERE] = placement
+        axes = self._fields.swept.axes()
+        draws = self._sweep.draws() if axes else None
+        return JobDraft(raw, axes, draws, self._sweep.seed(), self._origin_now(raw))
+
+    # -- how it is made
+
+    def _make_header(self) -> QWidget:
+        load = Button("Load settings…", kind="quiet", icon="copy")
+        load.set_tip("Begin with a template or with the settings of a job")
+        load.clicked.connect(self.load_requested)
+        open_file = Button("Open job file…", kind="quiet", icon="folder-open")
+        open_file.set_tip("A job file, a sweep file or a bundle; it can be dropped here, too")
+        open_file.clicked.connect(self.open_requested)
+        keep = Button("Save as…", kind="quiet", icon="upload-simple")
+        menu = QMenu(keep)
+        menu.addAction("Template…", lambda: self.keep_requested.emit(self.draft()))
+        menu.addAction("File…", lambda: self.file_requested.emit(self.draft()))
+        keep.setMenu(menu)
+        self._keep_menu = menu
+        self._save_button = Button("Save draft", kind="quiet", icon="floppy-disk", tip=_DRAFT_TIP)
+        self._save_button.clicked.connect(self._save)
+        return PageHeader("New job", "", load, open_file, keep, self._save_button)
+
+    def _make_acts(self) -> Acts:
+        acts = Acts(self)
+        acts.start_pressed.connect(self._start)
+        acts.queue_pressed.connect(self._queue)
+        acts.take_back_pressed.connect(self._wish_back)
+        return acts
+
+    # -- what happens
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _TWO_PANES_FROM_W
+        self._side.setVisible(not narrow)
+        self._foot.setVisible(narrow)
+
+    @Slot()
+    def _changed(self) -> None:
+        """By the person: what was refused before is no news any more."""
+        if not self._half_made:
+            self._forget_refusal()
+        self._pause.start()
+
+    def _forget_refusal(self) -> None:
+        self._refusal.hide()
+        self._foot.show_refusal("")
+
+    @Slot()
+    def _wish_check(self) -> None:
+        self._show_origin()
+        self.check_requested.emit(self.draft())
+
+    @Slot()
+    def _start(self) -> None:
+        draft = self.draft()
+        if self._may_start and not self._busy:
+            (self.queue_requested if draft.axes else self.start_requested).emit(draft)
+        elif not self._may_start:
+            at_fault = self._fields.first_at_fault()
+            if at_fault is not None:
+                self._sections.reveal(at_fault)
+                at_fault.setFocus()
+
+    @Slot()
+    def _queue(self) -> None:
+        if self._busy:
+            self.start_cancelled.emit()
+        else:
+            self.queue_requested.emit(self.draft())
+
+    @Slot()
+    def _save(self) -> None:
+        self.save_requested.emit(self.draft())
+
+    @Slot()
+    def _wish_back(self) -> None:
+        self.take_back_requested.emit(self._half_made)
+
+    # Whence the settings are.
+
+    def _origin_now(self, raw: Mapping[str, Any]) -> Origin | None:
+        """With other settings it is no replay any more; on other nodes it is."""
+        origin = self._origin
+        if origin is None or not origin.replays or not self._apart(origin, raw):
+            return origin
+        return Origin(origin.words, origin.raw)
+
+    def _apart(self, origin: Origin, raw: Mapping[str, Any]) -> bool:
+        others = (one for one in changes(origin.raw, raw) if one.key != _WHERE)
+        return any(others) or bool(self._fields.swept.axes())
+
+    def _show_origin(self) -> None:
+        origin = self._origin
+        if origin is None:
+            self._side.show_changes("", ())
+            self._banner.hide()
+            return
+        draft = self.draft()
+        raw = draft.raw
+        several = {axis.path: axis_text(axis) for axis in draft.axes}
+        found = [
+            replace(one, now=several.get(one.key, one.now)) for one in changes(origin.raw, raw)
+        ]
+        self._side.show_changes(origin.words, found)
+        self._banner.setVisible(bool(origin.replays))
+        if not origin.replays:
+            return
+        if self._apart(origin, raw):
+            text = "It trains with other settings, so its curve will not be held against that one."
+            self._banner.set_finding("warn", f"No replay of {origin.words} any more.", text)
+        else:
+            text = "Same files, settings and seed. Choose where it runs; its curve is compared."
+            self._banner.set_finding("idle", f"Replay of {origin.words}.", text)
+
+    # What may happen.
+
+    def _enable_buttons(self) -> None:
+        for button in (self._start_button, self._foot_start):
+            button.setEnabled(self._may_start and not self._busy)
+        is_sweep = bool(self._fields.swept.axes())
+        self._save_button.setEnabled(self._may_start and not self._busy and not is_sweep)
+        self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)
+        for button in (self._queue_button, self._foot_queue):
+            button.setEnabled(self._may_start or self._busy)
+
+    def _show_verdict(self, check: JobCheck) -> None:
+        self._may_start = check.may_start and check.global_batch is not None
+        self._jobs = check.jobs
+        is_sweep = bool(self._fields.swept.axes())
+        verdict, sign, tone = self._verdict_of(check, is_sweep)
+        self._side.show_verdict(verdict, sign, tone)
+        self._foot.verdict.setText(verdict)
+        self._foot.verdict.set_tone(tone if tone in ("bad", "warn") else "text")
+        for button in (self._start_button, self._foot_start):
+            button.set_icon("play" if self._may_start else "warning-octagon")
+            if not self._busy:
+                button.setText(self._start_text())
+        for button in (self._queue_button, self._foot_queue):
+            button.setVisible(self._busy or not is_sweep)
+        self._enable_buttons()
+        epochs = self._fields.draft().get("epochs")
+        self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
+        self._foot.show_figures(check, " ".join(self._wrong))
+
+    def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
+        """Its words, icon and tone."""
+        if check.faults:
+            what = formats.plural(len(check.faults), "thing")
+            return f"{what} to fix", "warning-octagon-fill", "bad"
+        if not self._may_start:
+            return "Checking", "info-fill", "text3"
+        if self._trial.state is TrialState.FAILED:
+            return FAILS, "warning-octagon-fill", "bad"
+        untried = self._trial.state in (TrialState.UNTRIED, TrialState.UNDER_WAY)
+        if untried and not check.waits_for_gpus:
+            return UNTRIED, "info-fill", "text3"
+        if is_sweep:
+            jobs = formats.plural(check.jobs, "job")
+            return f"Ready to queue {jobs}", "check-circle-fill", "good"
+        if check.waits_for_gpus:
+            return "A GPU is in use", "warning-fill", "warn"
+        return "Ready to start", "check-circle-fill", "good"
+
+    def _start_text(self) -> str:
+        if not self._may_start:
+            return self._verdict.text()
+        if self._fields.swept.axes():
+            return f"Queue {formats.plural(self._jobs, 'job')}"
+        if self._trial.state is TrialState.FAILED:
+            return "Start anyway"
+        return f"Start on {_slots(self._picker.value())}"
+
+
+def _label(fault: Fault) -> str:
+    """Of a field that has none: "Processes" of ``placement[0].processes``."""
+    return fault.field.rpartition(".")[2].partition("[")[0].capitalize()
+
+
+def _options(items: tuple[LibraryItem, ...]) -> tuple[tuple[str, str], ...]:
+    newest: dict[str, int] = {}
+    for item in items:
+        newest[item.name] = max(item.version, newest.get(item.name, 0))
+    return tuple(
+        (
+            item.name if item.version == newest[item.name] else item.reference,
+            formats.version(item.name, item.version),
+        )
+        for item in items
+    )
+
+
+def _slots(placement: list[Mapping[str, Any]]) -> str:
+    gpus = sum(len(p.get("gpus", ())) for p in placement)
+    processes = sum(int(p.get("processes", 0)) for p in placement)
+    return (
+        formats.plural(gpus, "GPU") if gpus else formats.plural(processes, "process", "processes")
+    )

@@ -1,0 +1,251 @@
+"""What a new job can begin with: a template, or the settings of a job that was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QDialog, QHeaderView, QStackedWidget, QTableView, QWidget
+
+from backend.records.jobs.template import Template
+from backend.records.jobs.view import JobView
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import EmptyState
+from widgets.common.fields import SearchField
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.view_style import dress
+from widgets.jobs.form.template_dialog import NameDialog
+
+TEMPLATES, JOBS = "templates", "jobs"
+_WIDTH, _HEIGHT, _NAME_W = 680, 460, 260
+
+
+class LoadDialog(QDialog):
+    """Templates and jobs, each with what it would train; Enter or a double click loads.
+
+    Signals:
+        template_chosen: Its name.
+        job_chosen: Its id.
+        searched: A text; answer with `show_jobs`.
+        rename_requested: The name of a template, and the new one.
+        remove_requested: The name of a template.
+    """
+
+    template_chosen = Signal(str)
+    job_chosen = Signal(str)
+    searched = Signal(str)
+    rename_requested = Signal(str, str)
+    remove_requested = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Load settings")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self.setMinimumHeight(_HEIGHT)
+        self._all: tuple[Template, ...] = ()
+        self._names: QDialog | None = None
+        self._kinds = SegmentedControl(
+            [(TEMPLATES, "Templates"), (JOBS, "Jobs")], TEMPLATES, name="Begin with"
+        )
+        self._kinds.chosen.connect(self._turn)
+        self._search = SearchField("Name")
+        self._search.searched.connect(self._find)
+        self.templates = RowTableModel(
+            (
+                Column[Template]("Name", lambda one: one.name, lambda one: one.path),
+                Column[Template](
+                    "Trains",
+                    lambda one: one.fault or one.sentence,
+                    lambda one: one.fault or one.sentence,
+                    lambda one: bool(one.fault),
+                ),
+            )
+        )
+        self.jobs = RowTableModel(
+            (
+                Column[JobView]("Name", lambda one: one.name),
+                Column[JobView]("State", lambda one: one.state.word),
+                Column[JobView]("Trains", _settings),
+            )
+        )
+        self._template_table = self._make_table(self.templates, "Templates")
+        self._job_table = self._make_table(self.jobs, "Jobs")
+        self._nothing = EmptyState("stack-simple", "")
+        self._pages = QStackedWidget()
+        for page in (self._template_table, self._job_table, self._nothing):
+            self._pages.addWidget(page)
+        self._said = Label("", "small", "bad", wrap=True)
+        self._said.hide()
+        self._rename = Button("Rename…", kind="quiet", icon="pencil-simple")
+        self._rename.clicked.connect(self._ask_name)
+        self._remove = Button("Move to trash", kind="quiet", icon="trash")
+        self._remove.clicked.connect(lambda: self.remove_requested.emit(self._template_name()))
+        self._load = Button("Load", kind="primary")
+        self._load.setDefault(True)
+        self._load.clicked.connect(self._take)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            col(
+                Label("Load settings", "title"),
+                row(self._kinds, (self._search, 1), gap=S3),
+                (self._pages, 1),
+                self._said,
+                row(self._rename, self._remove, STRETCH, close, self._load, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._fit()
+
+    # -- what comes in
+
+    def show_templates(self, templates: Sequence[Template]) -> None:
+        self._all = tuple(templates)
+        self._kinds.set_text(TEMPLATES, f"Templates {len(templates)}" if templates else "Templates")
+        self._filter()
+        if not self._search.hasFocus():
+            self._table().setFocus()
+
+    def show_jobs(self, jobs: Sequence[JobView]) -> None:
+        """Those that fit to what is searched, newest first."""
+        self.jobs.put(tuple(jobs))
+        if not self._search.hasFocus():
+            self._job_table.setFocus()
+        self._choose_first(self._job_table)
+        self._fit()
+
+    def show_kind(self, kind: str) -> None:
+        """`TEMPLATES` or `JOBS`."""
+        self._kinds.choose(kind)
+        self._turn(kind)
+
+    def show_error(self, sentence: str) -> None:
+        self._said.setText(sentence)
+        self._said.setVisible(bool(sentence))
+
+    # -- what happens
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if is_enter and self._load.isEnabled():
+            self._take()
+        elif not is_enter:
+            super().keyPressEvent(event)
+
+    def _make_table(
+        self, model: RowTableModel[Template] | RowTableModel[JobView], name: str
+    ) -> QTableView:
+        table = QTableView()
+        dress(table, name)
+        table.setModel(model)
+        table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
+        table.horizontalHeader().resizeSection(0, _NAME_W)
+        table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
+        table.doubleClicked.connect(self._take_row)
+        table.selectionModel().currentRowChanged.connect(self._fit)
+        return table
+
+    def _is_jobs(self) -> bool:
+        return self._kinds.key() == JOBS
+
+    def _table(self) -> QTableView:
+        return self._job_table if self._is_jobs() else self._template_table
+
+    def _template(self) -> Template | None:
+        row_number = self._template_table.currentIndex().row()
+        rows = self.templates.rows
+        return rows[row_number] if 0 <= row_number < len(rows) else None
+
+    def _template_name(self) -> str:
+        found = self._template()
+        return found.name if found is not None else ""
+
+    @Slot(str)
+    def _turn(self, _kind: str) -> None:
+        self._find(self._search.text())
+
+    @Slot(str)
+    def _find(self, text: str) -> None:
+        if self._is_jobs():
+            self.searched.emit(text)
+        else:
+            self._filter()
+        self._fit()
+
+    def _filter(self) -> None:
+        words = self._search.text().casefold().split()
+        fits = [one for one in self._all if all(word in one.name.casefold() for word in words)]
+        self.templates.put(fits)
+        self._choose_first(self._template_table)
+        self._fit()
+
+    @staticmethod
+    def _choose_first(table: QTableView) -> None:
+        if table.model().rowCount() and not table.currentIndex().isValid():
+            table.selectRow(0)
+
+    @Slot()
+    def _fit(self) -> None:
+        is_empty = self._table().model().rowCount() == 0
+        self._pages.setCurrentWidget(self._nothing if is_empty else self._table())
+        if is_empty:
+            self._nothing.say("stack-simple", *self._why_nothing())
+        found = self._template()
+        is_template = not self._is_jobs() and not is_empty and found is not None
+        self._rename.setVisible(not self._is_jobs() and not is_empty)
+        self._remove.setVisible(not self._is_jobs() and not is_empty)
+        self._rename.setEnabled(is_template)
+        self._remove.setEnabled(is_template)
+        self._load.setEnabled(
+            not is_empty and (self._is_jobs() or (found is not None and not found.fault))
+        )
+
+    def _why_nothing(self) -> tuple[str, str]:
+        text = self._search.text().strip()
+        if text:
+            return f"No {'job' if self._is_jobs() else 'template'} matches “{text}”.", ""
+        if self._is_jobs():
+            return "No job yet", "The settings of every job can be loaded again."
+        return "No template yet", "Save the settings of the form as one: “Save as”, “Template…”."
+
+    @Slot(QModelIndex)
+    def _take_row(self, _index: QModelIndex) -> None:
+        if self._load.isEnabled():
+            self._take()
+
+    @Slot()
+    def _take(self) -> None:
+        if self._is_jobs():
+            row_number = self._job_table.currentIndex().row()
+            if 0 <= row_number < len(self.jobs.rows):
+                self.job_chosen.emit(self.jobs.rows[row_number].id)
+        else:
+            self.template_chosen.emit(self._template_name())
+
+    @Slot()
+    def _ask_name(self) -> None:
+        name = self._template_name()
+        names = [one.name for one in self._all if one.name != name]
+        dialog = NameDialog("Rename template", "Rename", name, names, self)
+        dialog.wished.connect(lambda new, _replaces: self.rename_requested.emit(name, new))
+        dialog.finished.connect(dialog.deleteLater)
+        self._names = dialog
+        dialog.open()
+
+
+def _settings(view: JobView) -> str:
+    config = view.config
+    return " · ".join(
+        (
+            view.pins["model"].reference if "model" in view.pins else config.model,
+            f"{config.optimizer.name} {formats.setting(config.optimizer.lr)}",
+            formats.plural(config.epochs, "epoch"),
+        )
+    )

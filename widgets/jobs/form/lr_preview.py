@@ -1,0 +1,88 @@
+"""The learning rate over the whole job, as it will be (S9)."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from widgets.common import formats, theme
+from widgets.common.painting import paint_text, round_pen
+from widgets.common.theme import S1, S2
+from widgets.plots.image_export import Picture
+
+TITLE = "Learning rate by epoch"
+_LEFT, _BOTTOM, _TOP = 52, 18, 8
+
+
+class RatePreview(QWidget):
+    """A curve of rates at equal distances over the epochs of a job."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rates: tuple[float, ...] = ()
+        self._epochs = 0
+        self.setMinimumHeight(132)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(TITLE)
+
+    def show_rates(self, rates: tuple[float, ...], epochs: int) -> None:
+        if (rates, epochs) != (self._rates, self._epochs):
+            self._rates, self._epochs = rates, epochs
+            if rates:
+                self.setAccessibleDescription(
+                    f"From {formats.setting(rates[0])} over {formats.setting(max(rates))} "
+                    f"to {formats.setting(rates[-1])}"
+                )
+            self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._paint(painter)
+
+    def as_picture(self) -> Picture:
+        """The curve as it is seen."""
+        return Picture(TITLE, self.size(), self._paint)
+
+    def _paint(self, painter: QPainter) -> None:
+        t = theme.current()
+        plot = QRectF(_LEFT, _TOP, self.width() - _LEFT - S2, self.height() - _TOP - _BOTTOM)
+        top = max(self._rates, default=0.0)
+        if top <= 0:
+            paint_text(painter, plot, "Drawn when rate and epochs are given", "small", "text3")
+            return
+        for share in (0.0, 0.5, 1.0):
+            y = plot.bottom() - share * plot.height()
+            painter.setPen(t.q("grid"))
+            painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+            label = QRectF(0, y - S2, _LEFT - S2, 2 * S2)
+            paint_text(painter, label, _rate(top * share), "tiny", "text3", right=True)
+        for share in (0.0, 0.5, 1.0):
+            x = plot.left() + share * plot.width()
+            label = QRectF(x - 30, plot.bottom() + S1, 60, _BOTTOM - S1)
+            if share == 1.0:
+                label.moveRight(plot.right() + S2)
+            text = formats.tick(self._epochs * share)
+            paint_text(
+                painter, label, text, "tiny", "text3", center=share < 1.0, right=share == 1.0
+            )
+        points = [
+            QPointF(
+                plot.left() + plot.width() * index / max(1, len(self._rates) - 1),
+                plot.bottom() - plot.height() * rate / top,
+            )
+            for index, rate in enumerate(self._rates)
+        ]
+        painter.setPen(round_pen(t.q("grid"), 0.0))
+        area = QPolygonF([QPointF(plot.left(), plot.bottom()), *points, plot.bottomRight()])
+        painter.setPen(t.curve(0, 0.0))
+        painter.setBrush(t.curve(0, 0.12))
+        painter.drawPolygon(area)
+        painter.setPen(round_pen(t.curve(0), 2.2))
+        painter.drawPolyline(QPolygonF(points))
+
+
+def _rate(value: float) -> str:
+    """``0.08``: three digits at most, and none that say nothing."""
+    return formats.setting(float(f"{value:.3g}"))

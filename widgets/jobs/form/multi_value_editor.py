@@ -1,0 +1,234 @@
+"""Several values for one field of the job form: listed, ticked, or from–to in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from backend.records.sweeps.values import (
+    LINEAR,
+    LOG,
+    Axis,
+    axis_text,
+    field_kind,
+    parse_axis,
+    value_text,
+)
+from widgets.common import formats
+from widgets.common.buttons import Button, CheckBox, SegmentedControl
+from widgets.common.cards import Scroll
+from widgets.common.fields import Field, LineEdit
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.popover import Popover
+from widgets.common.theme import CONTROL_H, S1, S2, S3, S4
+
+_WIDTH = 372
+_LIST, _RANGE = "list", "range"
+_ROWS_SHOWN = 6
+
+
+class SeveralValues(Popover):
+    """Nothing is changed when it is closed.
+
+    Signals:
+        chosen: The `Axis` that the field takes now.
+        one_wished: The field should have one value again.
+    """
+
+    chosen = Signal(object)
+    one_wished = Signal()
+
+    def __init__(
+        self,
+        path: str,
+        label: str,
+        axis: Axis | None,
+        now: str = "",
+        options: Sequence[tuple[str, str]] = (),
+        *,
+        window: QWidget,
+        draws_at_random: bool = False,
+    ) -> None:
+        """
+        Args:
+            draws_at_random: A range may be drawn from anywhere between its ends: no steps then.
+            window: It lies over this.
+            now: The one value that the field has.
+            options: What can be chosen, as (value, text); empty where values are typed.
+        """
+        super().__init__(window, _WIDTH)
+        self._path = path
+        self._draws_at_random = draws_at_random
+        self._axis: Axis | None = None
+        self._ticks: dict[str, CheckBox] = {}
+        self._kinds = SegmentedControl(
+            [(_LIST, "Values"), (_RANGE, "From – to")], _LIST, name="How the values are given"
+        )
+        self._kinds.setVisible(not options and field_kind(path) in ("whole", "number"))
+        self._pages = QStackedWidget()
+        self._pages.addWidget(
+            self._make_ticks(options, axis, now) if options else self._make_list()
+        )
+        self._pages.addWidget(self._make_range())
+        self._preview = Label("", "small", "text2", wrap=True)
+        self._use = Button("Use", kind="primary")
+        self._use.clicked.connect(self._take)
+        one = Button("One value", tip="The field has one value again")
+        one.clicked.connect(self._one)
+        one.setVisible(axis is not None)
+        self.setLayout(
+            col(
+                row(Label(f"Several values: {label}", "strong", elide="right"), STRETCH, gap=S2),
+                self._kinds,
+                self._pages,
+                self._preview,
+                row(one, STRETCH, self._use, gap=S2),
+                gap=S3,
+                margins=(S4, S3, S4, S4),
+            )
+        )
+        self._kinds.chosen.connect(self._show_page)
+        if not options:
+            self._put(axis, now)
+        self._settle()
+
+    def open_at(self, control: QWidget) -> None:
+        """Show it below a control, ready to be filled in."""
+        self.open_below(control, next(iter(self._ticks.values()), None) or self._first_line())
+
+    def axis(self) -> Axis | None:
+        """What is given now; None while it gives no values."""
+        return self._axis
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._take()
+        else:
+            super().keyPressEvent(event)
+
+    # -- how it is made
+
+    def _make_list(self) -> QWidget:
+        self._list = LineEdit(
+            placeholder="0.01, 0.03, 0.1", name="Values, with commas between them"
+        )
+        self._list.textChanged.connect(self._settle)
+        page = QWidget()
+        between = "semicolons" if field_kind(self._path) == "pair" else "commas"
+        page.setLayout(col(Field(f"Values, with {between} between them", self._list), STRETCH))
+        return page
+
+    def _make_ticks(
+        self, options: Sequence[tuple[str, str]], axis: Axis | None, now: str
+    ) -> QWidget:
+        ticked = {now} if axis is None else {value_text(value) for value in axis.values}
+        for key, text in options:
+            box = CheckBox(text)
+            box.setChecked(key in ticked)
+            box.toggled.connect(self._settle)
+            self._ticks[key] = box
+        inner = QWidget()
+        inner.setLayout(col(*self._ticks.values(), STRETCH, gap=S1))
+        scroll = Scroll(inner)
+        scroll.setFixedHeight(min(len(options), _ROWS_SHOWN) * (CONTROL_H + S1))
+        return scroll
+
+    def _make_range(self) -> QWidget:
+        self._from = LineEdit(name="From")
+        self._to = LineEdit(name="To")
+        hint = "any" if self._draws_at_random else ""
+        self._steps = LineEdit("" if hint else "3", placeholder=hint, name="How many values")
+        self._scale = SegmentedControl(
+            [(LINEAR, "Equal steps"), (LOG, "Equal factors")], LINEAR, name="How they are spaced"
+        )
+        for line in (self._from, self._to, self._steps):
+            line.textChanged.connect(self._settle)
+        self._scale.chosen.connect(self._settle)
+        page = QWidget()
+        fields = row(
+            (Field("From", self._from), 1),
+            (Field("To", self._to), 1),
+            (Field("Values", self._steps), 1),
+            gap=S2,
+        )
+        page.setLayout(col(fields, self._scale, gap=S3))
+        return page
+
+    def _put(self, axis: Axis | None, now: str) -> None:
+        if axis is None:
+            self._list.setText(now)
+            self._from.setText(now)
+        elif axis.span is None:
+            self._list.setText(axis_text(axis))
+        else:
+            self._from.setText(value_text(axis.span.low))
+            self._to.setText(value_text(axis.span.high))
+            self._steps.setText(str(axis.span.steps or ""))
+            self._scale.choose(axis.span.scale)
+            self._kinds.choose(_RANGE)
+            self._pages.setCurrentIndex(1)
+
+    def _first_line(self) -> LineEdit:
+        return self._list if self._pages.currentIndex() == 0 else self._from
+
+    # -- what happens
+
+    @Slot(str)
+    def _show_page(self, key: str) -> None:
+        self._pages.setCurrentIndex(0 if key == _LIST else 1)
+        self._first_line().setFocus()
+        self._settle()
+
+    @Slot()
+    def _settle(self) -> None:
+        """What is given comes to, or why it gives nothing."""
+        told = ""
+        try:
+            self._axis = self._given()
+        except ValueError as error:
+            self._axis = None
+            told = str(error).partition(": ")[2]
+            told = told[:1].upper() + told[1:]
+        points = () if self._axis is None else self._axis.points()
+        is_open = self._axis is not None and self._axis.is_drawn_only and self._draws_at_random
+        if self._axis is not None and len(points) < 2 and not is_open:
+            self._axis, told = None, "One more value, and there are several."
+        is_fault = self._axis is None and len(points) != 1
+        self._preview.set_tone("bad" if is_fault else "text2")
+        self._preview.setText(told if self._axis is None else axis_text(self._axis))
+        values = formats.plural(len(points), "value")
+        self._use.setText(f"Use {values}" if points and self._axis else "Use")
+        self._use.setEnabled(self._axis is not None)
+
+    def _given(self) -> Axis:
+        if self._ticks:
+            kept = [key for key, box in self._ticks.items() if box.isChecked()]
+            if field_kind(self._path) == "flag":
+                return Axis(self._path, tuple(key == "yes" for key in kept))
+            if not kept:
+                raise ValueError(f"{self._path}: Tick two values or more.")
+            return Axis(self._path, tuple(kept))
+        if self._pages.currentIndex() == 0:
+            return parse_axis(self._path, self._list.text())
+        low, high, steps = (line.text().strip() for line in (self._from, self._to, self._steps))
+        if not (low and high and (steps or self._draws_at_random)):
+            raise ValueError(f"{self._path}: needs from, to and how many values.")
+        axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")
+        if axis.span is None:
+            raise ValueError(f"{self._path}: needs numbers as from, to and how many values.")
+        return axis
+
+    @Slot()
+    def _take(self) -> None:
+        if self._axis is not None:
+            self.chosen.emit(self._axis)
+            self.close()
+
+    @Slot()
+    def _one(self) -> None:
+        self.one_wished.emit()
+        self.close()

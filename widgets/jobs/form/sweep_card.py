@@ -1,0 +1,123 @@
+"""How the combinations of several values become jobs: all of them, or some drawn at random."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.base.validation import Fault
+from backend.records.sweeps.spec import DRAWS, SEED
+from widgets.common import formats
+from widgets.common.buttons import SegmentedControl
+from widgets.common.cards import Frame
+from widgets.common.fields import FaultLine, Field, LineEdit
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import CONTROL_H, S3, S4
+from widgets.jobs.form.job_fields import JobFields, whole_or_text
+
+_ALL, _RANDOM = "all", "random"
+_HEAD_W, _FIELD_W, _USUAL_DRAWS = 64, 104, "10"
+
+
+class SweepCard(Frame):
+    """Seen while a field takes several values.
+
+    Signals:
+        changed: Another number of jobs, or others.
+    """
+
+    changed = Signal()
+
+    def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
+        super().__init__("card", parent=parent)
+        self._fields = fields
+        self._kind = SegmentedControl(
+            [(_ALL, "All combinations"), (_RANDOM, "Draw at random")],
+            _ALL,
+            name="Which jobs",
+            height=CONTROL_H,
+        )
+        self._draws = Field("Jobs", LineEdit(_USUAL_DRAWS, name="Jobs to draw"))
+        self._seed = Field("Seed", LineEdit("1", name="Seed of the draw"))
+        self._words = Label("", "small", "text2", wrap=True)
+        for field in (self._draws, self._seed):
+            field.setFixedWidth(_FIELD_W)
+        head = Label("Sweep", "heading")
+        head.setFixedWidth(_HEAD_W)
+        kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
+        line = row(kind, self._draws, self._seed, STRETCH, gap=S3, top=True)
+        below = FaultLine()
+        below.stand_below(self._draws, self._seed)
+        body = col(line, below, self._words, gap=0)
+        self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
+        self._kind.chosen.connect(self._changed)
+        for field in (self._draws, self._seed):
+            control = field.control
+            if isinstance(control, LineEdit):
+                control.textEdited.connect(self._changed)
+        fields.swept.changed.connect(self._settle)
+        self._settle()
+
+    def draws(self) -> int | None:
+        """How many are drawn, None for all; what is no number draws none, and the check says so."""
+        if self._kind.key() == _ALL:
+            return None
+        typed = whole_or_text(_text(self._draws))
+        return typed if isinstance(typed, int) else 0
+
+    def seed(self) -> int:
+        typed = whole_or_text(_text(self._seed))
+        return typed if isinstance(typed, int) else 1
+
+    def show_draw(self, draws: int | None, seed: int) -> None:
+        self._kind.choose(_ALL if draws is None else _RANDOM)
+        _put(self._draws, _USUAL_DRAWS if draws is None else str(draws))
+        _put(self._seed, str(seed))
+        self._settle()
+
+    def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+        """Mark what is at fault here; returns the other faults."""
+        at = {DRAWS: self._draws, SEED: self._seed}
+        told = {fault.field: fault for fault in faults if fault.field in at}
+        for path, field in at.items():
+            field.set_error(told[path].named(field.label()) if path in told else "")
+        return tuple(fault for fault in faults if fault.field not in at)
+
+    @Slot()
+    def _changed(self) -> None:
+        self._settle()
+        self.changed.emit()
+
+    @Slot()
+    def _settle(self) -> None:
+        axes = self._fields.swept.axes()
+        is_random = self._kind.key() == _RANDOM
+        self._fields.swept.draws_at_random = is_random
+        self.setVisible(bool(axes))
+        for field in (self._draws, self._seed):
+            field.setVisible(is_random)
+        counts = [len(axis.points()) for axis in axes]
+        product = " × ".join(map(str, counts))
+        if not all(counts):
+            self._words.setText("A range without steps is drawn from anywhere between its ends.")
+        elif is_random:
+            self._words.setText(
+                f"Drawn from {formats.count(math.prod(counts))} combinations; the same seed draws "
+                "the same ones."
+            )
+        else:
+            times = f"{product} = " if len(counts) > 1 else ""
+            jobs = formats.plural(math.prod(counts), "job")
+            self._words.setText(f"{times}{jobs}, one for each combination.")
+
+
+def _text(field: Field) -> str:
+    return field.control.text() if isinstance(field.control, LineEdit) else ""
+
+
+def _put(field: Field, text: str) -> None:
+    if isinstance(field.control, LineEdit):
+        field.control.setText(text)

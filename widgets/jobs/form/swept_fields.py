@@ -1,0 +1,253 @@
+"""Which fields of the job form take several values, and how they show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
+
+from backend.records.sweeps.values import Axis, axis_text
+from widgets.common import theme
+from widgets.common.buttons import Switch
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.icons import paint_icon
+from widgets.common.labels import plain_tip
+from widgets.common.painting import fill_round, paint_focus
+from widgets.common.theme import R_CELL, TARGET_MIN
+from widgets.jobs.form.multi_value_editor import SeveralValues
+
+_ONE_EACH = ("name", "start_from")
+_ICON, _OVERLAP = 13, 2
+_MOVES = frozenset(
+    {QEvent.Type.ParentChange, QEvent.Type.Move, QEvent.Type.Resize, QEvent.Type.ShowToParent}
+)
+_LIGHTS = frozenset(
+    {QEvent.Type.Enter, QEvent.Type.Leave, QEvent.Type.FocusIn, QEvent.Type.FocusOut}
+)
+
+
+class SeveralButton(QAbstractButton):
+    """Opens the several values of a field; seen while that is pointed at or has the focus.
+
+    It lies over the end of the label and is larger than that, so it is no part of the field and
+    takes no room.
+    """
+
+    def __init__(self, field: Field, label: str) -> None:
+        super().__init__(field)
+        self._field = field
+        self.setFixedSize(TARGET_MIN, TARGET_MIN)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setAccessibleName(f"Several values of {label}")
+        self.setToolTip(plain_tip("Several values: one job for each"))
+        self.watch(field)
+        self.watch(field.control)
+
+    def watch(self, part: QWidget) -> None:
+        part.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in _MOVES:
+            self._follow()
+        elif event.type() in _LIGHTS:
+            self.update()
+        return super().eventFilter(watched, event)
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def is_lit(self) -> bool:
+        """Whether it is seen."""
+        if self.underMouse() or self.hasFocus() or self._field.underMouse():
+            return True
+        focus = QApplication.focusWidget()
+        return focus is not None and self._field.isAncestorOf(focus)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if not self.is_lit():
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        # Above the label, whose end it may hide.
+        ground = QRectF(self.rect()).adjusted(1, 1, -1, -_OVERLAP - 1)
+        fill_round(painter, ground, theme.current().q("surface"), R_CELL)
+        box = QRectF(0, 0, _ICON, _ICON)
+        box.moveCenter(ground.center())
+        is_near = self.underMouse() or self.hasFocus()
+        paint_icon(painter, box, "list-plus", "text" if is_near else "text3")
+        if self.hasFocus():
+            paint_focus(painter, ground, R_CELL)
+
+    def _follow(self) -> None:
+        """Be where the field is: beside it in the same part of the page, next after it for Tab."""
+        field, page = self._field, self._field.parentWidget()
+        if page is None:
+            return
+        if self.parentWidget() is not page:
+            self.setParent(page)
+            QWidget.setTabOrder(field.shown, self)
+            self.show()
+        self.move(
+            field.x() + field.width() - self.width(),
+            field.y() + field.shown.y() + _OVERLAP - self.height(),
+        )
+        self.raise_()
+
+
+class SweptFields(QObject):
+    """Watches the fields for their button, a right click or the menu key; opens the popover.
+
+    Attributes:
+        draws_at_random: A range needs no steps then.
+
+    Signals:
+        changed: A field takes other values than before.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._fields: dict[str, tuple[Field, str]] = {}
+        self._buttons: dict[str, SeveralButton] = {}
+        self._axes: dict[str, Axis] = {}
+        self.draws_at_random = False
+        self.popover: SeveralValues | None = None
+
+    def watch(self, path: str, field: Field, label: str) -> None:
+        """From now on this field can take several values."""
+        if path not in _ONE_EACH:
+            self._fields[path] = (field, label)
+            for part in (field, field.control):
+                part.installEventFilter(self)
+            self._buttons[path] = field.act = button = SeveralButton(field, label)
+            button.clicked.connect(lambda: self.open(path))
+
+    def axes(self) -> tuple[Axis, ...]:
+        """In the order of the fields."""
+        return tuple(self._axes[path] for path in self._fields if path in self._axes)
+
+    def take(self, axis: Axis) -> None:
+        """Show that a field takes these; a field that is not here is left out."""
+        if axis.path not in self._fields:
+            return
+        self._axes[axis.path] = axis
+        field, label = self._fields[axis.path]
+        line = LineEdit(axis_text(axis), name=f"{label}, several values")
+        line.setReadOnly(True)
+        line.setCursorPosition(0)
+        line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change them"))
+        line.installEventFilter(self)
+        field.stand_in(line)
+        self._buttons[axis.path].watch(line)
+        self.changed.emit()
+
+    def give_up(self, path: str) -> None:
+        """One value again."""
+        if self._axes.pop(path, None) is not None:
+            self._fields[path][0].stand_in(None)
+            self.changed.emit()
+
+    def clear(self) -> None:
+        for path in tuple(self._axes):
+            self.give_up(path)
+
+    def forget(self, path: str) -> None:
+        """The field is about to be deleted."""
+        self._fields.pop(path, None)
+        button = self._buttons.pop(path, None)
+        if button is not None:
+            button.hide()
+            button.deleteLater()
+        if self._axes.pop(path, None) is not None:
+            self.changed.emit()
+
+    def open(self, path: str) -> None:
+        """The popover at a field."""
+        field, label = self._fields[path]
+        control = field.control
+        now, options = "", []
+        if isinstance(control, ComboBox):
+            keys = [control.itemData(n) for n in range(control.count())]
+            options = [(key, control.itemText(n)) for n, key in enumerate(keys) if key]
+            now = control.key()
+        elif isinstance(control, Switch):
+            options = [("yes", "On"), ("no", "Off")]
+            now = "yes" if control.isChecked() else "no"
+        elif isinstance(control, LineEdit):
+            now = control.text()
+        if self.popover is not None:
+            self.popover.close()
+        popover = self.popover = SeveralValues(
+            path,
+            label,
+            self._axes.get(path),
+            now,
+            options,
+            window=field.window(),
+            draws_at_random=self.draws_at_random,
+        )
+        self.popover.chosen.connect(self.take)
+        self.popover.one_wished.connect(lambda: self.give_up(path))
+        popover.closed.connect(lambda: self._forget_popover(popover))
+        self.popover.open_at(field.shown)
+
+    def _forget_popover(self, popover: SeveralValues) -> None:
+        if self.popover is popover:
+            self.popover = None
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        # First: of all that happens to forty fields while a page is made nothing else is meant.
+        if event.type() not in (QEvent.Type.ContextMenu, QEvent.Type.MouseButtonRelease):
+            return False
+        path = self._path_of(watched)
+        if not path:
+            return False
+        if isinstance(event, QContextMenuEvent):
+            self.menu(path).popup(event.globalPos())
+            return True
+        if watched is self._fields[path][0].shown and path in self._axes:
+            self.open(path)
+        return False
+
+    def menu(self, path: str) -> QMenu:
+        """What a right click at a field offers."""
+        field, _ = self._fields[path]
+        shown = field.shown
+        menu = shown.createStandardContextMenu() if isinstance(shown, LineEdit) else QMenu(shown)
+        if menu.actions():
+            menu.addSeparator()
+        menu.addAction("Several values…", lambda: self.open(path))
+        if path in self._axes:
+            menu.addAction("One value", lambda: self.give_up(path))
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        return menu
+
+    def _path_of(self, watched: QObject) -> str:
+        if not isinstance(watched, QWidget):
+            return ""
+        for path, (field, _) in self._fields.items():
+            if watched in (field, field.control, field.shown):
+                return path
+        return ""
+
+
+def with_first_values(raw: Mapping[str, object], axes: tuple[Axis, ...]) -> dict[str, object]:
+    """The job file of the first job: what the fields that take several values begin with."""
+    whole = dict(raw)
+    for axis in axes:
+        points = axis.points()
+        part, _, key = axis.path.partition(".")
+        if not points:
+            continue
+        if not key:
+            whole[part] = points[0]
+            continue
+        table = whole.get(part)
+        whole[part] = {**(table if isinstance(table, Mapping) else {}), key: points[0]}
+    return whole

@@ -1,0 +1,98 @@
+"""Whether model, dataset and loader were tried together: a line that is always in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import row
+from widgets.common.theme import S2, Tone
+
+UNTRIED = "Not tried together yet"
+FAILS = "One batch fails"
+_TRIED = "One batch was tried, and it fails"
+
+
+class TrialState(Enum):
+    UNKNOWN = "unknown"
+    """Not all three are chosen."""
+    UNTRIED = "untried"
+    UNDER_WAY = "under way"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class BatchTrial:
+    """What is known of one batch of the three that are chosen.
+
+    ``words`` is what it is doing, what it gave, or why it failed; ``field`` is at fault then.
+    """
+
+    state: TrialState = TrialState.UNKNOWN
+    words: str = ""
+    field: str = ""
+
+
+_LOOKS: dict[TrialState, tuple[str, Tone, str]] = {
+    TrialState.UNKNOWN: ("info-fill", "text3", ""),
+    TrialState.UNTRIED: ("info-fill", "text3", "Try one batch"),
+    TrialState.UNDER_WAY: ("info-fill", "text3", "Cancel"),
+    TrialState.PASSED: ("check-circle-fill", "good", ""),
+    TrialState.FAILED: ("warning-octagon-fill", "bad", "Try again"),
+}
+
+
+class TrialLine(QWidget):
+    """The state in words, and the button that tries or cancels.
+
+    Signals:
+        try_requested: One batch shall be tried.
+        cancel_requested: The trial under way is not wanted any more.
+    """
+
+    try_requested = Signal()
+    cancel_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._trial = BatchTrial()
+        self._icon = IconLabel("info-fill", "text3")
+        self._words = Label("", "small", "text2", elide="right")
+        self.button = Button("", kind="quiet")
+        self.button.clicked.connect(self._pressed)
+        for part in (self._icon, self.button):
+            policy = part.sizePolicy()
+            policy.setRetainSizeWhenHidden(True)
+            part.setSizePolicy(policy)
+        self.setLayout(row(self._icon, (self._words, 1), self.button, gap=S2))
+        self.show_trial(self._trial)
+
+    def show_trial(self, trial: BatchTrial) -> None:
+        self._trial = trial
+        icon, tone, button = _LOOKS[trial.state]
+        words = trial.words
+        if trial.state is TrialState.UNTRIED:
+            words = f"{UNTRIED}: {words}" if words else UNTRIED
+        elif trial.state is TrialState.FAILED:
+            # The whole sentence stands at its field.
+            words = _TRIED
+        elif trial.state is TrialState.UNDER_WAY:
+            words = f"{UNTRIED}. {words or 'It waits for its turn'}…"
+        self._icon.set_icon(icon, tone)
+        self._icon.setVisible(bool(words))
+        self._words.setText(words)
+        self._words.set_tone("bad" if trial.state is TrialState.FAILED else "text2")
+        if button:
+            self.button.setText(button)
+        self.button.setVisible(bool(button))
+
+    @Slot()
+    def _pressed(self) -> None:
+        is_under_way = self._trial.state is TrialState.UNDER_WAY
+        (self.cancel_requested if is_under_way else self.try_requested).emit()

@@ -1,0 +1,129 @@
+"""What is asked about several jobs: which tags, and whether they may go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from backend.records.base.validation import printable, tags_fault
+from widgets.common import formats
+from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.buttons import Button
+from widgets.common.fields import Field, LineEdit
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, Item, col, row
+from widgets.common.theme import S3, S4, S6
+
+_WIDTH = 460
+_NAMES_SHOWN, _NAME_CHARS = 3, 40
+
+
+class TagDialog(FittedDialog):
+    """Tags to give to several jobs, and tags to take from them; all others stay.
+
+    Signals:
+        wished: Tags to give, tags to take, as tuples.
+    """
+
+    wished = Signal(object, object)
+
+    def __init__(
+        self, names: Sequence[str], known: Sequence[str], parent: QWidget | None = None
+    ) -> None:
+        super().__init__("Tag", _WIDTH, parent)
+        hint = "Words, with commas between them"
+        self._add = LineEdit(placeholder=hint, name="Tags to give")
+        self._remove = LineEdit(placeholder=hint, name="Tags to take away")
+        for edit in (self._add, self._remove):
+            edit.textChanged.connect(self._fit)
+        note = f"They have: {printable(', '.join(known), 120)}" if known else "They have no tags."
+        self._add_field = Field("Give", self._add)
+        self._save = Button("Tag", kind="primary")
+        self._save.setDefault(True)
+        self._save.clicked.connect(self._wish)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            _laid_out(
+                Label(f"Tag {formats.plural(len(names), 'job')}", "title"),
+                Label(_named(names), "body", "text2", wrap=True),
+                self._add_field,
+                Field("Take away", self._remove, note=note),
+                row(STRETCH, close, self._save),
+            )
+        )
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        add, remove = _words(self._add.text()), _words(self._remove.text())
+        fault = tags_fault(add)
+        self._add_field.set_error(fault)
+        self._save.setEnabled(not fault and bool(add or remove))
+
+    @Slot()
+    def _wish(self) -> None:
+        self.wished.emit(_words(self._add.text()), _words(self._remove.text()))
+        self.accept()
+
+
+class TrashDialog(FittedDialog):
+    """Whether jobs may go to the trash, and how much of the disk goes along.
+
+    Signals:
+        wished: They may.
+    """
+
+    wished = Signal()
+
+    def __init__(self, names: Sequence[str], parent: QWidget | None = None) -> None:
+        super().__init__("Move to trash", _WIDTH, parent)
+        self._size = Label("Looking how large they are…", "body", "text2", wrap=True)
+        self._go = Button("Move to trash", kind="danger", icon="trash")
+        self._go.setEnabled(False)
+        self._go.clicked.connect(self._wish)
+        close = Button("Keep them" if len(names) > 1 else "Keep it")
+        close.setDefault(True)
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            _laid_out(
+                Label(f"Move {formats.plural(len(names), 'job')} to the trash?", "title"),
+                Label(_named(names), "body", "text2", wrap=True),
+                self._size,
+                row(STRETCH, close, self._go),
+            )
+        )
+
+    def show_size(self, size_bytes: int) -> None:
+        """What they take, with logs, curves and checkpoints."""
+        self._size.setText(
+            f"{formats.disk(size_bytes)} with logs, curves and checkpoints. They stay in the "
+            "trash of the data root until somebody empties it."
+        )
+        self._go.setEnabled(True)
+
+    def show_trouble(self, sentence: str) -> None:
+        self._size.setText(sentence)
+        self._size.set_tone("bad")
+
+    @Slot()
+    def _wish(self) -> None:
+        self.wished.emit()
+        self.accept()
+
+
+def _laid_out(*items: Item) -> QVBoxLayout:
+    return col(*items, gap=S3, margins=(S6, S4, S6, S4))
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(f"“{printable(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
+    rest = len(names) - _NAMES_SHOWN
+    return f"{shown} and {formats.count(rest)} more" if rest > 0 else shown
+
+
+def _words(text: str) -> tuple[str, ...]:
+    words = (word.strip() for word in text.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))

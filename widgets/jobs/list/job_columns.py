@@ -1,0 +1,245 @@
+"""The columns of the lists of jobs, and what a cell shows and says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from enum import IntEnum
+
+from PySide6.QtCore import Qt
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs import summary_settings
+from backend.records.jobs.metric_labels import short_metric
+from backend.records.jobs.setting_labels import name_and_unit, value_words
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
+from widgets.common import formats
+from widgets.common.labels import plain_tip
+
+_LONG_S, _HOUR_S = 60, 3600
+_NODES_NAMED = 3
+
+
+class JobColumn(IntEnum):
+    STATE = 0
+    NAME = 1
+    TAGS = 2
+    PROGRESS = 3
+    BEST = 4
+    NODES = 5
+    GPUS = 6
+    STARTED = 7
+    TOOK = 8
+    GPU_HOURS = 9
+    ENERGY = 10
+    USER = 11
+    NOTES = 12
+    CREATED = 13
+    LR = 14
+    BATCH_SIZE = 15
+    OPTIMIZER = 16
+    EPOCHS = 17
+    MODEL = 18
+    DATASET = 19
+    STRATEGY = 20
+    SEED = 21
+
+    @property
+    def key(self) -> str:
+        """By which it is asked for, and remembered."""
+        return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        if self in SETTINGS:
+            return name_and_unit(_path(self.key))[0]
+        return _TITLES.get(self, self.name.capitalize())
+
+    @property
+    def is_figure(self) -> bool:
+        """Written at the right edge."""
+        return self in _FIGURES
+
+    @property
+    def can_sort(self) -> bool:
+        return self is not JobColumn.NOTES
+
+    @property
+    def can_edit(self) -> bool:
+        return self in (JobColumn.NAME, JobColumn.TAGS, JobColumn.NOTES)
+
+
+_TITLES = {
+    JobColumn.BEST: "Best metric",
+    JobColumn.GPUS: "GPUs",
+    JobColumn.GPU_HOURS: "GPU hours",
+}
+SETTINGS = tuple(column for column in JobColumn if column >= JobColumn.LR)
+"""Of the job file."""
+_FIGURES = frozenset(
+    {
+        JobColumn.BEST,
+        JobColumn.GPUS,
+        JobColumn.STARTED,
+        JobColumn.TOOK,
+        JobColumn.GPU_HOURS,
+        JobColumn.ENERGY,
+        JobColumn.CREATED,
+        *(column for column in SETTINGS if column.key in summary_settings.NUMBERS),
+    }
+)
+
+
+def where(view: JobView | JobLine) -> str:
+    """On how much of what a job runs: ``2 processes on this computer``."""
+    unit = "GPU" if view.uses_gpus else "process"
+    plural = "GPUs" if view.uses_gpus else "processes"
+    return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
+
+
+def nodes_of(view: JobView | JobLine) -> str:
+    """``gpu06, gpu07``."""
+    return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
+
+
+def took_s(view: JobView, now: datetime) -> float | None:
+    """Seconds that all its runs took, up to now."""
+    begin = instant(view.started)
+    end = instant(view.ended) or (now if view.state.is_live else None)
+    if begin is None or end is None:
+        return None
+    return view.earlier_s + (end - begin).total_seconds()
+
+
+def best_words(view: JobView | JobLine) -> tuple[str, str]:
+    """Name and value of the best metric as lists have room for, ("", "–") when there is none."""
+    if view.best_metric is None:
+        return "", formats.NONE
+    name, value = view.best_metric
+    return short_metric(name), formats.metric(value)
+
+
+def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, object]:
+    """What a cell holds, and what it shall hold when this was written into it."""
+    if column is JobColumn.TAGS:
+        words = (word.strip() for word in text.split(","))
+        return line.tags, tuple(dict.fromkeys(word for word in words if word))
+    return (line.name, text.strip()) if column is JobColumn.NAME else (line.notes, text)
+
+
+def shown(line: JobLine, column: JobColumn) -> str:
+    """A cell as text."""
+    now = time.time()
+    if column is JobColumn.TAGS:
+        return ", ".join(line.tags)
+    if column is JobColumn.PROGRESS:
+        return formats.progress(line.progress) if line.run else formats.NONE
+    if column is JobColumn.BEST:
+        name, value = best_words(line)
+        return f"{name} {value}".strip()
+    if column is JobColumn.GPUS:
+        return formats.count(line.world_size) if line.uses_gpus else formats.NONE
+    if column is JobColumn.STARTED:
+        return formats.moment_long(line.started or None, now)
+    if column is JobColumn.CREATED:
+        return formats.moment_long(line.created or None, now)
+    if column is JobColumn.TOOK:
+        took = line.took_s(now)
+        # The seconds of a run of minutes are of no use, and have no room.
+        is_long = took is not None and _LONG_S <= took < _HOUR_S
+        return formats.rough(took) if is_long else formats.duration(took)
+    if column is JobColumn.GPU_HOURS:
+        return formats.gpu_hours(line.gpu_s(now))
+    if column is JobColumn.ENERGY:
+        return formats.energy(line.energy_j)
+    if column is JobColumn.NODES:
+        return _few_nodes(line)
+    if column in SETTINGS:
+        return _setting(line, column.key)
+    words = {
+        JobColumn.STATE: line.state.word,
+        JobColumn.NAME: line.name,
+        JobColumn.USER: line.user,
+    }
+    return words.get(column, " ".join(line.notes.split()))
+
+
+def _setting(line: JobLine, key: str) -> str:
+    if line.sweep is not None:
+        return ""
+    if key in summary_settings.NUMBERS:
+        value = summary_settings.number(line, key)
+        return formats.NONE if value != value else formats.setting(value)
+    words = value_words(_path(key), summary_settings.setting(line, key))
+    name, _, version = words.partition("@")
+    return formats.version(name, int(version)) if version.isdecimal() else name or formats.NONE
+
+
+def _path(key: str) -> str:
+    """Where a setting stands in the job file."""
+    if key == "lr":
+        return "optimizer.lr"
+    return f"{key}.name" if key in summary_settings.TEXTS else key
+
+
+def _few_nodes(line: JobLine) -> str:
+    """Names, or of many nodes how many: three are what a cell has room for."""
+    count = len(line.nodes)
+    return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
+
+
+def _display(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+    return line.name if column is None else shown(line, column)
+
+
+def _edit(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+    if column is JobColumn.NOTES:
+        return line.notes
+    return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
+
+
+def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str | None:
+    if column is None:
+        return plain_tip(place.sentence) if place is not None else None
+    if column is JobColumn.STATE:
+        said = place.sentence if place is not None else line.reason or line.state.explanation
+        return plain_tip(said)
+    if column is JobColumn.STARTED:
+        run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
+        return plain_tip(run + formats.exact(line.started or None))
+    if column is JobColumn.CREATED:
+        return plain_tip(formats.exact(line.created or None))
+    if column is JobColumn.NOTES:
+        return plain_tip(line.notes) if line.notes else None
+    if column is JobColumn.NODES:
+        return plain_tip(nodes_of(line))
+    if column is JobColumn.TOOK:
+        return plain_tip(_used(line))
+    return plain_tip(shown(line, column))
+
+
+def _used(line: JobLine) -> str:
+    """How long it took, and of how many GPUs, and what those used."""
+    gpu_s = line.gpu_s(time.time())
+    hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
+    energy = formats.energy(line.energy_j) if line.energy_j is not None else ""
+    return " · ".join(part for part in (shown(line, JobColumn.TOOK), hours, energy) if part)
+
+
+def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:
+    if column not in (None, JobColumn.NAME):
+        return f"{column.title}: {shown(line, column)}" if column is not None else ""
+    if place is not None:
+        return f"{line.name}, {line.state.word}, place {place.number}. {place.sentence}"
+    return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
+
+
+CELL_ROLES: dict[int, Callable[[JobLine, JobColumn | None, QueuePlace | None], str | None]] = {
+    Qt.ItemDataRole.DisplayRole: _display,
+    Qt.ItemDataRole.EditRole: _edit,
+    Qt.ItemDataRole.ToolTipRole: _tip,
+    Qt.ItemDataRole.AccessibleTextRole: _heard,
+}

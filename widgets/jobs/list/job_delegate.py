@@ -1,0 +1,184 @@
+"""A job in two lines: glyph; name and best metric; state, where, time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QPointF, QRectF, QSize
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import QueuePlace
+from widgets.common import formats, theme
+from widgets.common.icons import paint_icon
+from widgets.common.painting import (
+    fill_round,
+    paint_focus,
+    paint_ground,
+    paint_text,
+    text_width,
+)
+from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.theme import ROW_H, S1, S2, S3, S6, Tone
+from widgets.jobs.list.job_columns import best_words, where
+from widgets.jobs.list.job_list_model import JobListModel
+from widgets.jobs.list.sweep_text import counted_pieces
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+
+_GLYPH = 24
+_INDENT, _CARET = S6, 12
+_TICK, _TICK_EDGE = 14, 2
+_CAPTION_MOST, _SWEEP_CAPTION_MOST = 0.3, 0.5
+"""Of the first line, what stands before its figure may take."""
+_NEAR_S = 18 * 3600
+_SHOWS_PERCENT = frozenset(
+    {
+        JobState.TRAINING,
+        JobState.EVALUATING,
+        JobState.SAVING,
+        JobState.STOPPING,
+        JobState.INTERRUPTED,
+    }
+)
+
+
+# As numbers: with a flag of Qt Python computes for a microsecond.
+SELECTED = QStyle.StateFlag.State_Selected.value
+POINTED = QStyle.StateFlag.State_MouseOver.value
+BY_KEY = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
+
+
+class JobDelegate(QStyledItemDelegate):
+    """Paints a row of the list."""
+
+    def __init__(self, model: JobListModel, parent: QObject) -> None:
+        super().__init__(parent)
+        self._model = model
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        return QSize(0, ROW_H)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        # Not by roles: each is ten times as long on its way through Qt.
+        model, number = self._model, index.row()
+        line = model.line_at(number)
+        state = option.state.value
+        box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        is_ticked = line.id in model.ticks
+        chosen = is_ticked or bool(state & SELECTED)
+        paint_ground(painter, box, chosen=chosen, pointed=bool(state & POINTED))
+        if state & BY_KEY == BY_KEY:
+            paint_focus(painter, box)
+        left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)
+        if line.sweep is not None:
+            # In the margin, so that all glyphs but those of its own jobs stand in one line.
+            caret = QRectF(box.left(), box.center().y() - _CARET / 2, _CARET, _CARET)
+            is_open = model.is_open(number)
+            paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
+        glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
+        paint_state(painter, glyph, line.state, line.progress, turn_now())
+        if is_ticked:
+            _paint_tick(painter, glyph)
+        inner = QRectF(box)
+        inner.setLeft(glyph.right() + S3)
+        inner.adjust(0, S1, -S3, -S1)
+        half = inner.height() / 2
+        place = model.place(line.id)
+        first = QRectF(inner.left(), inner.top(), inner.width(), half)
+        self._first_line(painter, first, line, place, model.name_at(number))
+        second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
+        self._second_line(painter, second, line, place)
+
+    def _first_line(
+        self,
+        painter: QPainter,
+        line: QRectF,
+        view: JobLine,
+        place: QueuePlace | None,
+        called: str,
+    ) -> None:
+        name, value = best_words(view) if place is None else ("place", f"{place.number}")
+        most = _CAPTION_MOST
+        if view.sweep is not None and name:
+            name, most = f"{view.sweep.best_job} · {name}", _SWEEP_CAPTION_MOST
+        value_w = text_width(value, "strong")
+        name_w = min(text_width(name, "small") + S1 if name else 0, int(line.width() * most))
+        right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
+        paint_text(painter, right, value, "strong", right=True)
+        caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
+        paint_text(painter, caption, name, "small", "text3", right=True)
+        title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
+        paint_text(painter, title, called, "strong")
+
+    def _second_line(
+        self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
+    ) -> None:
+        when, tone = _when(view) if place is None else (forecast(place), "text2")
+        when_w = text_width(when, "body")
+        corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
+        paint_text(painter, corner, when, "body", tone, right=True)
+        if view.sweep is not None:
+            line.setRight(corner.left() - S2)
+            paint_pieces(painter, line, counted_pieces(view.sweep))
+            return
+        word = view.state.word
+        if view.state in _SHOWS_PERCENT:
+            word = f"{word} {formats.progress(view.progress)}"
+        word_tone = "warn" if view.doubt else state_tone(view.state)
+        used = paint_text(painter, line, word, "small_strong", word_tone)
+        reason = QRectF(line)
+        reason.setLeft(line.left() + used + S2)
+        reason.setRight(corner.left() - S2)
+        why = _reason(view) if place is None or view.doubt else place.sentence
+        paint_text(painter, reason, why, "body", "text2")
+
+
+def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
+    """At the corner of the glyph, whose state stays to be seen."""
+    palette = theme.current()
+    edge = QRectF(0, 0, _TICK + 2 * _TICK_EDGE, _TICK + 2 * _TICK_EDGE)
+    edge.moveCenter(glyph.bottomRight() - QPointF(_TICK_EDGE, _TICK_EDGE))
+    fill_round(painter, edge, palette.q("selected"), edge.width() / 2)
+    inner = edge.adjusted(_TICK_EDGE, _TICK_EDGE, -_TICK_EDGE, -_TICK_EDGE)
+    fill_round(painter, inner, palette.q("ink"), inner.width() / 2)
+    paint_icon(painter, inner.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
+
+
+def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, Tone]]) -> None:
+    """Words one after the other, each in its tone, as far as there is room."""
+    line = QRectF(line)
+    for text, tone in pieces:
+        if line.width() <= S2:
+            return
+        line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))
+
+
+def _reason(view: JobLine) -> str:
+    if view.reason:
+        return view.reason
+    if view.state is JobState.CREATED:
+        return "Never started"
+    return "Waits for its turn" if view.state is JobState.QUEUED else where(view)
+
+
+def forecast(place: QueuePlace) -> str:
+    """``≈ 15:56``, "" where nobody can say."""
+    if place.waiting is None or place.starts_in_s is None:
+        return ""
+    now = datetime.now().astimezone()
+    when = now + timedelta(seconds=place.starts_in_s)
+    # Of the night to come everybody knows the day.
+    near = place.starts_in_s < _NEAR_S
+    return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.about(when, now)
+
+
+def _when(view: JobLine) -> tuple[str, str]:
+    now = datetime.now().astimezone()
+    if view.state.is_live:
+        return formats.short_time_left(view.eta_s), "live"
+    return formats.moment(view.ended or view.created or None, now), "text2"

@@ -1,0 +1,286 @@
+"""The list of jobs: any row can be dragged elsewhere, those that wait into another order."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QMimeData, QModelIndex, QPoint, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDrag,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+
+from backend.records.base.validation import printable
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import QueuePlace
+from widgets.common import theme
+from widgets.common.job_mime import dragged_words, put_jobs
+from widgets.common.painting import fill_round, paint_text, text_width
+from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
+from widgets.common.view_style import asked_row
+from widgets.jobs.list.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
+
+MIME = "application/x-ringmaster-job"
+_STEPS = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
+_CHIP_H = 22
+_CHIP_CHARS = 24
+_CHIP_MOST = 0.6
+"""Of the list's width: a long name is cut."""
+
+
+class JobListView(QTableView):
+    """A list of jobs: a table of one column, because a QListView measures every row of 100,000
+    each time that one changes (0.6 s).
+
+    Signals:
+        moved: A waiting job was dropped: its id, and the id before and the id after which it is to
+            stand; one of them is "".
+        menu_requested: Index of a row, and where on the screen.
+        opened: Enter was pressed on the current row.
+        trash_requested: What is ticked, or else the current row, is to go to the trash.
+
+    With Ctrl a row is ticked, with Shift all up to it, and none of them is opened.
+    """
+
+    moved = Signal(str, str, str)
+    menu_requested = Signal(QModelIndex, QPoint)
+    opened = Signal()
+    trash_requested = Signal()
+
+    def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setModel(model)
+        self._rows = model
+        self._ticks = model.ticks
+        self._ticks.changed.connect(self.viewport().update)
+        self._has_ticked = False
+        """By the press of the button that is held now."""
+        self.setProperty("kind", "list")
+        self.setDragEnabled(True)
+        self.setAcceptDrops(True)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragDrop)
+        self.setDragDropOverwriteMode(False)
+        self.setDropIndicatorShown(False)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self.horizontalHeader().hide()
+        self._target: tuple[QModelIndex, bool] | None = None
+        """The row beside which the job would go, and whether before it."""
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        # A header that is hidden hears of no size, and would stretch nothing.
+        self.setColumnWidth(0, self.viewport().width())
+
+    def startDrag(self, _actions: Qt.DropAction) -> None:
+        index = self.currentIndex()
+        if not index.isValid():
+            return
+        line: JobLine = index.data(JOB_ROLE)
+        if line.id in self._ticks:
+            ids = self._rows.ticked()
+        else:
+            ids = (line.id,) if line.sweep is None else line.sweep.ids
+        content = QMimeData()
+        put_jobs(content, ids, dragged_words(ids, line.name))
+        acts = usual = Qt.DropAction.CopyAction
+        place = _place(index) if len(ids) == 1 else None
+        if place is not None:
+            content.setData(MIME, place.entry.job_id.encode())
+            acts, usual = acts | Qt.DropAction.MoveAction, Qt.DropAction.MoveAction
+        drag = QDrag(self)
+        drag.setMimeData(content)
+        drag.setPixmap(self._picture())
+        drag.setHotSpot(QPoint(S4, S4))
+        drag.exec(acts, usual)
+        self._aim(None)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasFormat(MIME):
+            event.acceptProposedAction()
+        else:
+            event.ignore()
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        moved = _dragged(event)
+        target = self._target_at(event.position().toPoint())
+        place = _place(target[0]) if target is not None else None
+        if not moved or place is None or place.entry.job_id == moved:
+            self._aim(None)
+            event.ignore()
+            return
+        self._aim(target)
+        event.acceptProposedAction()
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self._aim(None)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        moved, target = _dragged(event), self._target
+        self._aim(None)
+        place = _place(target[0]) if target is not None else None
+        if not moved or target is None or place is None:
+            event.ignore()
+            return
+        event.acceptProposedAction()
+        beside = place.entry.job_id
+        before, after = (beside, "") if target[1] else ("", beside)
+        self.moved.emit(moved, before, after)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        index = self.indexAt(event.position().toPoint())
+        is_left = event.button() is Qt.MouseButton.LeftButton and index.isValid()
+        with_ctrl = event.modifiers() == Qt.KeyboardModifier.ControlModifier
+        with_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        self._has_ticked = is_left and (with_ctrl or with_shift)
+        if not self._has_ticked:
+            super().mousePressEvent(event)
+        elif with_shift:
+            self._tick_up_to(index.row())
+        else:
+            here = self.currentIndex()
+            if not self._ticks and here.isValid() and here.row() != index.row():
+                # As everywhere, what is chosen already is one of them.
+                self._ticks.add((self._id(here.row()),))
+            self._ticks.toggle(self._id(index.row()))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if not (self._has_ticked and event.buttons()):
+            super().mouseMoveEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if not self._has_ticked:
+            super().mouseReleaseEvent(event)
+        self._has_ticked = False
+
+    def _tick_up_to(self, row: int) -> None:
+        """All rows from the current one on, and no others."""
+        begin = max(self.currentIndex().row(), 0)
+        ids = [self._id(each) for each in range(min(begin, row), max(begin, row) + 1)]
+        self._ticks.keep(ids)
+        self._ticks.add(ids)
+
+    def _tick_and_go(self, by: int) -> None:
+        """Tick the current row and the one after or before it, which is the current one then."""
+        here = self.currentIndex().row()
+        if 0 <= here + by < self._rows.rowCount():
+            self._ticks.add((self._id(here), self._id(here + by)))
+            self.setCurrentIndex(self._rows.index(here + by, 0))
+
+    def _id(self, row: int) -> str:
+        return self._rows.line_at(row).id
+
+    def _ticks_by_key(self, event: QKeyEvent) -> bool:
+        """Whether it was a key for ticks."""
+        key, has_row = event.key(), self.currentIndex().isValid()
+        shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
+        if key == Qt.Key.Key_Space and has_row and not event.modifiers():
+            self._ticks.toggle(self._id(self.currentIndex().row()))
+        elif key in _STEPS and shift and has_row:
+            self._tick_and_go(_STEPS[Qt.Key(key)])
+        elif key == Qt.Key.Key_Escape and self._ticks:
+            self._ticks.clear()
+        else:
+            return False
+        return True
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self._ticks_by_key(event):
+            return
+        by = _STEPS.get(Qt.Key(event.key()), 0)
+        if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
+            wishes = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
+            wishes[Qt.Key.Key_Delete] = self.trash_requested
+            wish = wishes.get(Qt.Key(event.key()))
+            ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
+            if wish is not None and self.currentIndex().isValid():
+                wish.emit()
+            elif event.key() in ends and not event.modifiers():
+                # Of a table's own these lead to the ends of the row, which is the whole list.
+                self.setCurrentIndex(self.model().index(ends[Qt.Key(event.key())], 0))
+            else:
+                super().keyPressEvent(event)
+            return
+        here = self.currentIndex()
+        own, other = _place(here), _place(here.sibling(here.row() + by, 0))
+        if own is not None and other is not None:
+            beside = other.entry.job_id
+            before, after = (beside, "") if by < 0 else ("", beside)
+            self.moved.emit(own.entry.job_id, before, after)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        index, at = asked_row(self, event)
+        if index.isValid():
+            self.menu_requested.emit(index, at)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self._target is None:
+            return
+        index, before = self._target
+        place = _place(index)
+        if place is None:
+            return
+        box = QRectF(self.visualRect(index))
+        y = box.top() if before else box.bottom() + 1
+        painter = QPainter(self.viewport())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        focus = theme.current().q("focus")
+        painter.setPen(QPen(focus, FOCUS_W))
+        painter.drawLine(int(box.left()) + S2, int(y), int(box.right()) - S2, int(y))
+        text = self.accessibleDescription()
+        width = min(text_width(text, "small_strong") + 2 * S2, box.width() * _CHIP_MOST)
+        top = min(max(y - _CHIP_H / 2, 0.0), self.viewport().height() - float(_CHIP_H))
+        chip = QRectF(box.right() - S4 - width, top, width, _CHIP_H)
+        fill_round(painter, chip, focus, R_CELL)
+        paint_text(painter, chip.adjusted(S2, 0, -S1, 0), text, "small_strong", "on_ink")
+        painter.end()
+
+    def _target_at(self, at: QPoint) -> tuple[QModelIndex, bool] | None:
+        index = self.indexAt(at)
+        if not index.isValid():
+            return None
+        return index, at.y() < self.visualRect(index).center().y()
+
+    def _aim(self, target: tuple[QModelIndex, bool] | None) -> None:
+        if target != self._target:
+            self._target = target
+            self.setAccessibleDescription(self._words())
+            self.viewport().update()
+
+    def _words(self) -> str:
+        """Where a drop would bring what is dragged."""
+        place = _place(self._target[0]) if self._target is not None else None
+        if self._target is None or place is None:
+            return ""
+        name = printable(place.entry.name, _CHIP_CHARS)
+        text = f"{'Before' if self._target[1] else 'After'} {name}"
+        moved = _place(self.currentIndex())
+        if moved is not None and moved.entry.priority != place.entry.priority:
+            # It gets the priority of its new neighbour; nobody shall wonder afterwards.
+            return f"{text}, priority {place.entry.priority}"
+        return text
+
+    def _picture(self) -> QPixmap:
+        """The row as it is, so that one sees what is carried."""
+        return self.viewport().grab(self.visualRect(self.currentIndex()))
+
+
+def _place(index: QModelIndex) -> QueuePlace | None:
+    found = index.data(QUEUE_ROLE) if index.isValid() else None
+    return found if isinstance(found, QueuePlace) else None
+
+
+def _dragged(event: QDropEvent) -> str:
+    return bytes(event.mimeData().data(MIME).data()).decode("utf-8", "replace")

@@ -1,0 +1,194 @@
+"""The cells of the wide table: state with its glyph, name, tags as chips, progress as a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QRect, QRectF, Qt
+from PySide6.QtGui import QFontMetrics, QPainter
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.queue.entry import QueuePlace
+from backend.records.sweeps.spec import sweep_of
+from widgets.common import formats, theme
+from widgets.common.fields import LineEdit, TextBox
+from widgets.common.icons import paint_icon
+from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
+from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.theme import ICON, ICON_NAV, R_CELL, S1, S2
+from widgets.jobs.list.job_columns import JobColumn, best_words, shown
+from widgets.jobs.list.job_delegate import BY_KEY, POINTED, SELECTED, paint_pieces
+from widgets.jobs.list.job_list_model import JobListModel
+from widgets.jobs.list.sweep_text import news_pieces
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+LEFT_W, RIGHT_W = S2 + 3, S2
+"""Beside a cell's content; the header has the same."""
+_BAR_H, _PERCENT_W = 4, 38
+_CARET_W = ICON + S1
+"""As far as the caret moves a sweep's name, its jobs' names are moved."""
+_CHIP_H = 18
+_NOTES_H = 132
+
+_COLUMNS = tuple(JobColumn)
+
+
+class JobTableDelegate(QStyledItemDelegate):
+    """Paints and edits a cell."""
+
+    def __init__(self, model: JobListModel, parent: QObject) -> None:
+        super().__init__(parent)
+        self._model = model
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        # Not by roles: each is ten times as long on its way through Qt.
+        model, number = self._model, index.row()
+        line = model.line_at(number)
+        column = _COLUMNS[index.column()]
+        state = option.state.value
+        cell = QRectF(option.rect)
+        # Smooth edges of two cells leave a seam between them where a pixel is not a dot.
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        t = theme.current()
+        if state & SELECTED:
+            painter.fillRect(cell, t.q("selected"))
+        elif state & POINTED:
+            painter.fillRect(cell, t.q("hover"))
+        painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if state & BY_KEY == BY_KEY:
+            paint_focus(painter, cell.adjusted(1, 1, -1, -2))
+        inner = cell.adjusted(LEFT_W, 0, -RIGHT_W, -1)
+        if column is JobColumn.STATE:
+            _paint_state(painter, inner, line)
+        elif column is JobColumn.TAGS:
+            # Whose sweep it is, the row above says.
+            hidden = sweep_of(line.tags) if model.is_member(number) else ""
+            tags = [tag for tag in line.tags if tag != hidden]
+            _paint_tags(painter, inner, tags, on_plain=not state & (SELECTED | POINTED))
+        elif column is JobColumn.PROGRESS:
+            _paint_progress(painter, inner, line, model.place(line.id))
+        elif column is JobColumn.BEST:
+            _paint_best(painter, inner, line)
+        elif column is JobColumn.NAME and line.sweep is not None:
+            _paint_sweep(painter, inner, line, model.is_open(number))
+        elif column is JobColumn.NAME:
+            inner.setLeft(inner.left() + (_CARET_W if model.is_member(number) else 0))
+            paint_text(painter, inner, model.name_at(number), "strong")
+        else:
+            paint_text(painter, inner, shown(line, column), "body", "text2", right=column.is_figure)
+
+    def createEditor(
+        self, parent: QWidget, _option: QStyleOptionViewItem, index: AnyIndex
+    ) -> QWidget:
+        column = JobColumn(index.column())
+        if column is JobColumn.NOTES:
+            return TextBox(name="Notes", parent=parent)
+        hint = "Words, with commas between them" if column is JobColumn.TAGS else ""
+        return LineEdit(placeholder=hint, name=column.title, parent=parent)
+
+    def setEditorData(self, editor: QWidget, index: AnyIndex) -> None:
+        text = str(index.data(Qt.ItemDataRole.EditRole))
+        if isinstance(editor, TextBox):
+            editor.setPlainText(text)
+        elif isinstance(editor, LineEdit):
+            editor.setText(text)
+            editor.selectAll()
+
+    def setModelData(self, editor: QWidget, model: object, index: AnyIndex) -> None:
+        text = ""
+        if isinstance(editor, TextBox):
+            text = editor.toPlainText()
+        elif isinstance(editor, LineEdit):
+            text = editor.text()
+        source = index.model()
+        source.setData(index, text, Qt.ItemDataRole.EditRole)
+
+    def updateEditorGeometry(
+        self, editor: QWidget, option: QStyleOptionViewItem, _index: AnyIndex
+    ) -> None:
+        rect = QRect(option.rect)
+        around = editor.parentWidget()
+        if isinstance(editor, TextBox) and around is not None:
+            rect.setHeight(_NOTES_H)
+            rect.moveBottom(min(rect.bottom(), around.rect().bottom() - S1))
+        editor.setGeometry(rect)
+
+
+def caret_right(cell: QRect) -> int:
+    """Where the caret of a sweep ends in the cell of its name."""
+    return cell.left() + LEFT_W + _CARET_W
+
+
+def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) -> None:
+    caret = QRectF(cell.left(), cell.center().y() - ICON / 2, ICON, ICON)
+    paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
+    name = cell.adjusted(_CARET_W, 0, 0, 0)
+    used = paint_text(painter, name, line.name, "strong")
+    if line.sweep is not None:
+        paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), news_pieces(line.sweep))
+
+
+def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+    glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
+    paint_state(painter, glyph, line.state, line.progress, turn_now())
+    word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
+    tone = "warn" if line.doubt else state_tone(line.state)
+    paint_text(painter, word, line.state.word, "small_strong", tone)
+
+
+def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
+    left = cell.left()
+    # A chosen row is as dark as a chip.
+    ground = theme.current().q("sunken" if on_plain else "surface")
+    for number, tag in enumerate(tags):
+        rest = len(tags) - number
+        room = cell.right() - left
+        width = text_width(tag, "tiny") + 2 * S2
+        more = f"+{rest - 1}" if rest > 1 else ""
+        keep = text_width(more, "tiny") + S1 if more else 0
+        if width + keep > room and number:
+            paint_text(
+                painter, QRectF(left, cell.top(), room, cell.height()), f"+{rest}", "tiny", "text3"
+            )
+            return
+        width = int(min(width, room - keep))
+        chip = QRectF(left, cell.center().y() - _CHIP_H / 2, width, _CHIP_H)
+        fill_round(painter, chip, ground, R_CELL)
+        paint_text(painter, chip.adjusted(S2, 0, -S2, 0), tag, "tiny", "text2")
+        left += width + S1
+
+
+def _paint_progress(
+    painter: QPainter, cell: QRectF, line: JobLine, place: QueuePlace | None
+) -> None:
+    if place is not None:
+        paint_text(painter, cell, f"place {place.number}", "small", "text2")
+        return
+    if not line.run or line.state in (JobState.CREATED, JobState.QUEUED):
+        paint_text(painter, cell, formats.NONE, "body", "text3")
+        return
+    bar = QRectF(
+        cell.left(), cell.center().y() - _BAR_H / 2, cell.width() - _PERCENT_W - S2, _BAR_H
+    )
+    family = line.state.family
+    t = theme.current()
+    if bar.width() > _BAR_H:
+        fill_round(painter, bar, t.q(family, 0.22), _BAR_H / 2)
+        filled = QRectF(bar)
+        filled.setWidth(bar.width() * min(max(line.progress, 0.0), 1.0))
+        fill_round(painter, filled, t.q(family), _BAR_H / 2)
+    percent = QRectF(cell.right() - _PERCENT_W, cell.top(), _PERCENT_W, cell.height())
+    paint_text(painter, percent, formats.progress(line.progress), "small", "text2")
+
+
+def _paint_best(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+    name, value = best_words(line)
+    width = text_width(value, "strong")
+    tone = "text" if name else "text3"
+    paint_text(painter, cell, value, "strong" if name else "body", tone, right=True)
+    caption = cell.adjusted(0, 0, -width - S1 - 2, 0)
+    if name and caption.width() > QFontMetrics(theme.font("small")).averageCharWidth() * 2:
+        paint_text(painter, caption, name, "small", "text3", right=True)

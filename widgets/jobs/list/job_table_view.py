@@ -1,0 +1,384 @@
+"""The wide table itself: its columns, which are chosen, sized and sorted by, and its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import (
+    QEvent,
+    QItemSelection,
+    QItemSelectionModel,
+    QMimeData,
+    QModelIndex,
+    QPoint,
+    Qt,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
+
+from widgets.common.job_mime import chip, dragged_words, put_jobs
+from widgets.common.progressive_paint import Curtain
+from widgets.common.view_style import asked_row, dress
+from widgets.jobs.list.job_columns import SETTINGS, JobColumn
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_table_delegate import JobTableDelegate, caret_right
+from widgets.jobs.list.job_table_header import JobTableHeader
+from widgets.jobs.list.sweep_folding import SweepFolding
+
+_WIDTHS = {
+    JobColumn.STATE: 108,
+    JobColumn.TAGS: 112,
+    JobColumn.PROGRESS: 112,
+    JobColumn.BEST: 148,
+    JobColumn.NODES: 108,
+    JobColumn.GPUS: 56,
+    JobColumn.STARTED: 122,
+    JobColumn.TOOK: 76,
+    JobColumn.GPU_HOURS: 84,
+    JobColumn.ENERGY: 84,
+    JobColumn.USER: 64,
+    JobColumn.NOTES: 200,
+    JobColumn.CREATED: 132,
+    JobColumn.LR: 124,
+    JobColumn.BATCH_SIZE: 88,
+    JobColumn.OPTIMIZER: 88,
+    JobColumn.EPOCHS: 68,
+    JobColumn.MODEL: 132,
+    JobColumn.DATASET: 132,
+    JobColumn.STRATEGY: 88,
+    JobColumn.SEED: 56,
+}
+_NAME_LEAST_W, _NAME_MOST_W = 196, 420
+"""In a wide window the columns share what the longest names do not need: a name and what belongs to
+it would stand too far apart."""
+_LEAST_W, _MOST_W = 48, 900
+_AT_FIRST: tuple[JobColumn, ...] = tuple(
+    c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
+)
+_FIRST_TO_GO = (
+    JobColumn.ENERGY,
+    JobColumn.GPU_HOURS,
+    JobColumn.CREATED,
+    JobColumn.USER,
+    JobColumn.NOTES,
+    JobColumn.TAGS,
+    JobColumn.GPUS,
+    JobColumn.NODES,
+    JobColumn.TOOK,
+    JobColumn.STARTED,
+    JobColumn.PROGRESS,
+    *reversed(SETTINGS),
+)
+"""Where the window is too narrow for all that are chosen."""
+
+
+class JobTableView(QTableView):
+    """All jobs as a table.
+
+    Signals:
+        opened: Id of a job: Enter, or a double click.
+        chosen_changed: Ids of the chosen rows, as a tuple in their order.
+        sorted_by: Key of a column, and whether the last comes first; "" for the list's own order.
+        layout_changed: What `layout_now` gives, to be remembered.
+        trash_requested: The key for it was pressed.
+        menu_requested: Index of a row, and where on the screen.
+        fold_requested: Tag of a sweep, and whether it is to be folded.
+    """
+
+    opened = Signal(str)
+    chosen_changed = Signal(object)
+    sorted_by = Signal(str, bool)
+    layout_changed = Signal(object)
+    trash_requested = Signal()
+    menu_requested = Signal(QModelIndex, QPoint)
+    fold_requested = Signal(str, bool)
+
+    def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._chosen: tuple[JobColumn, ...] = _AT_FIRST
+        self._order, self._descending = "", True
+        self._wanted = dict(_WIDTHS)
+        self._fitting = False
+        self._extra = 0
+        self._edited: JobColumn | None = None
+        self.setModel(model)
+        self.setItemDelegate(JobTableDelegate(model, self))
+        dress(self, "All jobs")
+        self.setProperty("kind", "list")
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setDragEnabled(True)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._head = header = JobTableHeader(self)
+        self.setHorizontalHeader(header)
+        header.setMinimumSectionSize(_LEAST_W)
+        for column, width in _WIDTHS.items():
+            self.setColumnWidth(column, width)
+        header.setSectionResizeMode(JobColumn.NAME, QHeaderView.ResizeMode.Stretch)
+        header.sectionClicked.connect(self._head_clicked)
+        header.sectionResized.connect(self._resized)
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(self._choose_columns)
+        self.selectionModel().selectionChanged.connect(self._tell_chosen)
+        self.viewport().installEventFilter(self)
+        self._curtain = Curtain(self.viewport())
+        model.layoutChanged.connect(self._renew)
+        self._folding = SweepFolding(self, model)
+        self._folding.wished.connect(self.fold_requested)
+        self._fit()
+
+    @Slot()
+    def _renew(self) -> None:
+        """Other rows stand there: two hundred cells are not painted in one turn."""
+        if self.isVisible():
+            self._curtain.hang(self.viewport())
+
+    # -- what is remembered
+
+    def layout_now(self) -> dict[str, Any]:
+        """Columns, widths and order, as plain values."""
+        return {
+            "columns": [column.key for column in self._chosen],
+            "widths": {column.key: width for column, width in self._wanted.items()},
+            "order": self._order,
+            "descending": self._descending,
+        }
+
+    def restore(self, layout: Mapping[str, Any]) -> None:
+        """What `layout_now` gave, from a file that anybody may have changed."""
+        columns = {column.key: column for column in JobColumn}
+        wanted = layout.get("columns")
+        if isinstance(wanted, list):
+            chosen = tuple(c for key, c in columns.items() if key in wanted)
+            self._chosen = chosen if JobColumn.NAME in chosen else _AT_FIRST
+        widths = layout.get("widths")
+        for key, width in widths.items() if isinstance(widths, Mapping) else ():
+            column = columns.get(key)
+            if column in _WIDTHS and isinstance(width, int):
+                self._wanted[column] = min(max(width, _LEAST_W), _MOST_W)
+        order = layout.get("order")
+        if order in columns and columns[str(order)].can_sort:
+            self._order, self._descending = str(order), layout.get("descending") is True
+        self._show_order()
+        self._fit()
+
+    @property
+    def order(self) -> tuple[str, bool]:
+        """Key of the column, and whether the last comes first."""
+        return self._order, self._descending
+
+    def chosen(self) -> tuple[str, ...]:
+        """Ids of the chosen rows, from above."""
+        # By ranges: of 100,000 rows that Ctrl+A chose, the indexes alone would take a second.
+        ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
+        rows = sorted({row for one in ranges for row in range(one.top(), one.bottom() + 1)})
+        return self._model.ids(rows)
+
+    def current_ids(self) -> tuple[str, ...]:
+        """Id of the job in the current row, or of all jobs of the sweep."""
+        index = self.currentIndex()
+        return self._model.ids((index.row(),)) if index.isValid() else ()
+
+    def choose(self, ids: Sequence[str]) -> None:
+        """Choose the rows of these jobs that are shown, and no others."""
+        rows = [row for row in map(self._model.row_of, ids) if row >= 0]
+        chosen = QItemSelection()
+        for row in rows:
+            chosen.select(self._model.index(row, 0), self._model.index(row, 0))
+        flag = QItemSelectionModel.SelectionFlag
+        if rows:
+            first = self._model.index(min(rows), JobColumn.NAME)
+            self.selectionModel().setCurrentIndex(first, flag.NoUpdate)
+            self.scrollTo(first)
+        self.selectionModel().select(chosen, flag.ClearAndSelect | flag.Rows)
+
+    def edit_cell(self, row: int, column: JobColumn) -> None:
+        """Change a cell where it stands; its column is shown for that. Those of a sweep stay."""
+        if not self._model.flags(self._model.index(row, column)) & Qt.ItemFlag.ItemIsEditable:
+            return
+        if column not in self._chosen:
+            self._toggle(column, True)
+        if self.isColumnHidden(column):
+            self._edited = column
+            self._fit()
+        index = self._model.index(row, column)
+        self.setCurrentIndex(index)
+        self.edit(index)
+
+    # -- columns
+
+    def _fit(self) -> None:
+        """All chosen columns where there is room, fewer where there is not."""
+        if self._fitting:
+            return
+        self._fitting = True
+        room = self.viewport().width() - _NAME_LEAST_W
+        shown = list(self._chosen)
+        for column in _FIRST_TO_GO:
+            if sum(self._wanted.get(c, 0) for c in shown) <= room:
+                break
+            if column in shown and column.key != self._order and column is not self._edited:
+                shown.remove(column)
+        taken = sum(self._wanted.get(c, 0) for c in shown)
+        spare = self.viewport().width() - _NAME_MOST_W - taken
+        self._extra = max(0, spare // len(shown))
+        for column in JobColumn:
+            self.setColumnHidden(column, column not in shown)
+            if column in self._wanted:
+                self.setColumnWidth(column, self._wanted[column] + self._extra)
+        self._fitting = False
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    @Slot(int, int, int)
+    def _resized(self, section: int, _before: int, width: int) -> None:
+        column = JobColumn(section)
+        if not self._fitting and column in self._wanted and width > 0:
+            self._wanted[column] = max(width - self._extra, _LEAST_W)
+            self.layout_changed.emit(self.layout_now())
+
+    @Slot(int)
+    def _head_clicked(self, section: int) -> None:
+        """Once, the other way round, and back to the list's own order."""
+        column = JobColumn(section)
+        if not column.can_sort:
+            return
+        first = column.is_figure or column is JobColumn.PROGRESS
+        if self._order != column.key:
+            self._order, self._descending = column.key, first
+        elif self._descending == first:
+            self._descending = not first
+        else:
+            self._order, self._descending = "", True
+        self._show_order()
+        self.sorted_by.emit(self._order, self._descending)
+        self.layout_changed.emit(self.layout_now())
+
+    def _show_order(self) -> None:
+        column = JobColumn[self._order.upper()] if self._order else None
+        self._head.show_order(column, descending=self._descending)
+
+    @Slot(QPoint)
+    def _choose_columns(self, at: QPoint) -> None:
+        self.column_menu().popup(self.horizontalHeader().mapToGlobal(at))
+
+    def column_menu(self) -> QMenu:
+        """Every column, those that are chosen ticked; the name is always there."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        settings = QMenu("Settings", menu)
+        for column in JobColumn:
+            action = (settings if column in SETTINGS else menu).addAction(column.title)
+            action.setCheckable(True)
+            action.setChecked(column in self._chosen)
+            action.setEnabled(column is not JobColumn.NAME)
+            action.toggled.connect(partial(self._toggle, column))
+        menu.addMenu(settings)
+        menu.addSeparator()
+        menu.addAction("As at first", self._as_at_first)
+        return menu
+
+    def _toggle(self, column: JobColumn, on: bool) -> None:
+        kept = {*self._chosen, column} if on else set(self._chosen) - {column}
+        # What was just chosen is seen, whatever else has to go for it.
+        self._edited = column if on else None
+        self._chosen = tuple(c for c in JobColumn if c in kept)
+        self._fit()
+        self.layout_changed.emit(self.layout_now())
+
+    @Slot()
+    def _as_at_first(self) -> None:
+        self._chosen = _AT_FIRST
+        self._wanted.update(_WIDTHS)
+        self._fit()
+        self.layout_changed.emit(self.layout_now())
+
+    # -- rows
+
+    def eventFilter(self, watched: Any, event: QEvent) -> bool:
+        """No row moves under the pointer, nor while one is being written in."""
+        if watched is self.viewport():
+            if event.type() == QEvent.Type.Enter:
+                self._model.hold(True)
+            elif event.type() == QEvent.Type.Leave and not self._is_editing():
+                self._model.hold(False)
+        return super().eventFilter(watched, event)
+
+    def _is_editing(self) -> bool:
+        return self.state() is QAbstractItemView.State.EditingState
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        index = self.currentIndex()
+        key = event.key()
+        if self._is_editing():
+            # Enter ends the editing, and comes here afterwards; it opens nothing.
+            super().keyPressEvent(event)
+        elif key == Qt.Key.Key_Space and index.isValid():
+            flag = QItemSelectionModel.SelectionFlag
+            self.selectionModel().select(index, flag.Toggle | flag.Rows)
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
+            self.opened.emit(index.data(JOB_ROLE).id)
+        elif key == Qt.Key.Key_F2 and index.isValid():
+            column = JobColumn(index.column())
+            self.edit_cell(index.row(), column if column.can_edit else JobColumn.NAME)
+        elif key == Qt.Key.Key_Delete:
+            self.trash_requested.emit()
+        elif key == Qt.Key.Key_O and index.isValid() and not event.modifiers():
+            self._head_clicked(index.column())
+        elif key == Qt.Key.Key_C and not event.modifiers():
+            self._choose_columns(QPoint(0, self.horizontalHeader().height()))
+        elif key == Qt.Key.Key_Escape and self.selectionModel().hasSelection():
+            self.clearSelection()
+        else:
+            super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """On its caret folds a sweep, and chooses nothing."""
+        at = event.position().toPoint()
+        index = self.indexAt(at)
+        is_caret = index.column() == JobColumn.NAME and at.x() < caret_right(self.visualRect(index))
+        is_plain = event.button() is Qt.MouseButton.LeftButton and not event.modifiers()
+        if not (is_caret and is_plain and self._folding.toggle(index)):
+            super().mousePressEvent(event)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Opens a job; on its tags or notes, changes them."""
+        index = self.indexAt(event.position().toPoint())
+        if not index.isValid() or self._folding.toggle(index):
+            return
+        column = JobColumn(index.column())
+        if column in (JobColumn.TAGS, JobColumn.NOTES):
+            self.edit_cell(index.row(), column)
+        else:
+            self.opened.emit(index.data(JOB_ROLE).id)
+
+    def startDrag(self, _actions: Qt.DropAction) -> None:
+        """All chosen rows, to where they are compared."""
+        ids = self.chosen()
+        line = self._model.line(ids[0]) if ids else None
+        if line is None:
+            return
+        words = dragged_words(ids, line.name)
+        content = QMimeData()
+        put_jobs(content, ids, words)
+        drag = QDrag(self)
+        drag.setMimeData(content)
+        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.exec(Qt.DropAction.CopyAction)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Of the row under the pointer; by keys of the current one, whatever lies there."""
+        index, at = asked_row(self, event)
+        if index.isValid():
+            self.menu_requested.emit(index, at)
+
+    @Slot()
+    def _tell_chosen(self) -> None:
+        self.chosen_changed.emit(self.chosen())

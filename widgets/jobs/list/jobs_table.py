@@ -1,0 +1,235 @@
+"""All jobs over the whole width: search, filters, the table, a bar for those that are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from PySide6.QtCore import QModelIndex, QPoint, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.jobs.summary import JobChoices, JobLine, JobQuery
+from backend.records.queue.entry import Queue
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton, SegmentedControl
+from widgets.common.cards import Card, EmptyState
+from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import REST, col, row
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
+from widgets.common.view_style import AsHighAsRows
+from widgets.jobs.list.bulk_actions import ManyWishes
+from widgets.jobs.list.filter_panel import JobFunnel
+from widgets.jobs.list.job_columns import JobColumn
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_pane import (
+    GROUP_TITLES,
+    GROUPS,
+    SEARCH_TIP,
+    say_no_match,
+    show_counts,
+)
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_table_view import JobTableView
+from widgets.jobs.list.selection_bar import SelectionBar
+
+_SEARCH_W, _SEARCH_NARROW_W = 240, 180
+_NARROW_W = 1040
+
+
+class JobsTable(QWidget):
+    """The wide table; what is wished for the chosen jobs, `ManyWishes` says.
+
+    Signals:
+        query_changed: A `JobQuery`: other rows are wished for.
+        choices_wished: The funnel was opened: what is there to choose from?
+        opened: Id of a job.
+        menu_requested: Index of a row, and where on the screen.
+        fold_requested: Tag of a sweep, and whether it is to be folded.
+        layout_changed: Columns, widths and order, to be remembered.
+        list_requested, new_requested: What the buttons say.
+    """
+
+    query_changed = Signal(JobQuery)
+    choices_wished = Signal()
+    opened = Signal(str)
+    menu_requested = Signal(QModelIndex, QPoint)
+    fold_requested = Signal(str, bool)
+    layout_changed = Signal(object)
+    list_requested = Signal()
+    new_requested = Signal()
+
+    def __init__(self, many: ManyWishes, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._many = many
+        self._to_choose: tuple[str, ...] = ()
+        self.model = JobListModel(in_columns=True)
+        self.view = JobTableView(self.model)
+        self.view.opened.connect(self.opened)
+        self.view.menu_requested.connect(self.menu_requested)
+        self.view.layout_changed.connect(self.layout_changed)
+        self.view.sorted_by.connect(self._asked)
+        self.view.chosen_changed.connect(self._show_chosen)
+        self.view.trash_requested.connect(self._trash)
+        self.view.fold_requested.connect(self.fold_requested)
+        self.funnel = JobFunnel()
+        self.funnel.changed.connect(self._asked)
+        self.funnel.hide()
+        self.bar = SelectionBar()
+        self.bar.hide()
+        self._make_head()
+        self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
+        self.no_match.pressed.connect(self.clear)
+        self.no_match.hide()
+        self._foot = Label("", "small", "text2", elide="right")
+        self._keys = Label("Enter opens, Space chooses, F2 renames, O orders", "small", "text3")
+        plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
+        self._height = AsHighAsRows(self.view, plate, 2 * S1)
+        self.setLayout(
+            col(
+                self._head,
+                self.funnel,
+                (plate, 1),
+                self.bar,
+                row((self._foot, 1), self._keys),
+                REST,
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
+            )
+        )
+        self.bar.act_requested.connect(lambda key: many.act(key, self.view.chosen()))
+        self.bar.clear_requested.connect(self.view.clearSelection)
+        FocusLead(self, self.view)
+
+    def _make_head(self) -> None:
+        self._sentence = Label("", "body", "text2", elide="right")
+        self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
+        self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
+        self.search.searched.connect(self._asked)
+        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
+        self._groups.chosen.connect(self._asked)
+        self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
+        self._funnel_button.setCheckable(True)
+        self._funnel_button.toggled.connect(self._toggle_funnel)
+        back = IconButton("rows", "As a list beside the open job")
+        back.clicked.connect(self.list_requested)
+        new = Button("New job", kind="primary", icon="plus")
+        new.clicked.connect(self.new_requested)
+        self._head = QWidget()
+        self._head.setLayout(
+            row(
+                Label("Jobs", "title"),
+                S1,
+                (self._sentence, 1),
+                self.search,
+                self._groups,
+                self._funnel_button,
+                back,
+                new,
+            )
+        )
+
+    # -- what comes in
+
+    @property
+    def query(self) -> JobQuery:
+        """What is wished for now."""
+        order, descending = self.view.order
+        asked = JobQuery(
+            text=self.search.text().strip(),
+            group=GROUPS[self._groups.key()],
+            order=order,
+            descending=descending,
+        )
+        return self.funnel.narrowed(asked)
+
+    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
+        self.model.show_rows(rows, at_once=at_once)
+        show_counts(self._groups, rows)
+        found, query = rows.hits, self.query
+        all_of_them = replace(query, order="", descending=False) == JobQuery()
+        total = formats.plural(rows.total, "job")
+        self._foot.setText(total if all_of_them else f"{formats.count(found)} of {total}")
+        words = [f"{formats.count(rows.live)} running"] if rows.live else []
+        words += [f"{formats.count(rows.waiting)} waiting"] if rows.waiting else []
+        self._sentence.setText(", ".join(words))
+        empty = found == 0 and rows.total > 0
+        if empty:
+            say_no_match(self.no_match, query)
+        self.view.setVisible(not empty)
+        self.no_match.setVisible(empty)
+        self._height.fit()
+        self._show_chosen(self.view.chosen())
+        are_there = all(self.model.row_of(job_id) >= 0 for job_id in self._to_choose)
+        if self._to_choose and (at_once or are_there):
+            ids, self._to_choose = self._to_choose, ()
+            self.view.choose(ids)
+
+    def choose(self, ids: Sequence[str]) -> None:
+        """Choose these rows and no others, as soon as they are there."""
+        self._to_choose = tuple(ids)
+
+    def show_queue(self, queue: Queue) -> bool:
+        return self.model.show_queue(queue)
+
+    def show_choices(self, choices: JobChoices) -> None:
+        self.funnel.show_choices(choices)
+
+    @Slot()
+    def clear(self) -> None:
+        """All jobs again."""
+        self._groups.choose("all")
+        self.search.clear()
+        self.funnel.clear()
+        self._asked()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW_W
+        self._sentence.setVisible(not narrow)
+        self.search.setFixedWidth(_SEARCH_NARROW_W if narrow else _SEARCH_W)
+
+    # -- what happens
+
+    def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
+        """What can be changed where it stands."""
+        line: JobLine = index.data(JOB_ROLE)
+        menu.addAction("Open", lambda: self.opened.emit(line.id))
+        menu.addSeparator()
+        for text, column in (
+            ("Rename", JobColumn.NAME),
+            ("Change the tags", JobColumn.TAGS),
+            ("Change the notes", JobColumn.NOTES),
+        ):
+            menu.addAction(text, partial(self._edit, line.id, column))
+
+    def _edit(self, job_id: str, column: JobColumn) -> None:
+        row_number = self.model.row_of(job_id)
+        if row_number >= 0:
+            self.view.edit_cell(row_number, column)
+
+    @Slot()
+    def _asked(self) -> None:
+        # A filter that is on is seen when its row is closed, too.
+        self._funnel_button.set_icon("funnel-fill" if self.query.is_narrow else "funnel-simple")
+        self.query_changed.emit(self.query)
+
+    @Slot(bool)
+    def _toggle_funnel(self, on: bool) -> None:
+        self.funnel.setVisible(on)
+        if on:
+            self.choices_wished.emit()
+
+    @Slot(object)
+    def _show_chosen(self, ids: tuple[str, ...]) -> None:
+        self.bar.setVisible(len(ids) > 1)
+        if ids:
+            self.bar.show_chosen(len(ids), self.model.live_of(ids))
+
+    @Slot()
+    def _trash(self) -> None:
+        if self.view.chosen():
+            self._many.trash_requested.emit(self.view.chosen())

@@ -1,0 +1,80 @@
+"""What the row of a sweep says about its jobs."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.summary import JobLine, SweepCount
+from widgets.common import formats
+from widgets.common.labels import plain_tip
+from widgets.common.theme import Tone
+from widgets.jobs.list.job_columns import JobColumn, shown
+
+
+def counts(count: SweepCount) -> list[tuple[str, Tone]]:
+    """How many are how, each with its tone: only what moves and what went wrong is coloured."""
+    known: tuple[tuple[int, str, Tone], ...] = (
+        (count.live, "live", "live"),
+        (count.waiting, "waiting", "text2"),
+        (count.finished, "finished", "text2"),
+        (count.stopped, "stopped", "text2"),
+        (count.failed, "failed", "bad"),
+    )
+    return [(f"{formats.count(n)} {word}", tone) for n, word, tone in known if n]
+
+
+def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+    """``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
+    known = counts(count)
+    jobs = formats.plural(len(count.ids), "job")
+    if len(known) == 1:
+        word = known[0][0].rpartition(" ")[2]
+        return [(f"{jobs}, all ", "text2"), (word, known[0][1])]
+    pieces: list[tuple[str, Tone]] = [(f"{jobs}: ", "text2")]
+    for piece in known:
+        pieces += [piece, (", ", "text2")]
+    return pieces[:-1]
+
+
+def news_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+    """``6 jobs: 1 failed, 2 live``: where other columns tell the rest, and room is scarce."""
+    pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
+    news = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
+    for number, piece in enumerate(news):
+        pieces += [(", " if number else ": ", "text2"), piece]
+    return pieces
+
+
+def counted(count: SweepCount) -> str:
+    """The same as one text."""
+    return "".join(text for text, _ in counted_pieces(count))
+
+
+def best_of(line: JobLine) -> str:
+    """``validation loss 0.0412 of lr=0.1``, "" when no job has a metric yet."""
+    if line.best_metric is None or line.sweep is None:
+        return ""
+    name, value = line.best_metric
+    return f"{metric_words(name)} {formats.metric(value)} of {line.sweep.best_job}"
+
+
+def said(line: JobLine, column: JobColumn | None, role: int, is_open: bool) -> str | None:
+    """What a cell of the sweep says otherwise than that of a job, None where it does not."""
+    if line.sweep is None:
+        return None
+    best = best_of(line)
+    whole = f"{counted(line.sweep)}." + (f" Best: {best}." if best else "")
+    if role == Qt.ItemDataRole.AccessibleTextRole and column in (None, JobColumn.NAME):
+        fold = "unfolded" if is_open else "folded"
+        return f"{line.name}, sweep, {fold}, {formats.progress(line.progress)}. {whole}"
+    if role == Qt.ItemDataRole.ToolTipRole:
+        if column in (None, JobColumn.NAME):
+            return plain_tip(f"{line.name}\n{whole}")
+        if column is JobColumn.STATE:
+            return plain_tip(counted(line.sweep))
+        if column is JobColumn.BEST and best:
+            return plain_tip(best)
+        if column is JobColumn.GPUS and line.uses_gpus:
+            return plain_tip(f"{shown(line, column)} by the jobs that are live")
+    return None

@@ -1,0 +1,406 @@
+"""The logs of a job: one rank's, mpirun's, or all together, of any length.
+
+The tab knows numbers of lines only; what is in sight is asked for, and searching happens
+elsewhere too. So a log of 200 MB opens as fast as its lines can be counted, and one that grows by
+10,000 lines a second costs the window no more than one that stands still.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QStackedWidget, QWidget
+
+from backend.records.jobs.view import (
+    ALL_LOGS,
+    MPIRUN_LOG,
+    JobView,
+    LogLines,
+    LogMatches,
+    LogSize,
+)
+from widgets.common import formats, icons
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import Card, EmptyState
+from widgets.common.fields import ComboBox, SearchField
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import col, row
+from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
+from widgets.jobs.log.log_ansi import plain
+from widgets.jobs.log.log_view import LogView
+
+LOOK_INTERVAL_MS = 500
+MOST_COPIED = 50_000
+_ALL_WORDS_FROM_W = 640
+"""Lines; more than anybody pastes."""
+
+
+class LogTab(QWidget):
+    """The tab Log. All signals begin with the job's id and whose log: a rank, "mpirun" or "all".
+
+    Signals:
+        look_requested: How long is it now?
+        lines_requested: First line from 0, count.
+        find_requested: Text, the line from which on.
+        error_requested: Where is the first fault?
+        copy_requested: First line, count; the text comes back to `show_copied`.
+    """
+
+    look_requested = Signal(str, str)
+    lines_requested = Signal(str, str, int, int)
+    find_requested = Signal(str, str, str, int)
+    error_requested = Signal(str, str)
+    copy_requested = Signal(str, str, int, int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._job = ""
+        self._is_live = False
+        self._asked = False
+        self._size: LogSize | None = None
+        self._trouble = ""
+        self._seen = 0
+        self._faults: dict[str, int] = {}
+        self._wanted_line = -1
+        self._picker = ComboBox(name="Whose log")
+        self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
+        self._picker.setMinimumWidth(124)
+        self._picker.currentIndexChanged.connect(self._start_anew)
+        self._search = SearchField("Search in the log")
+        self._search.searched.connect(self._find)
+        self._search.installEventFilter(self)
+        self._count = Label("", "small", "text2")
+        self._found: tuple[int, ...] = ()
+        self._matched = ""
+        self._searched = 0
+        self._is_cut = False
+        self._is_searching = False
+        self._current = -1
+        self._up = IconButton("caret-up", "Previous match")
+        self._up.clicked.connect(lambda: self._step(-1))
+        self._down = IconButton("caret-down", "Next match")
+        self._down.clicked.connect(lambda: self._step(1))
+        self.view = LogView()
+        self._error = Button("First error", icon="warning")
+        self._error_sign = IconButton("warning", "First error")
+        for error in (self._error, self._error_sign):
+            error.clicked.connect(self._wish_error)
+        copy = IconButton("copy", "Copy the chosen lines, or all")
+        copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
+        self.view.lines_wished.connect(
+            lambda first, count: self.lines_requested.emit(self._job, self.source, first, count)
+        )
+        self.view.copy_wished.connect(self._copy)
+        self.view.follows_changed.connect(self._sync)
+        self._empty = EmptyState("article", "")
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self.view)
+        self._stack.addWidget(self._empty)
+        self._state = Label("", "small", "text3", elide="right")
+        self._new_lines = Button("", icon="caret-down", tip="Follow the end of the log")
+        self._new_lines.clicked.connect(self._follow)
+        head = row(
+            self._picker,
+            (self._search, 1),
+            self._count,
+            self._up,
+            self._down,
+            self._error,
+            self._error_sign,
+            copy,
+            gap=S2,
+        )
+        foot = row((self._state, 1), self._new_lines)
+        self._new_lines.setSizePolicy(_keeping_its_place(self._new_lines))
+        self.setLayout(
+            col(
+                (Card(head, (self._stack, 1), foot, gap=S2), 1),
+                margins=(0, 0, PAGE_MARGIN, S3),
+                gap=0,
+            )
+        )
+        self._timer = QTimer(self)
+        self._timer.setInterval(LOOK_INTERVAL_MS)
+        self._timer.timeout.connect(self._tick)
+        self._sync()
+
+    @property
+    def source(self) -> str:
+        """Whose log is shown: the number of a rank, "mpirun" or "all"."""
+        return self._picker.key()
+
+    def open_job(self, view: JobView) -> None:
+        """Another job: the failing rank's log first, else rank 0's."""
+        error = view.error
+        failed = error.rank if error is not None else None
+        self._job = view.id
+        self._is_live = view.state.is_live
+        self._faults = {}
+        for line in error.evidence if error is not None else ():
+            self._faults.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
+        options = [(ALL_LOGS, "All together"), (MPIRUN_LOG, "mpirun")]
+        options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
+        self._picker.blockSignals(True)
+        self._picker.set_options(options, str(failed or 0))
+        if failed is not None and failed < view.world_size:
+            self._picker.setItemIcon(failed + 2, icons.icon("x-circle-fill", "bad"))
+            tip = plain_tip("The first rank that failed")
+            self._picker.setItemData(failed + 2, tip, Qt.ItemDataRole.ToolTipRole)
+        self._picker.blockSignals(False)
+        self._start_anew()
+
+    def show_view(self, view: JobView) -> None:
+        """News of the job: one that is over is looked at once more, then no more."""
+        if view.id == self._job and view.state.is_live != self._is_live:
+            self._is_live = view.state.is_live
+            self._look()
+
+    def show_source(self, source: str, line: int = 0) -> None:
+        """Another log; with a ``line`` (from 1) at this line."""
+        self._wanted_line = line - 1
+        if source != self.source:
+            self._picker.choose(source)
+            self._wanted_line = line - 1
+        self._go_where_wanted()
+
+    def focus_search(self) -> None:
+        self._search.setFocus()
+
+    # -- what comes in
+
+    def show_size(self, job_id: str, source: str, size: LogSize) -> None:
+        if not self._is_shown(job_id, source):
+            return
+        self._asked = False
+        self._trouble = ""
+        if self._size is not None and size.generation != self._size.generation:
+            self._seen = 0
+        self._size = size
+        self.view.set_numbered(not size.begins_at)
+        self.view.set_size(size.lines, size.generation)
+        if self.view.follows or not self._seen:
+            self._seen = size.lines
+        self._go_where_wanted()
+        behind = self._searched < size.lines and not self._is_cut
+        if self._search.text() and behind and not self._is_searching:
+            self._wish_matches()
+        self._sync()
+
+    def show_lines(self, job_id: str, source: str, lines: LogLines) -> None:
+        if self._is_shown(job_id, source):
+            self.view.show_lines(lines)
+
+    def show_matches(self, job_id: str, source: str, matches: LogMatches) -> None:
+        size = self._size
+        self._is_searching = False
+        if not self._is_shown(job_id, source) or matches.text != self._search.text():
+            return
+        if size is None or matches.generation != size.generation:
+            return
+        first = not self._found
+        known = bisect_left(matches.lines, self._found[-1] + 1) if self._found else 0
+        self._found += matches.lines[known:]
+        self._searched = matches.searched
+        self._is_cut = matches.is_cut
+        self._matched = matches.text
+        self.view.set_matches(matches.text, self._found)
+        if first and self._found:
+            self._current = max(0, bisect_left(self._found, self.view.top))
+            self._current = min(self._current, len(self._found) - 1)
+            self.view.go_to(self._found[self._current])
+        self._sync()
+
+    def show_error_line(self, job_id: str, source: str, line: int | None) -> None:
+        if not self._is_shown(job_id, source):
+            return
+        if line is None:
+            self._count.setText("No line looks like a fault")
+        else:
+            self.view.go_to(line)
+            self._count.setText(f"Line {formats.count(line + 1)}")
+
+    def show_searching(self, job_id: str, source: str, share: float | None) -> None:
+        """How far a search is, 0 to 1."""
+        if self._is_shown(job_id, source) and share is not None and share < 1:
+            self._count.setText(f"Searching, {formats.percent(share)}")
+
+    def show_copied(self, lines: LogLines) -> None:
+        texts = [plain(line) for line in lines.lines]
+        if lines.sources:
+            texts = [f"{who}  {text}" for who, text in zip(lines.sources, texts, strict=True)]
+        QGuiApplication.clipboard().setText("\n".join(texts))
+
+    def show_trouble(self, job_id: str, source: str, sentence: str) -> None:
+        """The log could not be read; it is tried again."""
+        if self._is_shown(job_id, source):
+            self._asked = self._is_searching = False
+            self._trouble = sentence
+            self._sync()
+
+    # -- what is asked for
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Enter in the search leads to the next match, with Shift to the one before."""
+        enters = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        is_press = event.type() == QEvent.Type.KeyPress
+        if is_press and isinstance(event, QKeyEvent) and event.key() in enters:
+            back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            if self._found and self._matched == self._search.text():
+                self._step(-1 if back else 1)
+                return True
+        return bool(super().eventFilter(watched, event))
+
+    def showEvent(self, event: object) -> None:
+        self._timer.start()
+        self._look()
+
+    def hideEvent(self, event: object) -> None:
+        self._timer.stop()
+
+    def _is_shown(self, job_id: str, source: str) -> bool:
+        return job_id == self._job and source == self.source
+
+    @Slot()
+    def _start_anew(self) -> None:
+        self._asked = False
+        self._size = None
+        self._trouble = ""
+        self._seen = 0
+        self._wanted_line = -1
+        self._forget_matches()
+        self.view.clear()
+        self._sync()
+        self._look()
+
+    @Slot()
+    def _tick(self) -> None:
+        # What is over does not grow: it is looked at until that worked once.
+        if self._size is None or self._is_live or self._trouble:
+            self._look()
+
+    def _look(self) -> None:
+        if self._job and self.isVisible() and not self._asked:
+            self._asked = True
+            self.look_requested.emit(self._job, self.source)
+
+    @Slot(str)
+    def _find(self, text: str) -> None:
+        self._forget_matches()
+        if text and self._size is not None:
+            self._count.setText("Searching…")
+            self._wish_matches()
+        else:
+            self.find_requested.emit(self._job, self.source, "", 0)
+            self._sync()
+
+    def _wish_matches(self) -> None:
+        self._is_searching = True
+        self.find_requested.emit(self._job, self.source, self._search.text(), self._searched)
+
+    def _forget_matches(self) -> None:
+        self._found, self._searched, self._current = (), 0, -1
+        self._is_cut = self._is_searching = False
+        self.view.set_matches("", ())
+
+    def _step(self, by: int) -> None:
+        if self._found:
+            self._current = (self._current + by) % len(self._found)
+            self.view.go_to(self._found[self._current])
+            self._sync()
+
+    @Slot()
+    def _wish_error(self) -> None:
+        known = self._faults.get(self.source, 0)
+        if known and self._size is not None and not self._size.begins_at:
+            self.show_error_line(self._job, self.source, known - 1)
+        else:
+            self._count.setText("Looking…")
+            self.error_requested.emit(self._job, self.source)
+
+    @Slot(int, int)
+    def _copy(self, first: int, count: int) -> None:
+        total = self.view.total
+        if not count:
+            first, count = max(0, total - MOST_COPIED), total
+        if count:
+            self.copy_requested.emit(self._job, self.source, first, min(count, MOST_COPIED))
+
+    @Slot()
+    def _follow(self) -> None:
+        self.view.to_end()
+        self._seen = self.view.total
+        self._sync()
+
+    def _go_where_wanted(self) -> None:
+        if self._wanted_line >= 0 and self._size is not None:
+            if not self._size.begins_at:
+                self.view.go_to(min(self._wanted_line, max(0, self.view.total - 1)))
+            self._wanted_line = -1
+
+    # -- what is said
+
+    @Slot()
+    def _sync(self) -> None:
+        size = self._size
+        if self.view.follows and size is not None:
+            self._seen = size.lines
+        self._stack.setCurrentWidget(self.view if self.view.total else self._empty)
+        if self._trouble:
+            self._empty.say("warning", "The log cannot be read now", self._trouble)
+        elif size is None:
+            self._empty.say("article", "Reading the log…")
+        else:
+            self._empty.say(
+                "article",
+                "Nothing has been written yet" if self._is_live else "Nothing was written",
+                "What the program prints appears here as it comes." if self._is_live else "",
+            )
+        self._state.setText(self._state_words())
+        behind = size.lines - self._seen if size is not None else 0
+        self._new_lines.setText(formats.plural(behind, "new line") if behind else "Follow")
+        self._new_lines.setVisible(not self.view.follows and self.view.total > 0)
+        found = len(self._found)
+        for arrow in (self._up, self._down):
+            arrow.setVisible(bool(self._search.text()))
+            arrow.setEnabled(found > 0)
+        self._settle_head()
+        if self._search.text() and (self._searched or found):
+            more = " and more" if self._is_cut else ""
+            if found:
+                place = f"{formats.count(self._current + 1)} of {formats.count(found)}{more}"
+                self._count.setText(place if self._current >= 0 else f"{found} lines{more}")
+            else:
+                self._count.setText("No line holds it")
+        elif not self._search.text():
+            self._count.setText("")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._settle_head()
+
+    def _settle_head(self) -> None:
+        """Beside a search that found something there is not always room for all words."""
+        is_short = bool(self._search.text()) and self.width() < _ALL_WORDS_FROM_W
+        self._error.setVisible(not is_short)
+        self._error_sign.setVisible(is_short)
+
+    def _state_words(self) -> str:
+        if self._trouble and self.view.total:
+            return self._trouble
+        if self._size is None or not self._size.lines:
+            return ""
+        size = formats.disk(self._size.size_bytes)
+        words = f"{formats.plural(self._size.lines, 'line')}, {size}"
+        if self._size.begins_at:
+            words += ". The beginning is too long to be fetched; “Open folder” leads to it"
+        elif self.source == ALL_LOGS:
+            words += ". In the order in which lines were seen here; before that, rank by rank"
+        return words
+
+
+def _keeping_its_place(widget: QWidget) -> QSizePolicy:
+    policy = widget.sizePolicy()
+    policy.setRetainSizeWhenHidden(True)
+    return policy

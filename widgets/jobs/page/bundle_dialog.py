@@ -1,0 +1,204 @@
+"""A job as one file: written for another desktop, and taken from one."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
+from backend.records.jobs.checkpoint import Checkpoint
+from widgets.common import formats
+from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.buttons import Button, Switch
+from widgets.common.fields import ComboBox, Field, LineEdit
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.task_status import Answer
+from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpoint_title, file_stem
+
+_WIDTH = 540
+_WHAT = (
+    "Model, loader, settings, seed, versions and curves in one file. Another desktop checks every "
+    "byte of it and can train the job again."
+)
+
+
+class _Dialog(FittedDialog):
+    """A title, what is under way, how it ended.
+
+    Signals:
+        cancel_requested: What is under way is not wanted any more.
+        folder_requested: Path of the file that was made, to be shown in the file manager.
+    """
+
+    cancel_requested = Signal()
+    folder_requested = Signal(str)
+
+    def __init__(self, title: str, parent: QWidget | None) -> None:
+        super().__init__(title, _WIDTH, parent)
+        self._under_way = False
+        self._answer = Answer(title)
+        self._answer.cancelled.connect(self.cancel_requested)
+        self._answer.folder_requested.connect(self.folder_requested)
+        self._close = Button("Close")
+        self._close.clicked.connect(self.reject)
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self._under_way = True
+        self._answer.show_progress(share, text)
+
+    def show_error(self, sentence: str) -> None:
+        self._end("bad", sentence)
+
+    def reject(self) -> None:
+        if self._under_way:
+            self.cancel_requested.emit()
+        super().reject()
+
+    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
+        self._under_way = False
+        self._answer.say(tone, text, made=made)
+
+
+class BundleDialog(_Dialog):
+    """What goes into the bundle of a job, and where to.
+
+    Signals:
+        bundle_requested: Path, checkpoint, whether the dataset goes along, and whether the person
+            was asked about writing over that file.
+    """
+
+    bundle_requested = Signal(str, str, bool, bool)
+
+    def __init__(
+        self,
+        job_name: str,
+        checkpoints: tuple[Checkpoint, ...],
+        folder: str = "",
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__("Bundle", parent)
+        self._checkpoints = checkpoints
+        newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
+        options = [(c.name, checkpoint_title(c)) for c in newest_first]
+        chosen = next((c.name for c in newest_first if c.is_latest), NO_CHECKPOINT)
+        self._checkpoint = ComboBox([*options, (NO_CHECKPOINT, "None")], chosen, name="Checkpoint")
+        self._with_data = Switch("The files of the dataset too")
+        hint = Label("Without them the dataset is named by its hash.", "small", "text2", wrap=True)
+        self._path = LineEdit(str(PurePath(folder) / f"{file_stem(job_name)}{SUFFIX}"), name="To")
+        self._path.textChanged.connect(self._changed)
+        self._checkpoint.currentIndexChanged.connect(self._changed)
+        self._with_data.toggled.connect(self._changed)
+        self._confirmed = ""
+        choose = Button("Choose…", icon="folder-open")
+        choose.clicked.connect(self._choose)
+        self._make = Button("Bundle", kind="primary")
+        self._make.setDefault(True)
+        self._make.clicked.connect(self._wish)
+        self.setLayout(
+            col(
+                Label("Bundle", "title"),
+                Label(_WHAT, "body", "text2", wrap=True),
+                S2,
+                Field("Checkpoint", self._checkpoint),
+                col(self._with_data, hint, gap=4),
+                col(Label("To", "small", "text2"), row((self._path, 1), choose, gap=S2), gap=4),
+                self._answer,
+                S2,
+                row(STRETCH, self._close, self._make, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._fit()
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        super().show_progress(share, text)
+        self._fit()
+
+    def show_done(self, made: Bundled) -> None:
+        text = f"Written to {made.path}, {formats.disk(made.bytes)}."
+        if made.left_out:
+            text += f" The values of {', '.join(made.left_out)} are not in it."
+        self._end("good", text, made=str(made.path))
+
+    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
+        super()._end(tone, text, made=made)
+        self._fit()
+
+    @Slot()
+    def _choose(self) -> None:
+        # Here Qt asks whether an existing file is meant to go.
+        chosen, _ = QFileDialog.getSaveFileName(
+            self, "Bundle to", self._path.text(), f"Bundles (*{SUFFIX})"
+        )
+        if chosen:
+            self._confirmed = chosen
+            self._path.setText(chosen)
+
+    @Slot()
+    def _changed(self) -> None:
+        if not self._under_way:
+            self._answer.clear()
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        self._make.setEnabled(bool(self._path.text().strip()) and not self._under_way)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.show_progress(None, "Starting")
+        path = self._path.text().strip()
+        checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
+        self.bundle_requested.emit(
+            path, checkpoint, self._with_data.isChecked(), path == self._confirmed
+        )
+
+
+class UnbundleDialog(_Dialog):
+    """A bundle on its way in; closes itself when all went well and nothing is left to say."""
+
+    def __init__(self, file_name: str, parent: QWidget | None = None) -> None:
+        super().__init__("Import a bundle", parent)
+        self.setLayout(
+            col(
+                Label("Import a bundle", "title"),
+                Label(file_name, "body", "text2", elide="middle"),
+                S2,
+                self._answer,
+                STRETCH,
+                row(STRETCH, self._close),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self.show_progress(None, "Looking at the file")
+
+    def show_done(self, found: Unbundled) -> None:
+        self._under_way = False
+        if found.notes:
+            self._end("text", "\n\n".join((found.origin, *found.notes)))
+        else:
+            self.accept()
+
+
+class ReplayDialog(_Dialog):
+    """How a replay went beside its original."""
+
+    def __init__(self, sentence: str, is_same: bool, parent: QWidget | None = None) -> None:
+        super().__init__("Replay", parent)
+        self.setLayout(
+            col(
+                Label("Replay", "title"),
+                self._answer,
+                STRETCH,
+                row(STRETCH, self._close),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._end("good" if is_same else "bad", sentence)

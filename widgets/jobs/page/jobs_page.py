@@ -1,0 +1,497 @@
+"""The place Jobs: the list left, the open job right; or the whole width as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.records.queue.entry import Queue
+from backend.records.sweeps.summary import FEWEST
+from widgets.common.cards import READING_AFTER_MS, EmptyState
+from widgets.common.focus import FocusLead
+from widgets.common.layout import col
+from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
+from widgets.common.page_stack import Stack
+from widgets.common.state_badge import turns
+from widgets.common.theme import (
+    LIST_NARROW_W,
+    LIST_W,
+    LIST_WIDE_W,
+    ONE_PANE_BELOW_W,
+    RAIL_BELOW_W,
+    RAIL_W,
+    SIDEBAR_W,
+    WIDE_FROM_W,
+)
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.list.bulk_actions import ManyWishes
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_pane import JobListPane
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.jobs_table import JobsTable
+from widgets.jobs.page.context_menu import LIST, TABLE, open_menu
+from widgets.jobs.page.onboarding_strip import OwnStrip
+from widgets.jobs.page.shortcuts import add_keys
+from widgets.jobs.page.welcome_page import FirstStart
+from widgets.jobs.sweeps.sweep_actions import SweepActs
+from widgets.jobs.sweeps.sweep_pane import SweepPane
+
+_TURN_INTERVAL_MS = 80
+
+
+class JobsPage(QWidget):
+    """List, table and detail; what is wished for several jobs, `many` says.
+
+    Which jobs there are, and in which order, somebody else finds: the page says by `rows_wished`
+    what it wants to show, and `show_rows` answers.
+
+    Signals:
+        opened: The id of the job that is open now. When the page does not know it whole yet, its
+            next `show_update` shows it.
+        rows_wished: `LIST` or `TABLE`, and a `JobQuery`.
+        sweep_opened: Tag of the sweep that is open now, instead of a job.
+        view_changed: `LIST` or `TABLE`: as what the jobs are shown from now on.
+        queue_moved: Waiting jobs stand elsewhere in the queue; whether rows may move for it at
+            once, under the pointer too.
+        known: A `JobView` that was created or changed here; lists may have to learn it.
+        seen: A `JobView` that was looked at, as twenty are each second; lists learn it soon.
+        forgotten: Id of a job that went to the trash.
+        new_requested: A new job is wished for.
+        move_requested: A waiting job was dragged: its id, and the id before or after which it is
+            to stand; the other one is "". What is wished by menus, `detail.queue` says.
+        pause_requested: Whether the queue shall be paused from now on.
+    """
+
+    opened = Signal(str)
+    rows_wished = Signal(str, JobQuery)
+    sweep_opened = Signal(str)
+    view_changed = Signal(str)
+    queue_moved = Signal(bool)
+    known = Signal(JobView)
+    seen = Signal(JobView)
+    forgotten = Signal(str)
+    new_requested = Signal()
+    move_requested = Signal(str, str, str)
+    pause_requested = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.list = JobListPane()
+        self.many = ManyWishes(self)
+        self.table = JobsTable(self.many)
+        self.detail = JobDetail()
+        self.first_start = FirstStart()
+        self.own_strip = OwnStrip()
+        self._views: dict[str, JobView] = {}
+        self._total: int | None = None
+        self._open_id = ""
+        self._open_sweep = ""
+        self._to_open = ""
+        self._unreadable_id = ""
+        """The job that could not be opened, until something else is opened."""
+        self._then: Callable[[], object] | None = None
+        """What is to be done as soon as the job that is being opened is shown."""
+        self._begins_as_table = False
+        self.sweeps = SweepActs(self._query_of, self)
+        self._is_shown = False
+        self._wants_list = True
+        self._nothing_open = EmptyState("stack", "No job is open", "Choose one from the list.")
+        self._right = Stack(OPEN_LEAST_W)
+        self._right.setObjectName("pane")
+        self._right.addWidget(self._nothing_open)
+        self._opening = EmptyState("stack", "Opening…")
+        self._right.addWidget(self._opening)
+        self._unreadable = EmptyState("warning", "")
+        self._right.addWidget(self._unreadable)
+        self._right.addWidget(self.detail)
+        self.sweep = SweepPane()
+        self._right.addWidget(self.sweep)
+        self.split = ListSplit(self.list, self._right)
+        self._reading = EmptyState("stack", "Reading the jobs…")
+        self._pages = Stack()
+        for page in (
+            EmptyState("stack", "Opening…"),
+            self._reading,
+            self.first_start,
+            self.split,
+            self.table,
+        ):
+            self._pages.addWidget(page)
+        self.setLayout(col(self.own_strip, (self._pages, 1), gap=0))
+        self._focus = FocusLead(self, self.list)
+        self._wire()
+        add_keys(self)
+
+    def _wire(self) -> None:
+        self.detail.back_requested.connect(self._back)
+        self.detail.newest_requested.connect(self._reopen)
+        self.list.query_changed.connect(lambda query: self.rows_wished.emit(LIST, query))
+        self.list.chosen.connect(self.open_job)
+        self.list.sweep_chosen.connect(self.open_sweep)
+        self.list.fold_requested.connect(partial(self.sweeps.fold, LIST))
+        self.list.pressed.connect(self._pressed)
+        self.list.act_requested.connect(self.many.act)
+        self.list.menu_requested.connect(partial(open_menu, self, LIST))
+        self.list.new_requested.connect(self.new_requested)
+        self.list.table_requested.connect(self.show_table)
+        self.list.strip.pause_requested.connect(self.pause_requested)
+        self.list.view.moved.connect(self.move_requested)
+        self.list.view.opened.connect(self._enter)
+        # Asked about as of several: a key is pressed sooner than a menu is opened.
+        self.list.view.trash_requested.connect(self._wish_trash)
+        self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
+        self.table.opened.connect(self.reveal)
+        self.table.fold_requested.connect(partial(self.sweeps.fold, TABLE))
+        self.sweep.opened.connect(self.open_job)
+        self.sweep.act_requested.connect(self.many.act)
+        self.sweeps.act_requested.connect(self.many.act)
+        self.sweep.model.edited.connect(self.table.model.edited)
+        self.table.menu_requested.connect(partial(open_menu, self, TABLE))
+        self.table.new_requested.connect(self.new_requested)
+        self.table.list_requested.connect(self.show_list)
+        self._turning = QTimer(self)
+        self._turning.setInterval(_TURN_INTERVAL_MS)
+        self._turning.timeout.connect(self.list.view.viewport().update)
+        self._turning.timeout.connect(self.table.view.viewport().update)
+        self._slow = QTimer(self)
+        self._slow.setSingleShot(True)
+        self._slow.setInterval(READING_AFTER_MS)
+        self._slow.timeout.connect(self._settle)
+
+    # -- what comes in
+
+    @property
+    def model(self) -> JobListModel:
+        """The rows of the list."""
+        return self.list.model
+
+    @property
+    def queries(self) -> dict[str, JobQuery]:
+        """What is to be found now; the table only while it is seen."""
+        wished = {LIST: self.list.query}
+        return {**wished, TABLE: self.table.query} if self._is_table() else wished
+
+    @property
+    def total(self) -> int:
+        """How many jobs there are."""
+        return self._total or 0
+
+    @property
+    def open_id(self) -> str:
+        return self._open_id
+
+    @property
+    def open_sweep_tag(self) -> str:
+        """Of the sweep that is open instead of a job, "" for none."""
+        return self._open_sweep
+
+    @property
+    def open_view(self) -> JobView | None:
+        """The open job, as soon as it is known whole."""
+        return self._views.get(self._open_id)
+
+    @property
+    def shows_unreadable(self) -> bool:
+        """Whether the page says why a job cannot be opened."""
+        return self._unreadable.isVisible()
+
+    def restore(self, line_id: str, *, as_table: bool) -> None:
+        """As a window was left, as soon as it is known what there is.
+
+        Args:
+            line_id: Of the job or sweep that was open, "" for none.
+            as_table: What `view_changed` told.
+        """
+        self._to_open = line_id
+        self._begins_as_table = as_table
+
+    def begin_reading(self) -> None:
+        """The jobs are being read; if it takes long, the page says so."""
+        if self._total is None:
+            self._slow.start()
+
+    def show_trouble(self, sentence: str) -> None:
+        """The jobs cannot be read; what is shown already stays."""
+        if self._total is None:
+            self._slow.stop()
+            self._reading.say("wifi-slash", "The jobs cannot be read", sentence)
+            self._pages.setCurrentWidget(self._reading)
+
+    def show_views(self, views: tuple[JobView, ...]) -> None:
+        """The jobs that are known whole: what moves, and what ended lately."""
+        opened = self._views.get(self._open_id)
+        self._views = {view.id: view for view in views}
+        if opened is not None and opened.id not in self._views:
+            self._views[opened.id] = opened
+        elif opened is not None and self._views[opened.id] != opened:
+            self.detail.show_view(self._views[opened.id])
+        if any(turns(view.state) for view in views):
+            self._turning.start()
+        else:
+            self._turning.stop()
+
+    def show_rows(self, which: str, rows: JobRows, *, at_once: bool = False) -> None:
+        """What was found for the list or the table; ``at_once`` moves rows under the pointer."""
+        self._total = rows.total
+        self._slow.stop()
+        if which == TABLE:
+            self.table.show_rows(rows, at_once=at_once)
+        else:
+            self.list.show_rows(rows, at_once=at_once)
+        self._show_sweep()
+        self._settle()
+
+    def show_lines(self, slots: tuple[int, ...]) -> None:
+        """The lines of these are others now, and stand where they stood."""
+        for slot in slots:
+            self.list.model.tell(slot)
+            self.table.model.tell(slot)
+        if slots:
+            self._show_sweep()
+        # The queue and the state of a job come one after the other, either one first.
+        self.detail.show_place(self.model.place(self._open_id))
+
+    def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
+        """Where the waiting jobs stand; ``at_once`` moves rows under the pointer too."""
+        moved = self.list.show_queue(queue)
+        self.table.show_queue(queue)
+        self.detail.show_place(self.model.place(self._open_id))
+        if moved:
+            self.queue_moved.emit(at_once)
+
+    def show_update(self, update: RunUpdate) -> None:
+        """News of one job."""
+        view = update.view
+        self._take(view)
+        self.seen.emit(view)
+        if view.id == self._open_id:
+            if not self._is_shown:
+                self._show_open(view)
+            self.detail.show_update(update)
+        self._settle()
+
+    def show_view(self, view: JobView) -> None:
+        """A job was created or changed here."""
+        self._take(view)
+        self.known.emit(view)
+        if view.id == self._open_id and self._is_shown:
+            self.detail.show_view(view)
+        self._settle()
+
+    def _take(self, view: JobView) -> None:
+        self._views[view.id] = view
+        if view.id == self._unreadable_id:
+            self._open_id, self._unreadable_id = view.id, ""
+        if turns(view.state):
+            self._turning.start()
+
+    @Slot(str)
+    def open_job(self, job_id: str) -> None:
+        """Show this job on the right."""
+        self._wants_list = False
+        self._unreadable_id = self._to_open = self._open_sweep = ""
+        if job_id != self._open_id:
+            self._open_id = job_id
+            self._is_shown = False
+            self._then = None
+            view = self._views.get(job_id)
+            if view is not None:
+                self._show_open(view)
+            else:
+                line = self.model.line(job_id)
+                named = f" “{line.name}”" if line is not None else ""
+                self._opening.say("stack", f"Opening{named}…")
+                self._right.setCurrentWidget(self._opening)
+            self.opened.emit(job_id)
+        self.list.choose(job_id)
+        self._settle()
+
+    @Slot(str)
+    def reveal(self, job_id: str) -> None:
+        """Show this job on the right, though the table is in front."""
+        if self._is_table():
+            self.show_list()
+        self.open_job(job_id)
+
+    def open_then(self, job_id: str, act: Callable[[], object]) -> None:
+        """Show this job on the right, and do what belongs to its page."""
+        self._then = None
+        self.reveal(job_id)
+        if self._is_shown and job_id == self._open_id:
+            act()
+        else:
+            self._then = act
+
+    def choose(self, ids: Sequence[str]) -> None:
+        """Choose these jobs in the list or the table that is seen, as soon as they are there."""
+        if self._is_table():
+            self.table.choose(ids)
+        else:
+            self.list.tick(ids)
+        which = TABLE if self._is_table() else LIST
+        self.rows_wished.emit(which, self.queries[which])
+
+    @Slot(str)
+    def open_sweep(self, tag: str) -> None:
+        """Show this sweep on the right, and no job."""
+        if tag == self._open_sweep:
+            return
+        self._unreadable_id = self._open_id = self._to_open = ""
+        self._is_shown = False
+        self._open_sweep = tag
+        self._show_sweep()
+        self.sweep_opened.emit(tag)
+        self.list.choose(tag)
+        self._settle()
+
+    def _show_sweep(self) -> None:
+        """The open sweep as it is now; nothing is open when it is none any more."""
+        if not self._open_sweep:
+            return
+        line = self.model.line(self._open_sweep)
+        if line is None or line.sweep is None or len(line.sweep.ids) < FEWEST:
+            self._open_sweep = ""
+            self._right.setCurrentWidget(self._nothing_open)
+            return
+        self.sweep.show_sweep(line, self.model.rows)
+        self._right.setCurrentWidget(self.sweep)
+
+    def cannot_open(self, job_id: str, sentence: str) -> None:
+        """Say why the job that was to be opened is not shown."""
+        if job_id == self._open_id and not self._is_shown:
+            self._open_id = ""
+            self._unreadable_id = job_id
+            self._unreadable.say("warning", "This job cannot be opened", sentence)
+            self._right.setCurrentWidget(self._unreadable)
+            self._settle()
+
+    def forget(self, job_id: str) -> None:
+        """A job went to the trash."""
+        self._views.pop(job_id, None)
+        if job_id in (self._open_id, self._unreadable_id):
+            self._open_id = self._unreadable_id = ""
+            self._is_shown = False
+            self._right.setCurrentWidget(self._nothing_open)
+        self.forgotten.emit(job_id)
+        self._settle()
+
+    @Slot()
+    def show_table(self) -> None:
+        """The whole width."""
+        self._begins_as_table = False
+        self._pages.setCurrentWidget(self.table)
+        self._focus.lead_to(self.table)
+        self.view_changed.emit(TABLE)
+        self.rows_wished.emit(TABLE, self.table.query)
+        self.table.view.setFocus()
+
+    @Slot()
+    def show_list(self) -> None:
+        self._pages.setCurrentWidget(self.split)
+        self._focus.lead_to(self.list)
+        self.view_changed.emit(LIST)
+        self.list.choose(self._open_id or self._open_sweep)
+
+    # -- what happens
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
+        self.detail.set_narrow(narrow)
+        has_open = bool(self._open_id) and not self._wants_list
+        self.list.setVisible(not narrow or not has_open)
+        self._right.setVisible(not narrow or has_open)
+        self.split.suggest(_list_width(self.width()))
+
+    def _query_of(self, which: str) -> JobQuery:
+        return self.table.query if which == TABLE else self.list.query
+
+    def _is_table(self) -> bool:
+        return self._pages.currentWidget() is self.table
+
+    @Slot()
+    def _settle(self) -> None:
+        """Which of the pages is right now, and which job is open when nobody chose one."""
+        self.detail.show_place(self.model.place(self._open_id))
+        if self._total is None and not self._views:
+            if not self._slow.isActive() and self._pages.currentIndex() == 0:
+                self._pages.setCurrentWidget(self._reading)
+            return
+        has_jobs = bool(self._total or self._views)
+        if has_jobs and self._begins_as_table:
+            self.show_table()
+        elif not (self._is_table() and has_jobs):
+            self._pages.setCurrentWidget(self.split if has_jobs else self.first_start)
+        if self._open_id or self._open_sweep:
+            self.list.choose(self._open_id or self._open_sweep)
+        elif self.model.rowCount() and not self._unreadable_id:
+            self._open_first()
+        self._fit()
+
+    def _open_first(self) -> None:
+        """What was open when the window was left, else the first row."""
+        line = self.model.line(self._to_open) if self._to_open else None
+        first: JobLine = line or self.model.index(0, 0).data(JOB_ROLE)
+        if first.sweep is None:
+            self.open_job(first.id)
+        else:
+            self.open_sweep(first.id)
+        self._wants_list = True
+
+    def _show_open(self, view: JobView) -> None:
+        self._is_shown = True
+        self.detail.open_job(view)
+        self.detail.show_place(self.model.place(view.id))
+        self._right.setCurrentWidget(self.detail)
+        # It may have been seen before, with another job.
+        self._right.renew()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+    @Slot(str)
+    def _reopen(self, job_id: str) -> None:
+        """From its beginning: its page showed an earlier run meanwhile."""
+        view = self._views.get(job_id)
+        if view is not None and job_id == self._open_id:
+            self._show_open(view)
+            self.opened.emit(job_id)
+
+    @Slot()
+    def _pressed(self) -> None:
+        self._wants_list = False
+        self._fit()
+
+    @Slot()
+    def _enter(self) -> None:
+        """From the row that keys led to, into its job."""
+        self._pressed()
+        self.detail.setFocus(Qt.FocusReason.TabFocusReason)
+
+    @Slot()
+    def _wish_trash(self) -> None:
+        ids = self.model.ticked() or ((self._open_id,) if self._open_id else ())
+        if ids:
+            self.many.trash_requested.emit(ids)
+
+    @Slot()
+    def _back(self) -> None:
+        self._wants_list = True
+        self._fit()
+        self.list.view.setFocus(Qt.FocusReason.TabFocusReason)
+
+
+def _list_width(page_w: int) -> int:
+    """How wide the list is beside a detail, on a page of this width."""
+    if page_w < RAIL_BELOW_W - RAIL_W:
+        return LIST_NARROW_W
+    return LIST_W if page_w < WIDE_FROM_W - SIDEBAR_W else LIST_WIDE_W

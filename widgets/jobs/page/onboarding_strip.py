@@ -1,0 +1,49 @@
+"""What comes after the example: own data, model and node, until the first own job."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.cards import Frame
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import PAGE_MARGIN, S2, S3
+
+_STEPS = (
+    ("data", "Data", "database", "Import a dataset"),
+    ("model", "Model", "cube", "Import a model, and a loader that reads the data for it"),
+    ("node", "Node", "hard-drives", "Add a computer that trains"),
+)
+
+
+class OwnStrip(QWidget):
+    """A button for each step, with a check mark where the step is done; hidden until `show_steps`.
+
+    Signals:
+        dataset_requested, model_requested, node_requested: The step was pressed.
+    """
+
+    dataset_requested = Signal()
+    model_requested = Signal()
+    node_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.steps: dict[str, Button] = {}
+        signals = self.dataset_requested, self.model_requested, self.node_requested
+        for (key, text, icon, tip), pressed in zip(_STEPS, signals, strict=True):
+            step = self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
+            step.clicked.connect(pressed)
+        words = Label("Now your own:", "strong")
+        line = row(words, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
+        self.setLayout(col(Frame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
+        self.hide()
+
+    def show_steps(self, done: frozenset[str], *, is_wanted: bool) -> None:
+        """Which steps (``data``, ``model``, ``node``) are done, and whether the strip is seen."""
+        for key, _, icon, _ in _STEPS:
+            self.steps[key].set_icon("check-circle" if key in done else icon)
+            self.steps[key].setAccessibleDescription("done" if key in done else "")
+        self.setVisible(is_wanted)

@@ -1,0 +1,199 @@
+"""The first thing a person sees: one act, three things to bring, and what this computer has."""
+
+from __future__ import annotations
+
+from math import cos, radians, sin
+
+from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QWidget
+
+from backend.records.nodes.reading import Finding, NodeReading
+from widgets.common import formats, theme
+from widgets.common.buttons import Button
+from widgets.common.cards import Card, Scroll
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
+
+_RANKS = 16
+_CARD_W, _CARD_LEAST_W = 272, 216
+_WORDS_MOST_W = 680
+"""What the smallest window has room for."""
+
+
+class _Ring(QWidget):
+    """An allreduce at rest: one rank begins to pass the word on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedSize(132, 132)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        t = theme.current()
+        middle, radius = self.width() / 2, self.width() / 2 - 12
+        painter.setPen(QPen(t.q("line"), 1))
+        painter.drawEllipse(QPointF(middle, middle), radius, radius)
+        for rank in range(_RANKS):
+            angle = radians(rank * 360 / _RANKS - 90)
+            at = QPointF(middle + radius * cos(angle), middle + radius * sin(angle))
+            if rank < 4:
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(t.q("live", 1.0 - 0.22 * rank))
+                size = 9.0 - 1.2 * rank
+                painter.drawEllipse(at, size, size)
+            else:
+                painter.setPen(QPen(t.q("line_strong"), 1.3))
+                painter.setBrush(t.q("canvas"))
+                painter.drawEllipse(at, 5, 5)
+
+
+class _BringCard(Card):
+    """Something to bring, and the button that brings it."""
+
+    def __init__(self, icon: str, title: str, sentence: str, button: str) -> None:
+        self.button = Button(button)
+        words = Label(sentence, "body", "text2", wrap=True)
+        words.setMinimumHeight(52)
+        super().__init__(
+            IconLabel(icon, "text", ICON_LARGE),
+            Label(title, "heading"),
+            words,
+            STRETCH,
+            self.button,
+            gap=S2,
+        )
+        self.setMinimumWidth(_CARD_LEAST_W)
+        self.setMaximumWidth(_CARD_W)
+
+
+class FirstStart(QWidget):
+    """Shown instead of an empty list of jobs.
+
+    Signals:
+        example_requested: Train the built-in example.
+        dataset_requested: Import a dataset.
+        model_requested: Import a model.
+        nodes_requested: Look at the nodes.
+    """
+
+    example_requested = Signal()
+    dataset_requested = Signal()
+    model_requested = Signal()
+    nodes_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._example = Button("Train the example", kind="big", icon="play")
+        self._example.clicked.connect(self.example_requested)
+        self._busy = Label(
+            "Handwritten digits, small network, 2 processes. Nothing leaves this computer.",
+            "small",
+            "text3",
+            align="center",
+        )
+        self._error = Label("", "body", "bad", wrap=True, align="center")
+        self._error.hide()
+        self._ready = col(gap=S2)
+        self._reading_words = ""
+        self._findings: tuple[Finding, ...] | None = None
+        data = _BringCard(
+            "database",
+            "Bring your data",
+            "A folder or a zip, any files. Drop it anywhere in this window.",
+            "Import dataset",
+        )
+        data.button.clicked.connect(self.dataset_requested)
+        model = _BringCard(
+            "cube",
+            "Bring your model",
+            "bks_model.py with a UserModel, and a loader. BK.Synapse models run unchanged.",
+            "Import model",
+        )
+        model.button.clicked.connect(self.model_requested)
+        nodes = _BringCard(
+            "hard-drives",
+            "Look at this computer",
+            "Processor, memory, disk and GPUs, live, and who uses them.",
+            "Show node",
+        )
+        nodes.button.clicked.connect(self.nodes_requested)
+        content = QWidget()
+        content.setLayout(
+            col(
+                STRETCH,
+                row(STRETCH, _Ring(), STRETCH),
+                S4,
+                Label("Nothing is running yet", "far", align="center"),
+                Label(
+                    "Train the built-in example on this computer. It takes about a minute and "
+                    "shows every part of the program.",
+                    "lead",
+                    "text2",
+                    align="center",
+                    wrap=True,
+                ),
+                S3,
+                row(STRETCH, self._example, STRETCH),
+                self._busy,
+                self._error,
+                S6,
+                row(STRETCH, (data, 100), (model, 100), (nodes, 100), STRETCH, gap=S4),
+                S4,
+                self._ready,
+                STRETCH,
+                gap=S2,
+                margins=(PAGE_MARGIN, S8, PAGE_MARGIN, S5),
+            )
+        )
+        self.setLayout(col((Scroll(content), 1), gap=0))
+
+    def show_busy(self, sentence: str) -> None:
+        """The example is being brought ("" when that is over)."""
+        self._example.setEnabled(not sentence)
+        self._example.setText(sentence or "Train the example")
+        self._error.hide()
+
+    def show_error(self, sentence: str, remedy: str = "") -> None:
+        self.show_busy("")
+        self._error.setText(f"{sentence} {remedy}".strip())
+        self._error.show()
+
+    def show_reading(self, reading: NodeReading) -> None:
+        """What this computer has, in one line."""
+        memory = formats.memory(reading.memory_total_bytes)
+        gpus = [f"{g.name} with {formats.memory(g.memory_total_bytes)}" for g in reading.gpus]
+        words = ", ".join(
+            (formats.plural(reading.cpu.cores, "core"), f"{memory} memory", *(gpus or ["no GPU"]))
+        )
+        if words != self._reading_words:
+            self._reading_words = words
+            self._show_this_computer()
+
+    def show_findings(self, findings: tuple[Finding, ...]) -> None:
+        """What ``doctor`` found; the missing thing with what mends it."""
+        self._findings = findings
+        self._show_this_computer()
+
+    def _show_this_computer(self) -> None:
+        clear(self._ready)
+        wrong = [finding for finding in self._findings or () if not finding.ok]
+        if self._reading_words and not wrong:
+            self._ready.addLayout(row(STRETCH, *self._praise(), STRETCH))
+        for finding in wrong:
+            text = f"{finding.sentence} {finding.remedy}".strip()
+            words = Label(text, "body", "text", wrap=True, selectable=True)
+            # A label that wraps is content with a column of single words.
+            whole = words.fontMetrics().horizontalAdvance(text) + 2
+            words.setMinimumWidth(min(whole, _WORDS_MOST_W))
+            self._ready.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), words, STRETCH))
+
+    def _praise(self) -> tuple[QWidget, ...]:
+        """What this computer has; that it is ready only after it was looked at."""
+        reading = Label(self._reading_words, "body", "text2")
+        if self._findings is None:
+            return (Label("This computer:", "strong"), reading)
+        words = Label("This computer is ready:", "strong", "good")
+        return (IconLabel("check-circle-fill", "good"), words, reading)

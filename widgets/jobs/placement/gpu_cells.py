@@ -1,0 +1,380 @@
+"""The GPUs of one node as cells that can be chosen.
+
+Neighbouring GPUs held by one job or one user are one bar with that name and the memory of each, so
+that who is there reads without a tool tip. A GPU of somebody else's is off limits, until a person
+says that it is to be used beside this one user; one that somebody took meanwhile, or of a node that
+is away, stays chosen, because a job never becomes smaller by itself, and can be given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
+
+from backend.records.nodes.reading import Gpu
+from widgets.common import formats, icons, theme
+from widgets.common.labels import plain_tip
+from widgets.common.painting import elided, fill_round, paint_focus, paint_text, text_width
+from widgets.common.state_badge import paint_gpu_cell
+from widgets.common.theme import R_CELL, Tone
+from widgets.jobs.placement.gpu_choice import may_be_shared, owner
+from widgets.nodes.row.node_row import display_words
+
+_ROW_H, _CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 27, 23, 3, 96, 18
+_NAME_LEAST_W = 40
+_TICK, _MARK = 14.0, 12.0
+_TAKEN_W = 2.0
+
+
+class GpuCells(QWidget):
+    """A click or Space takes a GPU, A all free ones, arrows move, dragging takes several.
+
+    Signals:
+        changed: The chosen GPUs are others now.
+        taken_changed: Somebody came to one of those chosen, or left it.
+        step_wished: By how many nodes keys are to move, -1 or 1.
+        beside_wished: A GPU is to be used although its owner is on it; see `take_beside`.
+    """
+
+    changed = Signal()
+    taken_changed = Signal()
+    step_wished = Signal(int)
+    beside_wished = Signal(object)
+
+    def __init__(self, node: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._node = node
+        self._gpus: tuple[Gpu, ...] = ()
+        self._jobs: Mapping[str, str] = {}
+        self._unwell: Mapping[str, str] = {}
+        self._away = ""
+        self._is_offline = False
+        self._chosen: set[str] = set()
+        self._beside: dict[str, str] = {}
+        self._at = 0
+        self._taking: bool | None = None
+        self.setFixedHeight(_ROW_H)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(f"GPUs of {node}" if node else "GPUs")
+
+    def chosen(self) -> tuple[str, ...]:
+        """UUIDs in the order of the GPUs' numbers; those not known here come last."""
+        known = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen]
+        return (*known, *sorted(self._chosen.difference(known)))
+
+    def beside(self) -> dict[str, str]:
+        """Of those chosen the ones on which a user may be, and who."""
+        return {uuid: user for uuid, user in self._beside.items() if uuid in self._chosen}
+
+    def taken(self) -> tuple[Gpu, ...]:
+        """Those chosen on which somebody is: the job can start when they are free."""
+        return tuple(gpu for gpu in self._gpus if gpu.uuid in self._chosen and self._is_taken(gpu))
+
+    def choose(self, uuids: Sequence[str], beside: Mapping[str, str] | None = None) -> None:
+        self._chosen, self._beside = set(uuids), dict(beside or {})
+        self._told()
+
+    def take_beside(self, uuid: str, user: str) -> None:
+        """Use a GPU although this one user is on it: a person was asked."""
+        self._chosen.add(uuid)
+        self._beside[uuid] = user
+        self._told()
+
+    def show_gpus(self, gpus: tuple[Gpu, ...], unwell: Mapping[str, str] | None = None) -> None:
+        """A new reading.
+
+        Args:
+            unwell: What is wrong with a GPU, by its UUID.
+        """
+        before = len(self.taken())
+        self._gpus, self._unwell, self._away = gpus, unwell or {}, ""
+        self._at = min(self._at, max(0, len(gpus) - 1))
+        self._describe()
+        if len(self.taken()) != before:
+            self.taken_changed.emit()
+
+    def show_jobs(self, names: Mapping[str, str]) -> None:
+        """Names of jobs by their id: they stand at the GPUs that the jobs hold."""
+        self._jobs = names
+        self._describe()
+
+    def show_away(self, why: str, *, is_offline: bool) -> None:
+        """Nothing can be chosen here now."""
+        self._away, self._is_offline = why, is_offline
+        self._describe()
+
+    def take_all(self) -> None:
+        """All that are free and well; none when they are chosen already."""
+        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._unwell}
+        self._chosen = self._chosen - sound if sound <= self._chosen else self._chosen | sound
+        self._told()
+
+    def sizeHint(self) -> QSize:
+        return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _ROW_H)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(len(self._gpus) * (_CELL_LEAST + _CELL_GAP), _ROW_H)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
+        if self._away:
+            self._give_up()
+            return
+        index = self._index_at(event.position().x())
+        if index is not None:
+            self._taking = self._gpus[index].uuid not in self._chosen
+            self._take(index)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        index = self._index_at(event.position().x())
+        if self._taking is not None and index is not None:
+            self._take(index)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        by_keys = event.reason() is QContextMenuEvent.Reason.Keyboard
+        index = self._at if by_keys else self._index_at(float(event.pos().x()))
+        if self._away or index is None or not 0 <= index < len(self._gpus):
+            return
+        gpu = self._gpus[index]
+        if not self._may_ask(gpu):
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        anyway = menu.addAction(f"Use GPU {gpu.index} anyway…")
+        anyway.triggered.connect(partial(self.beside_wished.emit, gpu))
+        at = self.mapToGlobal(self._cell(index).bottomLeft().toPoint())
+        menu.popup(at if by_keys else event.globalPos())
+
+    def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
+        self._taking = None
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+        nodes = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
+        key = Qt.Key(event.key())
+        if key in nodes:
+            self.step_wished.emit(nodes[key])
+        elif self._away and key == Qt.Key.Key_Space:
+            self._give_up()
+        elif self._away or not self._gpus:
+            super().keyPressEvent(event)
+        elif key in steps:
+            self._at = (self._at + steps[key]) % len(self._gpus)
+            self._describe()
+        elif key == Qt.Key.Key_A:
+            self.take_all()
+        elif key == Qt.Key.Key_Space:
+            self._taking = self._gpus[self._at].uuid not in self._chosen
+            self._take(self._at)
+            self._taking = None
+        else:
+            super().keyPressEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            index = None if self._away else self._index_at(QPointF(event.pos()).x())
+            text = self._away if index is None else self._sentence(self._gpus[index])
+            if index is not None and self._may_ask(self._gpus[index]):
+                text = f"{text}; a right click uses it anyway"
+            QToolTip.showText(event.globalPos(), plain_tip(text), self)
+            return True
+        return bool(super().event(event))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self._away:
+            self._paint_away(painter)
+            return
+        for first, last in self._neighbours():
+            if owner(self._gpus[first]):
+                self._paint_owned(painter, first, last)
+                continue
+            for index in range(first, last + 1):
+                self._paint_free(painter, index)
+        if self.hasFocus() and self._gpus:
+            paint_focus(painter, self._cell(self._at), R_CELL)
+
+    def _paint_away(self, painter: QPainter) -> None:
+        bar = QRectF(0, (_ROW_H - _CELL_H) / 2, self._width(), _CELL_H)
+        paint_gpu_cell(painter, bar, "gone" if self._is_offline else "unknown", radius=R_CELL)
+        tone = "bad" if self._is_offline else "text3"
+        paint_text(painter, bar.adjusted(8, 0, -8, 0), self._away, "small", tone)
+        if self.hasFocus():
+            paint_focus(painter, bar, R_CELL)
+
+    def _paint_owned(self, painter: QPainter, first: int, last: int) -> None:
+        gpu = self._gpus[first]
+        bar = self._cell(first).united(self._cell(last))
+        ours = any(process.run_tag for process in gpu.holders)
+        paint_gpu_cell(painter, bar, "ours" if ours else "other", share=0.0, radius=R_CELL)
+        among = range(first, last + 1)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        inset = _TAKEN_W / 2
+        for tone, run in groupby(among, self._edge_of):
+            taken = list(run)
+            if tone:
+                painter.setPen(QPen(theme.current().q(tone), _TAKEN_W))
+                edge = self._cell(taken[0]).united(self._cell(taken[-1]))
+                edge.adjust(inset, inset, -inset, -inset)
+                painter.drawRoundedRect(edge, R_CELL, R_CELL)
+        # Above the edges: of neighbours that are chosen in part, one would go through it.
+        room = bar.adjusted(8, 0, -8, 0)
+        marked = next((index for index in among if self._gpus[index].uuid in self._unwell), None)
+        if marked is not None:
+            room.setRight(self._cell(marked).right() - _MARK - 8)
+        text = self._bar_text(first, last, int(room.width()))
+        if not ours:
+            width = min(room.width(), float(text_width(text, "small_strong")))
+            plate = QRectF(bar.left() + 4, bar.top() + 3, width + 8, bar.height() - 6)
+            fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
+        paint_text(painter, room, text, "small_strong", "live" if ours else "text")
+        for index in among:
+            if self._gpus[index].uuid in self._unwell:
+                self._paint_mark(painter, self._cell(index))
+
+    def _bar_text(self, first: int, last: int, room: int) -> str:
+        """ "alice · 18 GiB each"; where the memory leaves no room for the name, the name alone."""
+        gpus = self._gpus[first : last + 1]
+        name = self._holder(gpus[0])
+        told = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
+        if not told:
+            return name
+        memory = f" · {formats.memory_span(told[0], told[-1])}"
+        longest = f"{memory} each" if len(gpus) > 1 else memory
+        for behind in (longest, memory):
+            if text_width(name + behind, "small_strong") <= room:
+                return name + behind
+        left = room - text_width(longest, "small_strong")
+        return elided(name, left, "small_strong") + longest if left >= _NAME_LEAST_W else name
+
+    def _neighbours(self) -> list[tuple[int, int]]:
+        """Runs of GPUs with one job or one user, as (first, last)."""
+        runs = []
+        for _, run in groupby(range(len(self._gpus)), lambda n: _who_is_on(self._gpus[n])):
+            indices = list(run)
+            runs.append((indices[0], indices[-1]))
+        return runs
+
+    def _holder(self, gpu: Gpu) -> str:
+        """The job that is on it, by its name where that is known, or else the user."""
+        job_id, user = _who_is_on(gpu)
+        return self._jobs.get(job_id, "") or user
+
+    def _edge_of(self, index: int) -> Tone | None:
+        """Of one on which somebody is: how it is edged when it is chosen."""
+        gpu = self._gpus[index]
+        if gpu.uuid not in self._chosen:
+            return None
+        return "bad" if self._is_taken(gpu) else "text"
+
+    def _may_ask(self, gpu: Gpu) -> bool:
+        """Whether it can be used beside its user, and nobody said so yet."""
+        return may_be_shared(gpu) and (gpu.uuid not in self._chosen or self._is_taken(gpu))
+
+    def _is_taken(self, gpu: Gpu) -> bool:
+        return bool(gpu.strangers(self._beside.get(gpu.uuid, "")))
+
+    def _paint_free(self, painter: QPainter, index: int) -> None:
+        cell, gpu = self._cell(index), self._gpus[index]
+        if gpu.lost:
+            paint_gpu_cell(painter, cell, "gone", radius=R_CELL)
+        elif gpu.uuid in self._chosen:
+            paint_gpu_cell(painter, cell, "chosen", radius=R_CELL)
+            tick = QRectF(0, 0, _TICK, _TICK)
+            tick.moveCenter(cell.center())
+            icons.paint_icon(painter, tick, "check", "on_ink")
+        else:
+            paint_gpu_cell(painter, cell, "free", radius=R_CELL)
+            text = f"{gpu.index} · display" if gpu.display else str(gpu.index)
+            if text_width(text, "tiny") > cell.width() - 4:
+                text = str(gpu.index)
+            paint_text(painter, cell, text, "tiny", "text3", center=True)
+        if gpu.uuid in self._unwell:
+            self._paint_mark(painter, cell)
+
+    def _paint_mark(self, painter: QPainter, cell: QRectF) -> None:
+        """Unwell: an icon at the cell's end, on a ground of its own."""
+        mark = QRectF(cell.right() - _MARK - 4, cell.center().y() - _MARK / 2, _MARK, _MARK)
+        fill_round(painter, mark.adjusted(-2, -2, 2, 2), theme.current().q("surface"), R_CELL)
+        icons.paint_icon(painter, mark, "warning-fill", "warn")
+
+    def _width(self) -> float:
+        """As wide as the cells are, so that a node that is away looks no larger."""
+        count = len(self._gpus)
+        most = count * (_CELL_MOST + _CELL_GAP) - _CELL_GAP if count else self.width()
+        return float(min(self.width(), most))
+
+    def _cell(self, index: int) -> QRectF:
+        count = max(1, len(self._gpus))
+        width = min(_CELL_MOST, (self.width() - (count - 1) * _CELL_GAP) / count)
+        return QRectF(index * (width + _CELL_GAP), (_ROW_H - _CELL_H) / 2, width, _CELL_H)
+
+    def _index_at(self, x: float) -> int | None:
+        middle = _ROW_H / 2
+        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, middle)), None)
+
+    def _may_take(self, gpu: Gpu) -> bool:
+        return not self._away and not owner(gpu) and not gpu.lost
+
+    def _take(self, index: int) -> None:
+        gpu = self._gpus[index]
+        self._at = index
+        before = set(self._chosen)
+        if not self._taking:
+            self._chosen.discard(gpu.uuid)
+            self._beside.pop(gpu.uuid, None)
+        elif self._may_take(gpu):
+            self._chosen.add(gpu.uuid)
+        if self._chosen != before:
+            self._told()
+
+    def _give_up(self) -> None:
+        if self._chosen:
+            self.choose(())
+
+    def _told(self) -> None:
+        self._describe()
+        self.changed.emit()
+
+    def _describe(self) -> None:
+        """For those who hear it: where the keys are first, then all."""
+        sentences = [self._sentence(gpu) for gpu in self._gpus]
+        here = sentences[self._at : self._at + 1] if self.hasFocus() else []
+        self.setAccessibleDescription(self._away or ". ".join([*here, *sentences]))
+        self.update()
+
+    def _sentence(self, gpu: Gpu) -> str:
+        """ "gpu03, GPU 1, in use by alice, 18 GiB", or by a job."""
+        name = f"{self._node}, GPU {gpu.index}" if self._node else f"GPU {gpu.index}"
+        if owner(gpu):
+            state = f"in use by {self._holder(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
+            if gpu.uuid in self._chosen:
+                state = f"chosen, {state}"
+        elif gpu.lost:
+            state = "out of reach"
+        else:
+            state = "chosen" if gpu.uuid in self._chosen else "free"
+        parts = (name, state, display_words(gpu), self._unwell.get(gpu.uuid, ""))
+        return ", ".join(part for part in parts if part)
+
+
+def _who_is_on(gpu: Gpu) -> tuple[str, str]:
+    """The id of a job and the user, each "" for none."""
+    tag = next((process.run_tag for process in gpu.holders if process.run_tag), "")
+    return tag.partition("/")[0], owner(gpu)

@@ -1,0 +1,430 @@
+"""Where a job runs: a row per node, with a cell per GPU or a number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtGui import QMouseEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from backend.records.nodes.reading import Gpu, NodeState, Presence, words_by_gpu, worst
+from widgets.common import formats
+from widgets.common.buttons import Button, Switch
+from widgets.common.cards import Scroll
+from widgets.common.chunked_work import Turns
+from widgets.common.dialog_holder import KeptDialog
+from widgets.common.fields import FaultLine, SpinBox
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.legend import legend_key
+from widgets.common.painting import text_width
+from widgets.common.theme import S1, S2, S3, Role, Tone
+from widgets.common.throttle import is_unseen
+from widgets.jobs.placement.gpu_cells import GpuCells
+from widgets.jobs.placement.gpu_choice import (
+    choose,
+    free_gpus,
+    is_there,
+    owner,
+    sound_gpus,
+    why_away,
+)
+from widgets.jobs.placement.share_gpu_dialog import BesideDialog
+from widgets.nodes.row.node_names import fitted, without_domain
+from widgets.nodes.row.node_row import node_title, node_words
+
+_NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
+_FIGURE_W, _STEPPER_W = 96, 88
+_MANY_NODES, _ROWS_MOST_H, _WHOLE_MOST_H = 16, 360, 600
+_ROWS_AT_ONCE, _ROWS_MADE_A_TURN, _ROWS_TOLD_A_TURN = 4, 3, 8
+
+
+class _Name(Label):
+    """The name of a node; a click takes all its free GPUs."""
+
+    pressed = Signal()
+
+    def mousePressEvent(self, _event: QMouseEvent) -> None:
+        self.pressed.emit()
+
+
+class _NodeRow(QWidget):
+    """One node of the picker."""
+
+    changed = Signal()
+    taken_changed = Signal()
+
+    def __init__(self, state: NodeState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.node = state.name
+        self._title = node_title(state.name)
+        self._state = state
+        self._name = _Name(self._title, "medium", elide="right")
+        self.cells = GpuCells(self._title)
+        self.stepper = SpinBox(0, most=4096, name=f"Processes on {node_words(state.name)}")
+        self.stepper.setFixedWidth(_STEPPER_W)
+        self._words = Label("processes", "body", "text2")
+        self._figure = Label("", "small", "text3", elide="right", align="right")
+        self._figure.setFixedWidth(_FIGURE_W)
+        # The rows of cells bring their own air.
+        steps = row(self.stepper, self._words, gap=S3, margins=(0, 2, 0, 2))
+        middle = row(steps, (self.cells, 1), gap=S3)
+        self._rest = QWidget()
+        self.setLayout(row(self._name, (middle, 1), (self._rest, 0), self._figure, gap=S2))
+        self._name.pressed.connect(self.cells.take_all)
+        self.stepper.valueChanged.connect(self._changed)
+        self.cells.changed.connect(self._changed)
+        self.cells.taken_changed.connect(self.taken_changed)
+        self.show_state(state)
+
+    def show_state(self, state: NodeState) -> None:
+        self._state = state
+        gpus = state.reading.gpus if state.reading is not None else ()
+        self.cells.show_gpus(gpus, words_by_gpu(state.health) if is_there(state) else None)
+        if not is_there(state):
+            self.cells.show_away(why_away(state), is_offline=state.presence is Presence.OFFLINE)
+        takes = bool(gpus) and is_there(state)
+        cursor = Qt.CursorShape.PointingHandCursor if takes else Qt.CursorShape.ArrowCursor
+        self._name.setCursor(cursor)
+        self.settle()
+
+    def set_name(self, shown: str, width: int) -> None:
+        self._name.setFixedWidth(width)
+        self._name.setText(shown)
+        free = "click to choose its free GPUs" if free_gpus(self._state) else ""
+        self._name.set_tip(", ".join(part for part in (self._title, free) if part))
+
+    @property
+    def state(self) -> NodeState:
+        return self._state
+
+    @property
+    def has_room(self) -> bool:
+        """Whether somebody who looks for free GPUs wants to see it."""
+        reading = self._state.reading
+        is_processor = reading is not None and not reading.gpus and is_there(self._state)
+        return bool(free_gpus(self._state)) or is_processor or self.value() is not None
+
+    def value(self) -> dict[str, Any] | None:
+        """The placement on this node, None when nothing is to run here."""
+        gpus = self.cells.chosen()
+        if gpus:
+            beside = self.cells.beside()
+            more = {"beside": beside} if beside else {}
+            return {"node": self.node, "gpus": list(gpus), **more}
+        processes = self.stepper.value()
+        return {"node": self.node, "processes": processes} if processes else None
+
+    def put(self, placement: Mapping[str, Any] | None) -> None:
+        placement = placement or {}
+        blocked = self.blockSignals(True)
+        self.stepper.setValue(int(placement.get("processes", 0) or 0))
+        self.cells.choose(tuple(placement.get("gpus", ())), placement.get("beside"))
+        self.blockSignals(blocked)
+        self.settle()
+
+    def settle(self) -> None:
+        count = self.stepper.value()
+        reading = self._state.reading
+        there = is_there(self._state)
+        has_gpus = reading is not None and bool(reading.gpus)
+        # GPUs are what one wants of a node that has them; processes only where a job file says so.
+        steps = (there and not has_gpus) or count > 0
+        self.stepper.setVisible(steps)
+        self._words.setVisible(steps)
+        self._words.setText("process" if count == 1 else "processes")
+        self.cells.setVisible(has_gpus or not there)
+        self._rest.setVisible(not self.cells.isVisibleTo(self))
+        self.stepper.setEnabled(not self.cells.chosen())
+        text, role, tone = self._figures()
+        self._figure.setText(text)
+        self._figure.set_tone(tone)
+        self._figure.set_role(role)
+        found = worst(self._state.health) if there else None
+        self._name.set_tone("warn" if found is not None else "text" if there else "text3")
+        taken = self.cells.taken() if there else ()
+        if taken:
+            owners = ", ".join(dict.fromkeys(map(owner, taken)))
+            self._figure.set_tip(f"In use by {owners}; the job can start when it is free.")
+        else:
+            self._figure.set_tip(found.sentence if found is not None else "")
+
+    def _figures(self) -> tuple[str, Role, Tone]:
+        chosen = len(self.cells.chosen()) or self.stepper.value()
+        reading = self._state.reading
+        if chosen:
+            is_well = is_there(self._state) and not self.cells.taken()
+            tone: Tone = "text" if is_well else "bad"
+            return f"{formats.count(chosen)} chosen", "small_strong", tone
+        if not is_there(self._state) or reading is None:
+            return formats.NONE, "small", "text3"
+        found = worst(self._state.health)
+        if found is not None:
+            return found.words, "small", "warn"
+        if not reading.gpus:
+            return formats.plural(reading.cpu.cores, "core"), "small", "text3"
+        free = len(free_gpus(self._state))
+        return (f"{free} free" if free else "busy"), "small", "text3"
+
+    @Slot()
+    def _changed(self) -> None:
+        self.settle()
+        self.changed.emit()
+
+
+class PlacementPicker(QWidget):
+    """All nodes.
+
+    Signals:
+        changed: The placement is another now.
+        taken_changed: Somebody came to a chosen GPU, or left it.
+    """
+
+    changed = Signal()
+    taken_changed = Signal()
+
+    def __init__(self, rows_most_h: int = _ROWS_MOST_H, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rows: dict[str, _NodeRow] = {}
+        self._strangers: list[Mapping[str, Any]] = []
+        self._wanted = 0
+        self._without = ""
+        self._rows_most_h = rows_most_h
+        self._name_w = 0
+        self._jobs: Mapping[str, str] = {}
+        self._news: tuple[NodeState, ...] | None = None
+        self._made_of_news: set[str] = set()
+        self._making = Turns(self)
+        self._asked: KeptDialog[BesideDialog] = KeptDialog()
+        self._column = col(gap=0)
+        self._holder = QWidget()
+        self._holder.setLayout(self._column)
+        self._holder.installEventFilter(self)
+        self._scroll = Scroll(self._holder)
+        self._error = FaultLine()
+        self._free_only = Switch("Free only")
+        self._free_only.setChecked(True)
+        self._free_only.toggled.connect(self._settle)
+        self._free_only.hide()
+        self._choose = Button("", kind="quiet", icon="magic-wand")
+        self._choose.clicked.connect(self._choose_for_me)
+        self._keys = QWidget()
+        self._keys.setLayout(
+            row(
+                legend_key("chosen", "chosen"),
+                legend_key("free", "free"),
+                legend_key("ours", "Ringmaster job", share=0.0),
+                legend_key("other", "somebody else"),
+                gap=S2,
+            )
+        )
+        self._foot = QWidget()
+        self._foot.setLayout(row(self._keys, STRETCH, self._free_only, self._choose, gap=S2))
+        self.setLayout(col(self._scroll, self._foot, self._error, gap=0))
+        self._settle()
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """News. Rows stay where they are; a node that is new comes last.
+
+        What was chosen on a node that went away stays chosen: the check says that it is away, and
+        a job never becomes smaller by itself.
+        """
+        self._news = states
+        self._made_of_news.clear()
+        if is_unseen(self) or self._awaits_many():
+            # Of 64 nodes each look would be a stall, and opening the form one of its own.
+            self._making.put(repeat(self._make_some))
+        else:
+            self._catch_up_soon()
+
+    def show_jobs(self, names: Mapping[str, str]) -> None:
+        """Names of jobs by their id."""
+        self._jobs = names
+        for one in self._rows.values():
+            one.cells.show_jobs(names)
+
+    def _make_some(self) -> None:
+        """A few of the rows that will be needed."""
+        missing = self._missing()
+        for state in missing[:_ROWS_MADE_A_TURN]:
+            self._add(state)
+        if len(missing) <= _ROWS_MADE_A_TURN:
+            self._making.stop()
+            if not is_unseen(self):
+                self._catch_up_soon()
+
+    def _missing(self) -> list[NodeState]:
+        return [state for state in self._news or () if state.name not in self._rows]
+
+    def _awaits_many(self) -> bool:
+        return len(self._missing()) > _ROWS_AT_ONCE
+
+    def _take_news(self) -> None:
+        """Before it is asked or told something. Many rows that are to come take theirs along."""
+        if not self._awaits_many():
+            self._catch_up()
+
+    def _catch_up_soon(self) -> None:
+        if len(self._news or ()) > _MANY_NODES:
+            self._making.put(self._catching_up())
+        else:
+            self._catch_up()
+
+    def _catching_up(self) -> Iterator[Callable[[], object]]:
+        states = [state for state in self._news or () if state.name in self._rows]
+        for first in range(0, len(states), _ROWS_TOLD_A_TURN):
+            yield partial(self._show_some, states[first : first + _ROWS_TOLD_A_TURN])
+        yield self._catch_up
+
+    def _show_some(self, states: Sequence[NodeState]) -> None:
+        for state in states:
+            self._rows[state.name].show_state(state)
+            self._made_of_news.add(state.name)
+
+    def _catch_up(self) -> None:
+        states, self._news = self._news, None
+        if states is None:
+            return
+        self._making.stop()
+        if set(self._rows) - {state.name for state in states}:
+            self._strangers = self.value()
+            clear(self._column)
+            self._rows.clear()
+        for state in states:
+            if state.name not in self._rows:
+                self._add(state)
+            elif state.name in self._made_of_news:
+                # A font that was set before the sheet first dressed a label is lost with that.
+                self._rows[state.name].settle()
+            else:
+                self._rows[state.name].show_state(state)
+        self._settle()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._awaits_many():
+            self._catch_up_soon()
+
+    def value(self) -> list[Mapping[str, Any]]:
+        """The job file's ``placement``, nodes that are not known here included."""
+        self._take_news()
+        chosen = [row.value() for row in self._rows.values()]
+        return [*(placement for placement in chosen if placement), *self._strangers]
+
+    def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
+        self._take_news()
+        self._wanted = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
+        self._put(placements)
+
+    def want(self, count: int, without: str = "") -> None:
+        """How many GPUs it is for, and the node from which the program takes none by itself."""
+        self._wanted, self._without = count, without
+        self._settle()
+
+    def set_error(self, sentence: str) -> None:
+        self._error.setText(sentence)
+
+    @Slot(int)
+    def _step(self, by: int) -> None:
+        """From the cells of one node to those of the next."""
+        rows = [one.cells for one in self._rows.values() if one.cells.isVisibleTo(self)]
+        at = next((n for n, cells in enumerate(rows) if cells is self.sender()), 0)
+        wanted = rows[min(max(at + by, 0), len(rows) - 1)]
+        wanted.setFocus(Qt.FocusReason.TabFocusReason)
+        self._scroll.ensureWidgetVisible(wanted, 0, S2)
+
+    def _ask_beside(self, node_row: _NodeRow, gpu: Gpu) -> None:
+        asked = BesideDialog(node_words(node_row.node), gpu, self.window())
+        asked.wished.connect(partial(node_row.cells.take_beside, gpu.uuid, owner(gpu)))
+        self._asked.open(asked)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
+            self._fit()
+        return bool(super().eventFilter(watched, event))
+
+    def _add(self, state: NodeState) -> None:
+        made = _NodeRow(state)
+        made.cells.show_jobs(self._jobs)
+        # It is shown with all others, when names have their width and it is known which have room.
+        made.hide()
+        made.changed.connect(self._changed)
+        made.taken_changed.connect(self.taken_changed)
+        made.cells.step_wished.connect(self._step)
+        made.cells.beside_wished.connect(partial(self._ask_beside, made))
+        self._rows[state.name] = made
+        self._made_of_news.add(state.name)
+        self._column.addWidget(made)
+        found = next((p for p in self._strangers if p.get("node") == state.name), None)
+        if found is not None:
+            self._strangers.remove(found)
+            made.put(found)
+        self._name_w = 0
+
+    def _put(self, placements: Sequence[Mapping[str, Any]]) -> None:
+        by_node = {str(p.get("node")): p for p in placements if isinstance(p, Mapping)}
+        for name, node_row in self._rows.items():
+            node_row.put(by_node.pop(name, None))
+        # Nodes not heard of yet keep their place in the file; the check says what is wrong.
+        self._strangers = list(by_node.values())
+        self._settle()
+
+    def _states(self) -> list[NodeState]:
+        return [one.state for name, one in self._rows.items() if name != self._without]
+
+    def _offer(self) -> int:
+        """How many the program would choose."""
+        sound = [len(sound_gpus(state)) for state in self._states()]
+        return min(self._wanted, sum(sound)) if self._wanted else sum(sound)
+
+    @Slot()
+    def _choose_for_me(self) -> None:
+        chosen = choose(self._states(), self._offer())
+        self._put([{"node": name, "gpus": list(uuids)} for name, uuids in chosen.items()])
+        self.changed.emit()
+
+    @Slot()
+    def _changed(self) -> None:
+        self._settle()
+        self.changed.emit()
+
+    @Slot()
+    def _settle(self) -> None:
+        rows = tuple(self._rows.values())
+        many = len(rows) > _MANY_NODES
+        awaited = self._awaits_many()
+        self._free_only.setVisible(many)
+        for one in rows:
+            full = many and self._free_only.isChecked() and not one.has_room
+            hidden = full or awaited
+            # A row does not vanish under the hand that just emptied it.
+            one.setVisible(not hidden or one.isAncestorOf(self.focusWidget() or self))
+        readings = [one.state.reading for one in rows]
+        has_gpus = any(reading is not None and reading.gpus for reading in readings)
+        offer = self._offer()
+        self._keys.setVisible(has_gpus)
+        self._choose.setVisible(bool(offer))
+        self._choose.setText(f"Choose {formats.count(offer)} for me")
+        self._choose.set_tip("Nodes that are free as a whole first, never a GPU that is unwell")
+        self._foot.setVisible(has_gpus or many)
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as the rows are, up to a bound; names as wide as the longest, up to a share."""
+        rows = tuple(self._rows.values())
+        titles = [node_title(one.node) for one in rows]
+        longest = max((text_width(t, "medium") for t in without_domain(titles)), default=0)
+        most = min(_NAME_MOST_W, int(self.width() * _NAME_SHARE))
+        width = max(_NAME_LEAST_W, min(longest + S1, most))
+        if width != self._name_w:
+            self._name_w = width
+            for one, shown in zip(rows, fitted(titles, width, "medium"), strict=True):
+                one.set_name(shown, width)
+        # A rack of so many is seen as a whole; in a dialog the dialog says how high.
+        whole = self._rows_most_h == _ROWS_MOST_H and len(rows) <= _MANY_NODES
+        most = _WHOLE_MOST_H if whole else self._rows_most_h
+        self._scroll.setFixedHeight(min(self._column.sizeHint().height(), most))

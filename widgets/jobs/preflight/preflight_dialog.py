@@ -1,0 +1,390 @@
+"""What keeps a job from starting, all of it at once, and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QDialog, QLayout, QWidget
+
+from backend.records.jobs.config import Placement
+from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import Frame, ProgressLine, Rule, Scroll
+from widgets.common.chunked_work import Turns
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, S3, S4, S6
+from widgets.jobs.preflight import preflight_text as words
+from widgets.jobs.preflight.preflight_row import DoneRow, PreflightRow
+
+_WIDTH = 720
+_LEAST_ROWS_H, _MOST_ROWS_H, _MOST_TRACE_H = 96, 400, 120
+_ROWS_AT_ONCE, _ROWS_A_TURN = 7, 2
+"""More than are seen at once; of 64 nodes all together would be 0.3 s."""
+_AROUND = 48
+"""What stays to be seen of the window, above and below together."""
+
+_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+
+class PreflightDialog(QDialog):
+    """Closing it cancels what is being looked at; what is being mended goes on.
+
+    Signals:
+        fix_requested: A `PreflightFinding`. fix_all_requested: a tuple of them.
+        look_again_requested: At everything.
+        start_requested: As the job is now. start_on_requested: a tuple of `Placement`.
+        canary_requested: One batch on the real ranks.
+        cancel_requested: What is under way is not wanted any more.
+    """
+
+    fix_requested = Signal(object)
+    fix_all_requested = Signal(object)
+    look_again_requested = Signal()
+    start_requested = Signal()
+    start_on_requested = Signal(object)
+    canary_requested = Signal()
+    cancel_requested = Signal()
+
+    def __init__(self, can_try: bool, parent: QWidget | None = None) -> None:
+        """``can_try``: the job is there already, so that a batch of it can be tried."""
+        super().__init__(parent)
+        self.setWindowTitle("Look before the start")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        # Else the first button has the focus, and its ring, before anybody pressed a key.
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._can_try = can_try
+        self._found: Preflight | None = None
+        self._placement: tuple[Placement, ...] = ()
+        self._canary: Canary | None = None
+        self._rows: dict[PreflightFinding, PreflightRow] = {}
+        self._working: dict[_Key, str] = {}
+        self._to_come: list[PreflightFinding] = []
+        self._making = Turns(self)
+        self._asked: set[_Key] = set()
+        self._done: dict[_Key, PreflightFinding] = {}
+        self._is_busy = False
+        self._make_parts()
+        whole = col(
+            row(self._icon, (self._title, 1), self._cross, gap=10),
+            self._sentence,
+            S2,
+            self._scroll,
+            self._passed_row,
+            self._trial,
+            self._refusal,
+            self._progress,
+            S2,
+            row(
+                *(self._copy, STRETCH, self._mend_all, self._smaller, self._try),
+                *(self._again, self._start),
+                gap=S2,
+            ),
+            gap=S2,
+            margins=(S6, S4, S6, S4),
+        )
+        # Wrapped text asks for the height of a narrow page; `_fit` knows the width.
+        whole.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
+        self.setLayout(whole)
+        self.show_busy("Looking at the nodes")
+        self.setFocus()
+
+    def _make_parts(self) -> None:
+        self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
+        self._title = Label("Looking before the start", "title", elide="right")
+        self._cross = IconButton("x", "Close")
+        self._cross.clicked.connect(self.reject)
+        self._sentence = Label("", "body", "text2", wrap=True)
+        self._list = col(gap=0)
+        self._holder = QWidget()
+        self._holder.setLayout(col(self._list, STRETCH, gap=0))
+        self._scroll = Scroll(self._holder)
+        self._passed = Label("", "body", "text2", elide="right")
+        self._passed_count = Label("", "strong", "good")
+        self._passed_row = QWidget()
+        self._passed_row.setLayout(
+            row(
+                IconLabel("check-circle-fill", "good", ICON_NAV),
+                self._passed_count,
+                (self._passed, 1),
+                gap=S3,
+                margins=(0, S1, 0, S1),
+            )
+        )
+        self._trial_icon = IconLabel("check-circle-fill", "good", ICON_NAV)
+        self._trial_words = Label("", "body", "text2", wrap=True, selectable=True)
+        self._trace = Label("", "mono", "text2", selectable=True)
+        self._trace_box = Frame("sunken", col(self._trace, STRETCH, margins=(S3, S2, S3, S2)))
+        self._trace_scroll = Scroll(self._trace_box)
+        self._trace_scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self._trial = QWidget()
+        self._trial.setLayout(
+            col(
+                row(
+                    col(self._trial_icon, STRETCH, gap=0),
+                    col(Label("Trial", "strong"), STRETCH, gap=0),
+                    (self._trial_words, 1),
+                    gap=S3,
+                ),
+                self._trace_scroll,
+                gap=S2,
+            )
+        )
+        self._trial.hide()
+        self._refusal = Label("", "body", "bad", wrap=True, selectable=True)
+        self._refusal.hide()
+        self._progress = ProgressLine("")
+        self._progress.cancelled.connect(self.cancel_requested)
+        self._copy = Button("Copy report", kind="quiet", icon="copy")
+        self._copy.clicked.connect(self._copy_report)
+        self._mend_all = Button("")
+        self._mend_all.clicked.connect(self._wish_all)
+        self._smaller = Button("")
+        self._smaller.clicked.connect(self._wish_smaller)
+        self._try = Button(
+            "Try one batch",
+            tip="One batch on the real ranks, a checkpoint written and read back",
+        )
+        self._try.clicked.connect(self.canary_requested)
+        self._again = Button("Check again", icon="arrow-clockwise")
+        self._again.clicked.connect(self.look_again_requested)
+        self._start = Button("Start", kind="primary", icon="play")
+        self._start.clicked.connect(self.start_requested)
+        for one in (self._copy, self._mend_all, self._smaller, self._try, self._again, self._start):
+            one.setAutoDefault(False)
+
+    # -- what comes in
+
+    def show_found(self, found: Preflight, placement: Sequence[Placement]) -> None:
+        """What keeps the job from starting now, and where it would run."""
+        self._note_done(found, placement)
+        self._working = {self._key(one): "" for one in self._shown() if self._is_working(one)}
+        self._found, self._placement = found, tuple(placement)
+        self._canary = None
+        self._trial.hide()
+        self._scroll.hide()
+        clear(self._list)
+        self._rows.clear()
+        self._to_come = [*found.faults, *found.warnings]
+        self._making.put(repeat(self._make_some))
+        self._make(_ROWS_AT_ONCE)
+        passed = words.passed(found)
+        self._passed_count.setText(f"{len(passed)} passed:")
+        self._passed.setText(" · ".join(passed))
+        self.show_busy("")
+
+    def _make(self, count: int) -> None:
+        """So many rows more; what was mended stands below the last."""
+        for finding in self._to_come[:count]:
+            if self._rows:
+                self._put(Rule())
+            if finding.is_warning and all(not one.is_warning for one in self._rows):
+                hint = Label("Worth knowing, and no reason to wait", "small", "text3")
+                self._list.addLayout(col(S2, hint, gap=0))
+            line = self._rows[finding] = PreflightRow(finding)
+            line.fix_requested.connect(self._wish_fix)
+            self._put(line)
+            if self._key(finding) in self._working:
+                line.show_working(self._working[self._key(finding)])
+            line.set_able(not self._is_busy)
+        del self._to_come[:count]
+        if self._to_come:
+            return
+        self._making.stop()
+        if self._done:
+            if self._rows:
+                self._put(Rule())
+            self._list.addSpacing(S1)
+        for key, finding in self._done.items():
+            self._put(DoneRow(finding, key in self._asked))
+
+    def _put(self, part: QWidget) -> None:
+        self._list.addWidget(part)
+        # What is added to a page that is seen counts as hidden until the next event: no height.
+        part.show()
+
+    def _make_some(self) -> None:
+        self._make(_ROWS_A_TURN)
+        # What is seen is as high as it may be already.
+        self._holder.setFixedHeight(self._rows_height())
+
+    def show_busy(self, sentence: str, share: float | None = None) -> None:
+        """Something is under way that can be cancelled ("Looking at 3 nodes"), or is not ("")."""
+        self._is_busy = bool(sentence)
+        if sentence:
+            self._refusal.hide()
+            self._progress.set_can_cancel(True)
+            self._progress.set_progress(share, f"{sentence}…")
+        self._settle()
+
+    def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
+        """They are being mended; ``sentence`` says how far."""
+        here = [one for one in self._shown() if one in findings]
+        is_news = not all(self._is_working(one) for one in here)
+        for finding in here:
+            line = self._rows.get(finding)
+            if line is not None:
+                line.show_working(sentence)
+            else:
+                self._working[self._key(finding)] = sentence
+        if is_news:
+            self._settle()
+
+    def show_not_mended(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:
+        """It could not be mended."""
+        if finding in self._to_come:
+            self._make(self._to_come.index(finding) + 1)
+        self._asked.discard(self._key(finding))
+        row_of = self._rows.get(finding)
+        if row_of is not None:
+            row_of.show_idle(f"{sentence} {remedy}".strip())
+        self._settle()
+
+    def show_error(self, sentence: str, remedy: str = "") -> None:
+        """A look, a trial or a start was refused."""
+        self.show_busy("")
+        self._refusal.setText(f"{sentence} {remedy}".strip())
+        self._refusal.setVisible(bool(sentence))
+        self._settle()
+
+    def show_canary(self, canary: Canary) -> None:
+        """How the trial went."""
+        self._canary = canary
+        icon, tone = ("check-circle-fill", "good") if canary.passed else ("x-circle-fill", "bad")
+        self._trial_icon.set_icon(icon, tone)
+        self._trial_words.setText(canary.sentence)
+        self._trace.setText(canary.traceback.rstrip())
+        high = self._trace.sizeHint().height() + 2 * S2
+        self._trace_scroll.setFixedHeight(min(high, _MOST_TRACE_H))
+        self._trace_scroll.setVisible(bool(canary.traceback))
+        self._trial.show()
+        self.show_busy("")
+
+    # -- how it looks
+
+    def _settle(self) -> None:
+        found = self._found
+        fixing = any(self._is_working(one) for one in self._shown())
+        rests = not (self._is_busy or fixing)
+        self._progress.setVisible(self._is_busy)
+        self._scroll.setVisible(found is not None and bool(self._rows or self._done))
+        self._passed_row.setVisible(found is not None)
+        for line in self._rows.values():
+            line.set_able(not self._is_busy)
+        self._copy.setVisible(found is not None)
+        passed = found is not None and found.passed
+        self._start.setVisible(passed)
+        self._start.setEnabled(rests)
+        self._start.set_kind("plain" if self._canary_failed else "primary")
+        self._try.setVisible(passed and self._can_try)
+        self._try.setEnabled(rests)
+        self._again.setVisible(found is not None)
+        self._again.setEnabled(rests)
+        self._again.set_kind("plain" if passed else "primary")
+        mendable = self._mendable()
+        self._mend_all.setText(f"Mend all {len(mendable)}")
+        self._mend_all.setVisible(len(mendable) > 1)
+        self._mend_all.setEnabled(not self._is_busy)
+        smaller = found.smaller if found is not None else ()
+        self._smaller.setVisible(bool(smaller))
+        self._smaller.setEnabled(rests)
+        if found is not None:
+            self._show_verdict(found, smaller)
+        self._fit()
+
+    def _show_verdict(self, found: Preflight, smaller: Sequence[Placement]) -> None:
+        icon, tone = ("check-circle-fill", "good")
+        if not found.passed or self._canary_failed:
+            icon, tone = ("warning-octagon-fill", "bad")
+        self._icon.set_icon(icon, tone)
+        one_batch = "One batch of this job could not be trained"
+        self._title.setText(one_batch if self._canary_failed else words.heading(found))
+        self._sentence.setText(words.circumstances(found))
+        self._start.setText(f"Start on {words.slots(self._placement)}")
+        if smaller:
+            self._smaller.setText(words.start_on(smaller, found.nodes))
+
+    def _fit(self) -> None:
+        """As high as its findings need, and no higher than a small window is."""
+        wanted = self._rows_height()
+        own, above = self.layout(), self.parentWidget()
+        if own is None:
+            return
+        # By itself a scroll area gives wrapped text the height that it had on a narrow page.
+        self._holder.setFixedHeight(wanted)
+        self._scroll.setFixedHeight(0)
+        own.activate()
+        room = _MOST_ROWS_H
+        if above is not None:
+            room = min(room, above.window().height() - _AROUND - own.totalHeightForWidth(_WIDTH))
+        self._scroll.setFixedHeight(max(0, min(wanted, max(_LEAST_ROWS_H, room))))
+        own.activate()
+        self.resize(QSize(_WIDTH, own.totalHeightForWidth(_WIDTH)))
+
+    def _rows_height(self) -> int:
+        layout = self._holder.layout()
+        width = _WIDTH - 2 * S6 - S2
+        return max(0, layout.totalHeightForWidth(width)) if layout is not None else 0
+
+    @property
+    def _canary_failed(self) -> bool:
+        return self._canary is not None and not self._canary.passed
+
+    def _mendable(self) -> tuple[PreflightFinding, ...]:
+        return tuple(
+            finding
+            for finding in self._shown()
+            if not (finding.fix.needs_a_person or self._is_working(finding))
+        )
+
+    def _shown(self) -> tuple[PreflightFinding, ...]:
+        """With those whose row is to come."""
+        return (*self._rows, *self._to_come)
+
+    def _is_working(self, finding: PreflightFinding) -> bool:
+        line = self._rows.get(finding)
+        return line.is_working if line is not None else self._key(finding) in self._working
+
+    def _note_done(self, found: Preflight, placement: Sequence[Placement]) -> None:
+        if self._found is None:
+            return
+        now = {self._key(one) for one in (*found.faults, *found.warnings)}
+        there = {one.node for one in placement}
+        for finding in (*self._found.faults, *self._found.warnings):
+            key = self._key(finding)
+            # What is gone only because its node was left out was not mended.
+            if key not in now and (key in self._asked or there.issuperset(finding.nodes)):
+                self._done[key] = finding
+        for key in now:
+            self._done.pop(key, None)
+
+    @staticmethod
+    def _key(finding: PreflightFinding) -> _Key:
+        return finding.check, finding.nodes, finding.gpus
+
+    # -- what happens
+
+    @Slot(object)
+    def _wish_fix(self, finding: PreflightFinding) -> None:
+        self._asked.add(self._key(finding))
+        self.fix_requested.emit(finding)
+
+    @Slot()
+    def _wish_all(self) -> None:
+        wanted = self._mendable()
+        self._asked.update(self._key(finding) for finding in wanted)
+        self.fix_all_requested.emit(wanted)
+
+    @Slot()
+    def _wish_smaller(self) -> None:
+        if self._found is not None:
+            self.start_on_requested.emit(self._found.smaller)
+
+    @Slot()
+    def _copy_report(self) -> None:
+        if self._found is not None:
+            QGuiApplication.clipboard().setText(words.report(self._found, self._canary))

@@ -1,0 +1,112 @@
+"""One finding of a look before a start: what, where, why, and the button that mends it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.jobs.state import JobState
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from widgets.common.buttons import Button
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.state_badge import StateGlyph
+from widgets.common.theme import ICON, ICON_NAV, S1, S2, S3
+from widgets.jobs.preflight import preflight_text as words
+
+
+class PreflightRow(QWidget):
+    """A fault or a hint.
+
+    Signals:
+        fix_requested: The `PreflightFinding` is to be mended.
+    """
+
+    fix_requested = Signal(object)
+
+    def __init__(self, finding: PreflightFinding, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.finding = finding
+        icon, tone = ("warning-fill", "warn") if finding.is_warning else ("x-circle-fill", "bad")
+        self._remedy = Label("", "small", "text2", wrap=True, selectable=True)
+        self._turning = StateGlyph(JobState.STARTING, 0.0, ICON)
+        self._working = Label("", "small", "live")
+        self.button = Button(words.button(finding))
+        self.button.setAutoDefault(False)
+        self.button.clicked.connect(self._wish)
+        text = col(
+            row(
+                Label(words.title(finding), "strong"),
+                (Label(words.names(finding.nodes), "small", "text3", elide="right"), 1),
+                gap=S2,
+            ),
+            Label(finding.sentence, "body", "text2", wrap=True, selectable=True),
+            self._remedy,
+            gap=2,
+        )
+        side = col(self.button, row(self._turning, self._working, gap=6), STRETCH, gap=0)
+        self.setLayout(
+            row(
+                col(1, IconLabel(icon, tone, ICON_NAV), STRETCH, gap=0),
+                (text, 1),
+                side,
+                gap=S3,
+                margins=(0, 10, 0, 10),
+            )
+        )
+        self.setAccessibleName(f"{words.title(finding)}, {finding.sentence}")
+        self.show_idle()
+
+    def show_idle(self, refusal: str = "") -> None:
+        """Nothing is done about it; with a ``refusal``, because it could not be mended."""
+        # Where the button mends it, what a person could do by hand is only in its tool tip.
+        alone = self.finding.fix in (Fix.NONE, Fix.LEAVE_OUT)
+        said = refusal or (self.finding.remedy if alone else "")
+        self._remedy.setText(said)
+        self._remedy.set_tone("bad" if refusal else "text2")
+        self._remedy.setVisible(bool(said))
+        self.button.set_tip(self.finding.remedy)
+        self.button.setVisible(bool(self.button.text()))
+        self._turning.hide()
+        self._working.hide()
+
+    def show_working(self, sentence: str = "") -> None:
+        """It is being mended; ``sentence`` says how far."""
+        self.button.hide()
+        self._remedy.hide()
+        self._working.setText(sentence or words.working(self.finding))
+        self._turning.show()
+        self._working.show()
+
+    @property
+    def is_working(self) -> bool:
+        return not self._working.isHidden()
+
+    def set_able(self, able: bool) -> None:
+        self.button.setEnabled(able)
+
+    @Slot()
+    def _wish(self) -> None:
+        self.fix_requested.emit(self.finding)
+
+
+class DoneRow(QWidget):
+    """What was a fault, and is none any more."""
+
+    def __init__(
+        self, finding: PreflightFinding, was_asked: bool, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        where = words.names(finding.nodes)
+        said = words.outcome(finding, was_asked)
+        self.sentence = f"{words.title(finding)}: {where} {said}" if where else f"{said}"
+        self.setLayout(
+            row(
+                IconLabel("check-circle-fill", "good", ICON_NAV),
+                Label(words.title(finding), "strong"),
+                (Label(f"{where} {said}".strip(), "body", "text2", elide="right"), 1),
+                gap=S3,
+                margins=(0, S1, 0, S1),
+            )
+        )
+        self.setAccessibleName(self.sentence)

@@ -1,0 +1,70 @@
+"""What can be done about the queue with one job, from wherever its menu is opened."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import QueuePlace
+from widgets.common.dialog_holder import KeptDialog
+from widgets.jobs.queue.queue_dialog import QueueDialog
+
+QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
+_CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
+
+
+class QueueActs(QObject):
+    """Fills menus, and says what was wished.
+
+    Signals:
+        queue_requested, leave_requested, top_requested: Job id.
+        change_requested: Job id, priority, and the hour before which it does not start (a
+            `datetime`, or None).
+    """
+
+    queue_requested = Signal(str)
+    leave_requested = Signal(str)
+    top_requested = Signal(str)
+    change_requested = Signal(str, int, object)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._window = parent
+        self._dialog: KeptDialog[QueueDialog] = KeptDialog()
+
+    def fill(
+        self,
+        menu: QMenu,
+        view: JobView | JobLine,
+        place: QueuePlace | None,
+        *,
+        has_checkpoints: bool | None = None,
+    ) -> None:
+        """Add what fits the job; nothing for one that runs or has finished.
+
+        Args:
+            has_checkpoints: There are some to go on from; None while nobody knows.
+        """
+        # Of a job in the list its checkpoints are not known; one without a step has none.
+        may_go_on = view.progress > 0 if has_checkpoints is None else has_checkpoints
+        if view.state is JobState.CREATED:
+            menu.addAction("Queue", partial(self.queue_requested.emit, view.id))
+        elif view.state in _CAN_GO_ON and may_go_on:
+            menu.addAction("Queue to go on", partial(self.queue_requested.emit, view.id))
+        elif view.state is JobState.QUEUED:
+            top = menu.addAction("To the top", partial(self.top_requested.emit, view.id))
+            top.setEnabled(place is not None and place.number > 1)
+            if place is not None:
+                menu.addAction("Priority and time…", partial(self.open_dialog, place))
+            menu.addAction("Take out of the queue", partial(self.leave_requested.emit, view.id))
+
+    def open_dialog(self, place: QueuePlace) -> None:
+        """Ask for another priority or hour."""
+        dialog = QueueDialog(place.entry, self._window)
+        dialog.changed.connect(partial(self.change_requested.emit, place.entry.job_id))
+        self._dialog.open(dialog)

@@ -1,0 +1,90 @@
+"""The priority of a waiting job, and the hour before which it does not start."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.base.timestamps import instant
+from backend.records.base.validation import printable
+from backend.records.queue.entry import HIGHEST, LOWEST, QueueEntry
+from backend.records.queue.start_time import FORMS, parse_when
+from widgets.common import formats
+from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.buttons import Button
+from widgets.common.fields import Field, LineEdit, SpinBox
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import S2, S3, S4, S6
+
+_WIDTH = 460
+_PRIORITY_W = 96
+_NAME_CHARS = 40
+
+
+class QueueDialog(FittedDialog):
+    """How one job waits.
+
+    Signals:
+        changed: Its priority, and the hour (a `datetime`, None for as soon as possible).
+    """
+
+    changed = Signal(int, object)
+
+    def __init__(self, entry: QueueEntry, parent: QWidget | None = None) -> None:
+        super().__init__("Priority and time", _WIDTH, parent)
+        self._priority = SpinBox(entry.priority, least=LOWEST, most=HIGHEST, name="Priority")
+        self._priority.setFixedWidth(_PRIORITY_W)
+        begin = instant(entry.not_before)
+        shown = f"{begin.astimezone():%Y-%m-%d %H:%M}" if begin is not None else ""
+        self._time = LineEdit(shown, placeholder="as soon as it can", name="Not before")
+        self._time.textChanged.connect(self._fit)
+        self._field = Field("Not before", self._time)
+        self._save = Button("Save", kind="primary")
+        self._save.setDefault(True)
+        self._save.clicked.connect(self._wish)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            col(
+                Label("Priority and time", "title"),
+                Label(
+                    f"“{printable(entry.name, _NAME_CHARS)}” starts by itself when its turn has "
+                    "come and its nodes are free. The higher priority comes first.",
+                    "body",
+                    "text2",
+                    wrap=True,
+                ),
+                row(Field("Priority", self._priority), (self._field, 1), gap=S3, top=True),
+                row(STRETCH, close, self._save, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        """What the hour that was typed comes to, or what it should look like."""
+        fault = ""
+        now = datetime.now().astimezone()
+        told = f"Write {FORMS}; nothing for as soon as it can."
+        if self._time.text().strip():
+            try:
+                when = parse_when(self._time.text(), now)
+            except ValueError as error:
+                fault = str(error)
+            else:
+                told = f"Not before {formats.exact(when)}"
+        self._field.set_error(fault)
+        self._field.set_note(told)
+        self._save.setEnabled(not fault)
+
+    @Slot()
+    def _wish(self) -> None:
+        typed = self._time.text().strip()
+        when = parse_when(typed, datetime.now().astimezone()) if typed else None
+        self.changed.emit(self._priority.value(), when)
+        self.accept()

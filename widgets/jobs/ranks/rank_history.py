@@ -1,0 +1,143 @@
+"""What the nodes of a job did while it ran, under the job's own time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from PySide6.QtCore import Slot
+
+from backend.records.base.timestamps import instant
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
+from widgets.common.fields import ComboBox
+from widgets.jobs.ranks.rank_rows import gpu_names
+from widgets.nodes.history.history_card import HistoryCard, Stretch, unwell_spans
+from widgets.nodes.history.node_history import NodeHistory
+from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_row import node_title
+from widgets.plots.annotations import Span
+
+_PICKER_W = 240
+
+
+def stretch_of(view: JobView, began_s: float = 0.0) -> tuple[float, float | None] | None:
+    """From when to when a job ran, Unix times; None before it did. The end is open while it runs.
+
+    Args:
+        began_s: Of its first point, 0 where there is none: a run that was resumed began later.
+    """
+    started, ended = instant(view.started), instant(view.ended)
+    if started is None:
+        return None
+    begin = min(started.timestamp(), began_s or started.timestamp())
+    if view.state.is_live:
+        return begin, None
+    return (begin, ended.timestamp()) if ended is not None else None
+
+
+def unwell_of_job(
+    view: JobView,
+    states: Mapping[str, NodeState],
+    histories: Mapping[str, NodeHistory],
+    began_s: float,
+    now_s: float,
+) -> list[Span]:
+    """When any GPU of a job was unwell while it ran, with the name of its node."""
+    stretch = stretch_of(view, began_s)
+    if stretch is None:
+        return []
+    begin, end = stretch
+    found = []
+    for name in dict.fromkeys(view.nodes):
+        if name in states and name in histories:
+            uuids = gpu_names(view, states[name])
+            spans = unwell_spans(histories[name], uuids, begin, end or now_s)
+            title = node_title(name)
+            found += [
+                Span(one.x0, one.x1, one.tone, f"{title} {one.text[:1].lower()}{one.text[1:]}")
+                for one in spans
+            ]
+    return found
+
+
+class RankHistory(HistoryCard):
+    """The history of one of the job's nodes; the first that is unwell, unless a person chose."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._view: JobView | None = None
+        self._began_s = 0.0
+        self._chosen = ""
+        self._states: Mapping[str, NodeState] = {}
+        self._histories: Mapping[str, NodeHistory] = {}
+        self._nodes = ComboBox(name="Node")
+        self._nodes.setFixedWidth(_PICKER_W)
+        super().__init__(self._nodes)
+        self._nodes.activated.connect(self._choose)
+        self.hide()
+
+    @property
+    def node(self) -> str:
+        """The node that is shown, "" when there is none."""
+        return self._nodes.key() if not self.isHidden() else ""
+
+    def show_job(self, view: JobView, began_s: float) -> None:
+        """News of a job, or another job."""
+        if self._view is None or view.id != self._view.id:
+            self._chosen = ""
+        self._view, self._began_s = view, began_s
+        self.settle()
+
+    def show_nodes(
+        self, states: Mapping[str, NodeState], histories: Mapping[str, NodeHistory]
+    ) -> None:
+        """All nodes as they are now, and what is known of their last hours."""
+        self._states, self._histories = states, histories
+        self.settle()
+
+    def settle(self) -> None:
+        """Show what is known now. Who looks at another tab waits for nothing that is drawn here."""
+        parent = self.parentWidget()
+        if parent is not None and not parent.isVisible():
+            return
+        view = self._view
+        stretch = stretch_of(view, self._began_s) if view is not None else None
+        names = [] if view is None else list(dict.fromkeys(view.nodes))
+        known = [name for name in names if self._knows(name, stretch)]
+        self.setVisible(bool(known))
+        if view is None or stretch is None or not known:
+            return
+        node = self._chosen if self._chosen in known else self._likeliest(view, known, stretch)
+        titles = without_domain([node_title(name) for name in known])
+        self._nodes.set_options(zip(known, titles, strict=True), node)
+        several = len(known) > 1
+        self._nodes.setVisible(several)
+        state = self._states[node]
+        title = "During this job" if several else f"{node_title(node)} during this job"
+        self.show_stretch(Stretch(title, *stretch, gpu_names(view, state)))
+        self.show_history(self._histories[node], state)
+
+    def _knows(self, name: str, stretch: tuple[float, float | None] | None) -> bool:
+        """Whether anything of the job's time is known of a node."""
+        state, history = self._states.get(name), self._histories.get(name)
+        if state is None or state.reading is None or history is None or stretch is None:
+            return False
+        times = history.times()
+        begin, end = stretch
+        return bool(((times >= begin) & (times <= (end or self._clock()))).sum() > 1)
+
+    def _likeliest(
+        self, view: JobView, names: list[str], stretch: tuple[float, float | None]
+    ) -> str:
+        begin, end = stretch
+        for name in names:
+            uuids = gpu_names(view, self._states[name])
+            if self._histories[name].spans(tuple(uuids), begin, end or self._clock()):
+                return name
+        return names[0]
+
+    @Slot(int)
+    def _choose(self, _index: int) -> None:
+        self._chosen = self._nodes.key()
+        self.settle()

@@ -1,0 +1,103 @@
+"""Where each rank of a job is, and what its node says about it just now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backend.records.base.layout import run_tag
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Gpu, NodeState
+from widgets.common import formats
+from widgets.jobs.ranks.rank_strip import rank_marks
+from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_row import node_title
+
+_UUID_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """Everything in words; what is not known is a dash."""
+
+    rank: int
+    node: str
+    gpu: str = formats.NONE
+    pid: str = formats.NONE
+    step: str = formats.NONE
+    memory: str = formats.NONE
+    use: str = formats.NONE
+    beat: str = formats.NONE
+    whole_gpu: str = ""
+    whole_node: str = ""
+    is_slow: bool = False
+    has_failed: bool = False
+
+
+def gpu_names(view: JobView, state: NodeState) -> dict[str, str]:
+    """The job's GPUs on a node by UUID: "GPU 3, rank 11"."""
+    reading = state.reading
+    index = {gpu.uuid: gpu.index for gpu in reading.gpus} if reading is not None else {}
+    return {
+        uuid: f"GPU {index.get(uuid, formats.NONE)}, rank {rank}"
+        for rank, placement, uuid in view.ranks()
+        if uuid and placement.node == state.name
+    }
+
+
+def rank_rows(
+    view: JobView,
+    nodes: Mapping[str, NodeState] | None = None,
+    beats: Mapping[str, str] | None = None,
+) -> tuple[RankRow, ...]:
+    """One row per rank.
+
+    Args:
+        nodes: The nodes as they are now, by name.
+        beats: How long ago each was heard of, in words.
+    """
+    named = list(dict.fromkeys(view.nodes))
+    titles = dict(zip(named, without_domain([node_title(one) for one in named]), strict=True))
+    gpus = {
+        (name, gpu.uuid): gpu
+        for name, state in (nodes or {}).items()
+        for gpu in (state.reading.gpus if state.reading is not None else ())
+    }
+    marks = rank_marks(view)
+    rows = []
+    for rank, placement, uuid in view.ranks():
+        known = rank < len(view.rank_step_ms)
+        gpu = gpus.get((placement.node, uuid))
+        live = view.state.is_live
+        rows.append(
+            RankRow(
+                rank,
+                titles[placement.node],
+                f"GPU {gpu.index}" if gpu is not None else uuid[:_UUID_SHOWN] or formats.NONE,
+                _pid(view, gpu) if live and gpu is not None else formats.NONE,
+                formats.milliseconds(view.rank_step_ms[rank]) if known else formats.NONE,
+                _memory(gpu) if live and gpu is not None else formats.NONE,
+                _use(gpu) if live and gpu is not None else formats.NONE,
+                ((beats or {}).get(placement.node) or formats.NONE) if live else formats.NONE,
+                f"{gpu.name}, {uuid}" if gpu is not None else uuid,
+                node_title(placement.node),
+                marks[rank] == "warn",
+                marks[rank] == "bad",
+            )
+        )
+    return tuple(rows)
+
+
+def _pid(view: JobView, gpu: Gpu) -> str:
+    """Of the rank's own process, which carries the run's tag."""
+    tag = run_tag(view.id, view.run)
+    found = [str(one.pid) for one in gpu.processes if one.run_tag == tag]
+    return ", ".join(found) or formats.NONE
+
+
+def _memory(gpu: Gpu) -> str:
+    return formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
+
+
+def _use(gpu: Gpu) -> str:
+    return formats.NONE if gpu.use_percent is None else formats.percent(gpu.use_percent / 100)

@@ -1,0 +1,178 @@
+"""Below the curves: a cell per rank with the time of one step; the slow one stands out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRectF, QSize
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.jobs.view import JobView
+from widgets.common import formats, theme
+from widgets.common.cards import Card
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import STRETCH, row
+from widgets.common.painting import fill_round, paint_text, text_width
+from widgets.common.state_badge import Mark
+from widgets.common.theme import R_CELL, S2, S3
+from widgets.nodes.row.node_names import fitted
+from widgets.nodes.row.node_row import node_title
+
+_CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
+_NAME_MOST_W = 104
+_ROWS_OF_NODES = 8
+"""Of more nodes the ranks stand one after the other, as close as they can."""
+
+
+def rank_marks(view: JobView) -> list[Mark]:
+    """The segments of the ring, one for each rank."""
+    slow = view.slow_ranks if view.state.is_live else ()
+    bad = view.error.rank if view.error is not None else None
+    return [
+        "bad" if rank == bad else "warn" if rank in slow else "" for rank in range(view.world_size)
+    ]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Ranks that stand in rows of their own, below the name of their node."""
+
+    title: str
+    ranks: range
+
+
+def _groups(view: JobView) -> tuple[_Group, ...]:
+    titles = [node_title(placement.node) for placement in view.config.placement]
+    if not 1 < len(titles) <= _ROWS_OF_NODES:
+        return (_Group("", range(view.world_size)),)
+    groups, first = [], 0
+    for title, placement in zip(titles, view.config.placement, strict=True):
+        groups.append(_Group(title, range(first, first + placement.slots)))
+        first += placement.slots
+    return tuple(groups)
+
+
+class _Cells(QWidget):
+    def __init__(self) -> None:
+        super().__init__()
+        self._step_ms: tuple[float, ...] = ()
+        self._slow: tuple[int, ...] = ()
+        self._reasons: Mapping[int, str] = {}
+        self._groups: tuple[_Group, ...] = ()
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def show_ranks(
+        self,
+        step_ms: tuple[float, ...],
+        slow: tuple[int, ...],
+        reasons: Mapping[int, str],
+        groups: tuple[_Group, ...],
+    ) -> None:
+        again = groups != self._groups
+        self._step_ms, self._slow, self._groups = step_ms, slow, groups
+        self._reasons = reasons
+        if again:
+            self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._left() + 2 * _CELL_LEAST_W, self.heightForWidth(self.width()))
+
+    def heightForWidth(self, width: int) -> int:
+        columns = self._columns(width)
+        rows = sum(-(-len(group.ranks) // columns) for group in self._groups)
+        return max(1, rows) * (_CELL_H + _GAP) - _GAP
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        slow = set(self._slow)
+        left, columns = self._left(), self._columns(self.width())
+        whole = (self.width() - left + _GAP) / columns - _GAP
+        cell_w = min(whole, _CELL_MOST_W)
+        names = fitted([group.title for group in self._groups], left - S2, "medium")
+        line = 0
+        for group, name in zip(self._groups, names, strict=True):
+            top = line * (_CELL_H + _GAP)
+            tone, role = ("warn", "strong") if slow & set(group.ranks) else ("text2", "medium")
+            paint_text(painter, QRectF(0, top, left, _CELL_H), name, role, tone)  # type: ignore[arg-type]
+            for place, rank in enumerate(group.ranks):
+                x = left + place % columns * (cell_w + _GAP)
+                y = top + place // columns * (_CELL_H + _GAP)
+                if rank < len(self._step_ms):
+                    cell = QRectF(x, y, cell_w, _CELL_H)
+                    self._paint_cell(painter, cell, rank, is_slow=rank in slow)
+            line += -(-len(group.ranks) // columns)
+
+    def _paint_cell(self, painter: QPainter, cell: QRectF, rank: int, *, is_slow: bool) -> None:
+        t = theme.current()
+        fill_round(painter, cell, t.tint("warn" if is_slow else "live"), R_CELL)
+        if is_slow:
+            painter.setPen(QPen(t.q("warn_fill"), 1.5))
+            painter.drawRoundedRect(cell.adjusted(1, 1, -1, -1), R_CELL, R_CELL)
+        half = cell.height() / 2
+        upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
+        lower = upper.translated(0, half - 3)
+        reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
+        number = f"{rank} · {reason}" if reason else str(rank)
+        paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
+        figure = formats.milliseconds(self._step_ms[rank])
+        paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
+
+    def _left(self) -> int:
+        """Where the first cell begins."""
+        widest = max((text_width(group.title, "strong") for group in self._groups), default=0)
+        return min(widest, _NAME_MOST_W) + S3 if widest else 0
+
+    def _columns(self, width: int) -> int:
+        most = max((len(group.ranks) for group in self._groups), default=1)
+        fitting = (width - self._left() + _GAP) // (_CELL_LEAST_W + _GAP)
+        if most > fitting > 1 and len(self._groups) > 1:
+            # Rows of a node are equally long: 8 in two of 4 and not in one of 7 and one of 1.
+            return -(-most // -(-most // fitting))
+        return max(1, min(fitting, max(most, width // (_CELL_MOST_W + _GAP))))
+
+
+class RankStrip(Card):
+    """Ranks by node, a cell each, and in words who keeps the others waiting."""
+
+    def __init__(self) -> None:
+        self._cells = _Cells()
+        self._word = Label("", "small_strong", "warn")
+        caption = Label(
+            "time of one step, without waiting for the others", "small", "text3", elide="right"
+        )
+        head = row(Label("Ranks", "strong"), caption, STRETCH, self._word, gap=S2)
+        super().__init__(head, self._cells, gap=S2)
+        self.hide()
+
+    def show_view(self, view: JobView, reasons: Mapping[int, str] | None = None) -> None:
+        """Show news of the job; one that does not run has no times to show.
+
+        Args:
+            reasons: Why slow ranks are slow, where that is known.
+        """
+        step_ms = view.rank_step_ms if view.state.is_live else ()
+        self.setVisible(bool(step_ms))
+        slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
+        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view))
+        if 0 < len(slow) < len(step_ms):
+            rest = [ms for rank, ms in enumerate(step_ms) if rank not in slow]
+            more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1
+            who = "rank" if len(slow) == 1 else "ranks"
+            numbers = formats.ranges(slow)
+            verb = "is" if len(slow) == 1 else "are"
+            why = "; ".join(dict.fromkeys((reasons or {}).values()))
+            slower = f"{who} {numbers} {verb} {formats.percent(more)} slower"
+            self._word.setText(f"{slower}: {why}" if why else slower)
+            self.setToolTip(
+                plain_tip("\n".join(f"Rank {rank}: {why}" for rank, why in (reasons or {}).items()))
+            )
+        else:
+            self._word.setText("")
+            self.setToolTip("")

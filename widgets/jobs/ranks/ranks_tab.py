@@ -1,0 +1,117 @@
+"""The ranks of the run: where each is and how long its steps take; the slow one stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QTableView, QWidget
+
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
+from widgets.common.cards import Card, Scroll
+from widgets.common.chunked_work import Turns
+from widgets.common.layout import col
+from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
+from widgets.common.view_style import SharedWidth, dress
+from widgets.jobs.ranks.rank_history import RankHistory
+from widgets.jobs.ranks.rank_rows import RankRow, rank_rows
+from widgets.nodes.history.node_history import NodeHistory
+
+_COLUMNS = (
+    Column[RankRow](
+        "Rank", lambda row: str(row.rank), is_bad=lambda row: row.has_failed, is_figure=True
+    ),
+    Column[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
+    Column[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
+    Column[RankRow]("Process", lambda row: row.pid, is_figure=True),
+    Column[RankRow]("Step", lambda row: row.step, is_odd=lambda row: row.is_slow, is_figure=True),
+    Column[RankRow]("Memory", lambda row: row.memory, is_figure=True),
+    Column[RankRow]("Use", lambda row: row.use, is_figure=True),
+    Column[RankRow]("Heartbeat", lambda row: row.beat),
+)
+_WHERE, _PROCESS, _BEAT = 1, 3, 7
+_NARROW_BELOW_W, _WIDE_FROM_W = 600, 1100
+_ROWS_SEEN, _HISTORY_LEAST_H = 5, 360
+
+
+class RanksTab(QWidget):
+    """The tab Ranks: a row for each, and below what their nodes did meanwhile."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._view: JobView | None = None
+        self._nodes: Mapping[str, NodeState] = {}
+        self._beats: Mapping[str, str] = {}
+        self._odd = -1
+        self._scrolled_for = ""
+        self._turns = Turns(self)
+        self._model = RowTableModel(_COLUMNS)
+        table = QTableView()
+        table.setModel(self._model)
+        dress(table, "Ranks")
+        table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._widths = SharedWidth(table, _WHERE)
+        bar = table.verticalScrollBar()
+        bar.rangeChanged.connect(self._show_odd)
+        bar.actionTriggered.connect(self._scrolled)
+        self._table = table
+        self.history = RankHistory()
+        self.history.setMinimumHeight(_HISTORY_LEAST_H)
+        content = QWidget()
+        parts = (Card((table, 1), margins=(0, 0, 0, S1)), 2), (self.history, 3)
+        content.setLayout(col(*parts, margins=(0, 0, 0, S3), gap=S3))
+        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1)))
+
+    def show_view(self, view: JobView, began_s: float = 0.0) -> None:
+        """The job; `began_s` is the Unix time of its first point, 0 before there is one."""
+        self._view = view
+        self._fill()
+        self.history.show_job(view, began_s)
+
+    def show_nodes(
+        self,
+        states: Mapping[str, NodeState],
+        histories: Mapping[str, NodeHistory],
+        beats: Mapping[str, str],
+    ) -> None:
+        """All nodes as they are now, what is known of their last hours, and when each was heard."""
+        self._nodes, self._beats = states, beats
+        self._fill()
+        self.history.show_nodes(states, histories)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._turns.put([self._fill, self.history.settle])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._widths.hide(dict.fromkeys((_PROCESS, _BEAT), self.width() < _NARROW_BELOW_W))
+        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
+
+    def _fill(self) -> None:
+        if self._view is None or not self.isVisible():
+            return
+        rows = rank_rows(self._view, self._nodes, self._beats)
+        self._model.put(rows)
+        seen = min(len(rows), _ROWS_SEEN)
+        head = self._table.horizontalHeader().height()
+        row_h = self._table.verticalHeader().defaultSectionSize()
+        self._table.setMinimumHeight(head + seen * row_h + S2)
+        if self._scrolled_for != self._view.id:
+            self._odd = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
+            self._show_odd()
+
+    @Slot()
+    def _show_odd(self) -> None:
+        """The rank that needs a look is in sight, until a person scrolls."""
+        if self._odd >= 0:
+            place = QTableView.ScrollHint.PositionAtCenter
+            self._table.scrollTo(self._model.index(self._odd, 0), place)
+
+    @Slot()
+    def _scrolled(self) -> None:
+        self._odd = -1
+        self._scrolled_for = self._view.id if self._view is not None else ""

@@ -1,0 +1,74 @@
+"""What is done with a sweep, from wherever it is asked: fold it, or act on all its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QMenu
+
+from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.sweeps.summary import Folds
+from widgets.jobs.list.bulk_actions import many_acts
+
+_MOST_KEPT = 200
+
+
+class SweepActs(QObject):
+    """Remembers what is folded, and fills the menus of sweeps.
+
+    Args:
+        query_of: What the list of this name shows now.
+
+    Signals:
+        folded: What a person folded and unfolded for good, by tag. All lists have other rows now.
+        act_requested: Key of a `ManyAct`, and the ids of the jobs, as a tuple.
+    """
+
+    folded = Signal(object)
+    act_requested = Signal(str, object)
+
+    def __init__(self, query_of: Callable[[str], JobQuery], parent: QObject) -> None:
+        super().__init__(parent)
+        self._query_of = query_of
+        self._kept: dict[str, bool] = {}
+        self._now: dict[str, tuple[JobQuery, dict[str, bool]]] = {}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """What `folded` told, from a file that anybody may have changed."""
+        folds = {tag: folded for tag, folded in kept.items() if isinstance(folded, bool)}
+        self._kept = dict(list(folds.items())[-_MOST_KEPT:])
+
+    def folds(self, which: str) -> Folds:
+        """For the list of this name, as it is now."""
+        return Folds(dict(self._kept), self._now_of(which, self._query_of(which)))
+
+    def fold(self, which: str, tag: str, folded: bool) -> None:
+        """In a search it holds for that search only: it is made to see what was found."""
+        query = self._query_of(which)
+        if query.is_search:
+            self._now[which] = (query, {**self._now_of(which, query), tag: folded})
+        else:
+            self._kept.pop(tag, None)
+            self._kept[tag] = folded
+            while len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        self.folded.emit(dict(self._kept))
+
+    def fill(self, menu: QMenu, which: str, line: JobLine, *, is_open: bool) -> None:
+        """Add what can be done with the sweep in a row of the list of this name."""
+        if line.sweep is None:
+            return
+        text = "Fold" if is_open else "Unfold"
+        menu.addAction(text, partial(self.fold, which, line.id, is_open))
+        menu.addSeparator()
+        for act in many_acts(len(line.sweep.ids), line.sweep.live):
+            if act.key != "clone":
+                wish = partial(self.act_requested.emit, act.key, line.sweep.ids)
+                menu.addAction(act.text, wish).setEnabled(not act.why_not)
+
+    def _now_of(self, which: str, query: JobQuery) -> dict[str, bool]:
+        asked, now = self._now.get(which, (query, {}))
+        return now if asked == query else {}

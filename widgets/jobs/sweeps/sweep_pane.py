@@ -1,0 +1,172 @@
+"""A sweep beside the list: how its jobs are, the best of them first, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QMenu, QWidget
+
+from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.summary import JobLine
+from widgets.common import formats
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import Card
+from widgets.common.key_value_row import Fact, Facts
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import REST, STRETCH, col, row
+from widgets.common.state_badge import Mark, RankRing, StateBadge
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.view_style import AsHighAsRows
+from widgets.jobs.list.bulk_actions import MOST_COMPARED, ManyAct, many_acts
+from widgets.jobs.list.job_columns import JobColumn
+from widgets.jobs.list.job_list_model import JobListModel
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_table_view import JobTableView
+from widgets.jobs.list.sweep_text import counted
+
+_COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
+_SHOWN = ("compare", "stop", "tag", "export")
+_BEHIND_MORE = ("csv", "trash")
+_MOST_IN_RING = 64
+
+
+class SweepPane(QWidget):
+    """The right side of the place Jobs while a sweep is chosen.
+
+    Signals:
+        act_requested: Key of a `ManyAct`, and the ids of the jobs, as a tuple.
+        opened: Id of one of its jobs.
+    """
+
+    act_requested = Signal(str, object)
+    opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._line: JobLine | None = None
+        self._best_first: tuple[str, ...] = ()
+        self._acts: dict[str, ManyAct] = {}
+        self._ring = RankRing(96)
+        self._name = Label("", "title", elide="right")
+        self._badge = StateBadge()
+        self._facts = Facts()
+        self._buttons = {key: Button() for key in _SHOWN}
+        for key, button in self._buttons.items():
+            button.clicked.connect(partial(self.act, key))
+        self._more = IconButton("dots-three", "More")
+        self._menu = QMenu(self._more)
+        self._menu.aboutToShow.connect(self._fill_more)
+        self._more.setMenu(self._menu)
+        self.model = JobListModel(in_columns=True)
+        self.view = JobTableView(self.model)
+        self.view.restore({"columns": [column.key for column in _COLUMNS]})
+        self.view.setAccessibleName("Jobs of the sweep, the best first")
+        self.view.horizontalHeader().setSectionsClickable(False)
+        self.view.opened.connect(self.opened)
+        self.view.trash_requested.connect(self._trash_chosen)
+        words = col(self._name, self._badge, S1, self._facts, gap=2)
+        card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
+        AsHighAsRows(self.view, card, 2 * S1)
+        self.setLayout(
+            col(
+                row(self._ring, (words, 1), gap=S3),
+                row(*self._buttons.values(), self._more, STRETCH, gap=S2),
+                (card, 1),
+                REST,
+                gap=S3,
+                margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, PAGE_MARGIN, S4),
+            )
+        )
+
+    def show_sweep(self, line: JobLine, rows: JobRows) -> None:
+        """A sweep, and all jobs there are, among which are its own."""
+        count = line.sweep
+        if count is None:
+            return
+        self._line = line
+        jobs = _best_first(
+            [rows.lines[slot] for slot in map(rows.slot_of, count.ids) if slot is not None]
+        )
+        self._best_first = tuple(job.id for job in jobs)
+        self._ring.set_progress(line.state, line.progress, _marks(jobs))
+        told = f"{formats.progress(line.progress)} of the sweep, {counted(count)}"
+        self._ring.setAccessibleName(told)
+        self._ring.setToolTip(plain_tip(told))
+        self._name.setText(line.name)
+        self._badge.set_state(line.state, line.progress, counted(count))
+        self._facts.set_facts(_facts(line))
+        self._show_acts(many_acts(len(count.ids), count.live))
+        slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
+        shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
+        self.model.show_rows(shown)
+
+    def act(self, key: str) -> None:
+        """Do this with all jobs of the sweep, where it can be done."""
+        act = self._acts.get(key)
+        if act is None or act.why_not or self._line is None or self._line.sweep is None:
+            return
+        ids = self._best_first[:MOST_COMPARED] if key == "compare" else self._line.sweep.ids
+        self.act_requested.emit(key, ids)
+
+    def _show_acts(self, acts: Sequence[ManyAct]) -> None:
+        self._acts = {act.key: act for act in acts}
+        if len(self._best_first) > MOST_COMPARED:
+            text = f"Compare the best {MOST_COMPARED}"
+            self._acts["compare"] = ManyAct("compare", text, "chart-line-up")
+        for key, button in self._buttons.items():
+            act = self._acts[key]
+            button.setText(act.text)
+            button.set_icon(act.icon)
+            button.setEnabled(not act.why_not)
+            button.set_tip(act.why_not)
+
+    @Slot()
+    def _fill_more(self) -> None:
+        self._menu.clear()
+        for key in _BEHIND_MORE:
+            act = self._acts[key]
+            self._menu.addAction(act.text, partial(self.act, key)).setEnabled(not act.why_not)
+
+    @Slot()
+    def _trash_chosen(self) -> None:
+        chosen = self.view.chosen()
+        lines = map(self.model.line, chosen)
+        if chosen and not any(line is not None and line.state.is_live for line in lines):
+            self.act_requested.emit("trash", chosen)
+
+
+def _best_first(jobs: Sequence[JobLine]) -> list[JobLine]:
+    def worth(line: JobLine) -> tuple[bool, str, float]:
+        metric, value = line.best_metric or ("", float("nan"))
+        # What has no value, or none that is a number, comes last; of two metrics none is better.
+        if value != value:
+            return True, "", 0.0
+        return False, metric, -value if line.most_is_best else value
+
+    return sorted(jobs, key=worth)
+
+
+def _marks(jobs: Sequence[JobLine]) -> list[Mark]:
+    """A segment of the ring for each job, in red for one that failed."""
+    if len(jobs) > _MOST_IN_RING:
+        return []
+    in_order = sorted(jobs, key=lambda line: (line.created, line.id))
+    return ["bad" if line.state.has_failed else "" for line in in_order]
+
+
+def _facts(line: JobLine) -> list[Fact]:
+    facts = []
+    if line.best_metric is not None and line.sweep is not None:
+        name, value = line.best_metric
+        facts.append(Fact(f"Best {metric_words(name)}", formats.metric(value)))
+        facts.append(Fact("Best job", line.sweep.best_job))
+    if line.eta_s is not None:
+        facts.append(Fact("Left", formats.duration(line.eta_s)))
+    if line.started and line.ended:
+        facts.append(Fact("Took", formats.duration(line.ended - line.started)))
+    if line.user:
+        facts.append(Fact("By", line.user))
+    return facts

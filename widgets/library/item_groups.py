@@ -1,0 +1,151 @@
+"""Library items as people think of them: one thing by name, with its versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+from backend.records.library.item import Kind, LibraryItem
+from widgets.common import formats
+from widgets.common.labels import plain_tip
+from widgets.common.painting import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.theme import ROW_H, S1, S2, S3
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+NO_PARENT = QModelIndex()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """All versions of one name, newest first."""
+
+    kind: Kind
+    name: str
+    versions: tuple[LibraryItem, ...]
+
+    @property
+    def newest(self) -> LibraryItem:
+        return self.versions[0]
+
+    @property
+    def summary(self) -> str:
+        """What stands under the name."""
+        files = formats.plural(self.newest.files, "file")
+        if len(self.versions) == 1:
+            return files
+        return f"{formats.plural(len(self.versions), 'version')} · {files}"
+
+    @property
+    def warning(self) -> str:
+        """What a preview or check found wrong with the newest version, or ""."""
+        return str(self.newest.facts.get("warning", ""))
+
+
+def entries(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:
+    """Group versions by name, in alphabetical order."""
+    by_name: dict[str, list[LibraryItem]] = {}
+    for item in items:
+        by_name.setdefault(item.name, []).append(item)
+    return tuple(
+        Entry(
+            versions[0].kind, name, tuple(sorted(versions, key=lambda v: v.version, reverse=True))
+        )
+        for name, versions in sorted(by_name.items(), key=lambda pair: pair[0].casefold())
+    )
+
+
+class EntryRole(IntEnum):
+    ENTRY = Qt.ItemDataRole.UserRole
+
+
+class EntryModel(QAbstractListModel):
+    """One row per name; a search hides what does not match."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all: tuple[Entry, ...] = ()
+        self._shown: list[Entry] = []
+        self._search = ""
+
+    def put(self, shown: tuple[Entry, ...]) -> None:
+        """Show these; rows whose content is the same are not touched."""
+        self._all = shown
+        self._refresh()
+
+    def search(self, text: str) -> None:
+        self._search = text.strip().casefold()
+        self._refresh()
+
+    def row_of(self, name: str) -> int:
+        """-1 when the name is not shown."""
+        return next((row for row, entry in enumerate(self._shown) if entry.name == name), -1)
+
+    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self._shown)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        entry = self._shown[index.row()]
+        if role == EntryRole.ENTRY:
+            return entry
+        if role == Qt.ItemDataRole.DisplayRole:
+            return entry.name
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return plain_tip("\n".join(filter(None, (entry.name, entry.warning))))
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            size = formats.disk(entry.newest.bytes)
+            return f"{entry.name}, {entry.warning or entry.summary}, {size}"
+        return None
+
+    def _refresh(self) -> None:
+        wanted = [entry for entry in self._all if self._search in entry.name.casefold()]
+        if [e.name for e in wanted] == [e.name for e in self._shown]:
+            for row, (old, new) in enumerate(zip(self._shown, wanted, strict=True)):
+                if old != new:
+                    self._shown[row] = new
+                    index = self.index(row)
+                    self.dataChanged.emit(index, index)
+            return
+        self.beginResetModel()
+        self._shown = wanted
+        self.endResetModel()
+
+
+class EntryDelegate(QStyledItemDelegate):
+    """Two lines: name and size; versions or the warning."""
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        return QSize(0, ROW_H)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        entry: Entry = index.data(EntryRole.ENTRY)
+        rect, state = option.rect, option.state
+        box = QRectF(rect).adjusted(S2, 1, -S2, -1)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        selected = bool(state & QStyle.StateFlag.State_Selected)
+        pointed = bool(state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, box, chosen=selected, pointed=pointed)
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if state & by_key == by_key:
+            paint_focus(painter, box)
+        inner = box.adjusted(S3, S1, -S3, -S1)
+        half = inner.height() / 2
+        size = formats.disk(entry.newest.bytes)
+        room = text_width(size) + S2
+        first = QRectF(inner.left(), inner.top(), inner.width() - room, half)
+        paint_text(painter, first, entry.name, "strong", middle=True)
+        corner = QRectF(inner.right() - room, inner.top(), room, half)
+        paint_text(painter, corner, size, "body", "text2", right=True)
+        second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
+        if entry.warning:
+            paint_text(painter, second, entry.warning, "small_strong", "warn")
+        else:
+            paint_text(painter, second, entry.summary, "body", "text2")
+        painter.restore()

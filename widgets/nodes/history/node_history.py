@@ -1,0 +1,392 @@
+"""What a node did lately, as numbers: the hours that its agent kept, then what this window saw.
+
+No Qt, so that a worker can turn a day into arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from backend.records.nodes.health import Limits
+from backend.records.nodes.history import EVERY_S, PastGpu, PastReading
+from backend.records.nodes.reading import Gpu, NodeReading
+from widgets.common import formats
+from widgets.plots.growable_array import Floats
+from widgets.plots.plot_range import Scale
+
+CAPACITY = 600
+"""Twenty minutes of readings at one each two seconds."""
+_LATELY_S, _LATELY_POINTS = 1200.0, 120
+_GAP_S, _GAP_LINES = 90.0, 2.5
+"""Without news for so long, or for so many lines of an agent's past, a curve has a gap."""
+NODE = ""
+"""Stands for a GPU's UUID where a value is the node's own."""
+
+
+HOT_C = Limits().hot_c.enter
+_FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
+_FEW = Scale(0.0, 4.0, leaves_nothing_out=True)
+_UP_TO_HOT = Scale(50.0, HOT_C, leaves_nothing_out=True, step=10.0)
+"""What wavers by two degrees is calm, and looks so only beside what can be: the heat of work, and
+whatever is cooler than that."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing that is plotted of each GPU, or of the node itself."""
+
+    key: str
+    title: str
+    text: Callable[[float], str]
+    of_gpu: Callable[[Gpu], float | None] | None = None
+    of_node: Callable[[NodeReading], float | None] | None = None
+    of_past_gpu: Callable[[PastGpu], float | None] | None = None
+    of_past_node: Callable[[PastReading], float | None] | None = None
+    scale: Scale = _FROM_ZERO
+    unit: str = ""
+
+    @property
+    def caption(self) -> str:
+        """What stands above its plot."""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+
+def _share(used: int | None, total: int | None) -> float | None:
+    return None if used is None or not total else 100 * used / total
+
+
+def _bits(bytes_per_s: float | None) -> float | None:
+    return None if bytes_per_s is None else bytes_per_s * 8 / 1e9
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f}{formats.GAP}%"
+
+
+def _ghz(value: float) -> str:
+    return f"{formats.metric(value)}{formats.GAP}GHz"
+
+
+def _in_ghz(mhz: float | None) -> float | None:
+    return None if mhz is None else mhz / 1000
+
+
+def _errors(value: float) -> str:
+    return formats.plural(round(value), "error")
+
+
+def _watt(value: float) -> str:
+    return formats.with_unit(value, "W")
+
+
+def _gbit(value: float) -> str:
+    return f"{formats.metric(value)}{formats.GAP}Gbit/s"
+
+
+QUANTITIES = (
+    Quantity(
+        "temperature",
+        "Temperature",
+        formats.temperature,
+        lambda gpu: gpu.temperature_c,
+        of_past_gpu=lambda gpu: gpu.temperature_c,
+        scale=_UP_TO_HOT,
+        unit="°C",
+    ),
+    Quantity(
+        "clock",
+        "Clock",
+        _ghz,
+        lambda gpu: _in_ghz(gpu.sm_clock_mhz),
+        of_past_gpu=lambda gpu: _in_ghz(gpu.sm_clock_mhz),
+        unit="GHz",
+    ),
+    Quantity(
+        "use",
+        "Use",
+        _percent,
+        lambda gpu: gpu.use_percent,
+        of_past_gpu=lambda gpu: gpu.use_percent,
+    ),
+    Quantity(
+        "memory",
+        "Memory",
+        _percent,
+        lambda gpu: _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        of_past_gpu=lambda gpu: gpu.memory_percent,
+    ),
+    Quantity("power", "Power", _watt, lambda gpu: gpu.power_w, of_past_gpu=lambda gpu: gpu.power_w),
+    Quantity(
+        "processor",
+        "Processor",
+        _percent,
+        of_node=lambda reading: reading.cpu.use_percent,
+        of_past_node=lambda past: past.processor_percent,
+    ),
+    Quantity(
+        "network",
+        "Network",
+        _gbit,
+        of_node=lambda reading: _bits(reading.network_bytes_per_s),
+        of_past_node=lambda past: _bits(past.network_bytes_per_s),
+    ),
+    Quantity(
+        "ecc_uncorrected",
+        "Memory errors that spoil results",
+        _errors,
+        lambda gpu: gpu.ecc_uncorrected,
+        of_past_gpu=lambda gpu: gpu.ecc_uncorrected,
+        scale=_FEW,
+    ),
+    Quantity(
+        "ecc_corrected",
+        "Memory errors that were corrected",
+        _errors,
+        lambda gpu: gpu.ecc_corrected,
+        of_past_gpu=lambda gpu: gpu.ecc_corrected,
+        scale=_FEW,
+    ),
+)
+BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
+
+
+class HistoryView(NamedTuple):
+    """Quantities that are plotted one above the other, by key: the upper one shows the cause."""
+
+    key: str
+    title: str
+    quantities: tuple[str, ...]
+
+
+VIEWS = (
+    HistoryView("temperature", "Temperature, clock", ("temperature", "clock")),
+    *(
+        HistoryView(key, BY_KEY[key].title, (key,))
+        for key in ("use", "memory", "power", "processor", "network")
+    ),
+    HistoryView("ecc", "ECC", ("ecc_corrected", "ecc_uncorrected")),
+)
+
+Values = Mapping[tuple[str, str], float | None]
+
+
+@dataclass(frozen=True)
+class Past:
+    """What an agent kept. ``unwell`` holds words and 0 where all was well, else their number."""
+
+    times: Floats
+    values: Mapping[tuple[str, str], Floats]
+    words: tuple[str, ...] = ()
+
+
+NO_PAST = Past(np.empty(0), {})
+
+
+def past_of(readings: Sequence[PastReading]) -> Past:
+    """The readings as arrays; where one is missing, a row without values makes a gap."""
+    rows: list[tuple[float, Values]] = []
+    words: dict[str, float] = {}
+    gap_s = _GAP_S
+    for reading in readings:
+        if rows and reading.at_s - rows[-1][0] > gap_s:
+            rows.append((rows[-1][0] + 1.0, {}))
+        gap_s = max(_GAP_S, _GAP_LINES * reading.every_s)
+        rows.append((reading.at_s, _past_values(reading, words)))
+    keys = dict.fromkeys(key for _, values in rows for key in values)
+    return Past(
+        np.array([at_s for at_s, _ in rows], np.float64),
+        {key: np.array([_told(values.get(key)) for _, values in rows], np.float32) for key in keys},
+        tuple(words),
+    )
+
+
+def _past_values(reading: PastReading, words: dict[str, float]) -> Values:
+    found: dict[tuple[str, str], float | None] = {}
+    for quantity in QUANTITIES:
+        if quantity.of_past_node is not None:
+            found[NODE, quantity.key] = quantity.of_past_node(reading)
+        if quantity.of_past_gpu is not None:
+            for gpu in reading.gpus:
+                found[gpu.uuid, quantity.key] = quantity.of_past_gpu(gpu)
+    for gpu in reading.gpus:
+        found[gpu.uuid, "unwell"] = _number_of(gpu.unwell, words)
+        found[gpu.uuid, "bad"] = float(gpu.is_bad)
+    return found
+
+
+def _told(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _number_of(text: str, words: dict[str, float]) -> float:
+    """Its place among the words, from 1; 0 for none."""
+    return words.setdefault(text, len(words) + 1.0) if text else 0.0
+
+
+@dataclass(frozen=True)
+class Unwell:
+    """A time, Unix seconds, in which something was wrong, and what it was as it began."""
+
+    from_s: float
+    to_s: float
+    words: str
+
+
+class NodeHistory:
+    """What is known of one node; a GPU is known by its UUID."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._times = np.full(capacity, math.nan)
+        self._rows: dict[tuple[str, str], int] = {}
+        # One array of all: of 64 nodes sixty each, made in one turn, held the window up.
+        self._values = np.empty((0, capacity))
+        self._words: dict[str, float] = {}
+        self._past = NO_PAST
+        self.count = 0
+        """Rows that were appended, gaps included."""
+        self.reach = 0
+        """So often it was found to go farther back than was known."""
+
+    def append(
+        self,
+        reading: NodeReading,
+        at_s: float,
+        unwell: Mapping[str, str] | None = None,
+        bad: Collection[str] = (),
+    ) -> None:
+        """Add a reading that came at `at_s`, Unix time of this desktop.
+
+        Args:
+            unwell: What is wrong with a GPU, by its UUID.
+            bad: Those of them with which it is bad.
+        """
+        if self.count and at_s - self._times[(self.count - 1) % self._capacity] > _GAP_S:
+            self._put(self._times[(self.count - 1) % self._capacity] + 1.0, {})
+        values = values_of(reading)
+        for gpu in reading.gpus:
+            values[gpu.uuid, "unwell"] = _number_of((unwell or {}).get(gpu.uuid, ""), self._words)
+            values[gpu.uuid, "bad"] = float(gpu.uuid in bad)
+        self._put(at_s, values)
+
+    def _put(self, at_s: float, values: Values) -> None:
+        place = self.count % self._capacity
+        self.count += 1
+        self._times[place] = at_s
+        fresh = [key for key in values if key not in self._rows]
+        if fresh:
+            for key in fresh:
+                self._rows[key] = len(self._rows)
+            untold = np.full((len(fresh), self._capacity), math.nan)
+            self._values = np.concatenate((self._values, untold))
+        self._values[:, place] = math.nan
+        rows = [self._rows[key] for key in values]
+        self._values[rows, place] = [_told(value) for value in values.values()]
+
+    def put_past(self, past: Past) -> bool:
+        """What its agent kept; True when it goes farther back than what was known."""
+        known = self.times()
+        self._past = past
+        now = self.times()
+        farther = bool(len(now)) and (not len(known) or now[0] < known[0] - EVERY_S)
+        self.reach += farther
+        return farther
+
+    def times(self) -> Floats:
+        """Unix times, oldest first."""
+        live = self._in_order(self._times)
+        cut = self._cut(live)
+        joint = self._joint(live, cut)
+        return np.concatenate((self._past.times[:cut], joint, live))
+
+    def series(self, uuid: str, quantity: str) -> Floats:
+        """The values at `times`, NaN where there was none."""
+        live = self._in_order(self._times)
+        cut = self._cut(live)
+        joint = np.full(len(self._joint(live, cut)), math.nan)
+        key = (uuid, quantity)
+        before = self._past.values.get(key)
+        now = self._rows.get(key)
+        return np.concatenate(
+            (
+                np.full(cut, math.nan) if before is None else before[:cut],
+                joint,
+                np.full(len(live), math.nan) if now is None else self._in_order(self._values[now]),
+            )
+        )
+
+    def lately(self, uuid: str, quantity: str) -> Floats:
+        """The values of the last minutes at equal distances, whoever saw them."""
+        times = self.times()
+        if len(times) < 2:
+            return self.series(uuid, quantity)
+        begin = max(float(times[0]), float(times[-1]) - _LATELY_S)
+        grid = np.linspace(begin, float(times[-1]), _LATELY_POINTS)
+        places = np.clip(np.searchsorted(times, grid, "right") - 1, 0, len(times) - 1)
+        return self.series(uuid, quantity)[places]
+
+    def spans(self, uuids: Sequence[str], from_s: float, to_s: float = math.inf) -> list[Unwell]:
+        """When any of these GPUs was unwell; where it got worse or better, another begins."""
+        if not self._words and not self._past.words:
+            return []
+        times, live = self.times(), tuple(self._words)
+        of_past = len(times) - len(self._in_order(self._times))
+        levels, words = np.zeros(len(times), np.int8), [""] * len(times)
+        for uuid in uuids:
+            series = self.series(uuid, "unwell")
+            is_bad = self.series(uuid, "bad") > 0
+            for place in np.flatnonzero(series > 0):
+                known = self._past.words if place < of_past else live
+                level = 2 if is_bad[place] else 1
+                if level > levels[place]:
+                    levels[place] = level
+                    words[place] = known[int(series[place]) - 1]
+        levels[(times < from_s) | (times > to_s)] = 0
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], levels, [0])).astype(np.int8)))
+        last = len(times) - 1
+        return [
+            Unwell(float(times[first]), float(times[min(after, last)]), words[first])
+            for first, after in pairwise(edges.tolist())
+            if levels[first]
+        ]
+
+    def was_unwell(self, uuid: str, from_s: float, to_s: float = math.inf) -> bool:
+        if not self._words and not self._past.words:
+            return False
+        times = self.times()
+        within = (times >= from_s) & (times <= to_s)
+        return bool(((self.series(uuid, "unwell") > 0) & within).any())
+
+    def _cut(self, live: Floats) -> int:
+        """How much of the past came before what was seen here."""
+        past = self._past.times
+        return len(past) if not len(live) else int(np.searchsorted(past, live[0], "left"))
+
+    def _joint(self, live: Floats, cut: int) -> Floats:
+        """A row without values where nobody looked between the agent's lines and ours."""
+        if not cut or not len(live) or live[0] - self._past.times[cut - 1] <= _GAP_S:
+            return np.empty(0)
+        return np.array([self._past.times[cut - 1] + 1.0])
+
+    def _in_order(self, values: np.ndarray) -> Floats:
+        if self.count <= self._capacity:
+            return values[: self.count]
+        return np.roll(values, -(self.count % self._capacity))
+
+
+def values_of(reading: NodeReading) -> dict[tuple[str, str], float | None]:
+    """All quantities of a reading by GPU (`NODE` is the node) and key."""
+    found: dict[tuple[str, str], float | None] = {}
+    for quantity in QUANTITIES:
+        if quantity.of_node is not None:
+            found[NODE, quantity.key] = quantity.of_node(reading)
+        if quantity.of_gpu is not None:
+            for gpu in reading.gpus:
+                found[gpu.uuid, quantity.key] = quantity.of_gpu(gpu)
+    return found

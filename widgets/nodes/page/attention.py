@@ -1,0 +1,175 @@
+"""The cards above the rack: what is wrong, since when, which job it costs, and one way out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
+from widgets.common import formats
+from widgets.common.banner import Banner
+from widgets.common.buttons import Button
+from widgets.common.layout import clear, row
+from widgets.common.theme import S3, Family
+from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_row import Condition, NodeRow, condition_of, upper_first
+
+MOST_CARDS = 3
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One card. ``act`` is what its button does: "show", "look" or "set up"."""
+
+    node: str
+    family: Family
+    icon: str
+    title: str
+    text: str
+    button: str
+    act: str
+
+
+def attentions(
+    states: Iterable[NodeState],
+    rows: Mapping[str, NodeRow],
+    jobs: Iterable[JobView],
+    since: Mapping[str, float],
+    now: float | None = None,
+) -> tuple[Attention, ...]:
+    """At most `MOST_CARDS`: what costs a job first, then unwell, offline and new nodes.
+
+    Args:
+        since: When each node left being well, Unix time; not all are known.
+        now: Unix time.
+    """
+    now = time.time() if now is None else now
+    titles = without_domain([row.title for row in rows.values()])
+    names = dict(zip(rows, titles, strict=True))
+    live = [view for view in jobs if view.state.is_live]
+    found: list[tuple[int, Attention]] = []
+    for state in states:
+        condition, reason = condition_of(state)
+        row = rows[state.name]
+        placed = [view.name for view in live if state.name in view.nodes]
+        seen = [cell.owner for cell in row.gpus if cell.use == "ours"]
+        costs = list(dict.fromkeys(placed + seen))
+        if not condition.is_news and (condition is not Condition.NEW or row.line_tone == "live"):
+            continue
+        moment = since.get(state.name)
+        when = f"since {formats.moment_long(moment, now)}" if moment is not None else ""
+        rank = list(Condition).index(condition) - (10 if costs else 0)
+        slows = _slowed(live, state.name)
+        found.append((rank, _card(row, names[row.name], condition, reason, when, costs, slows)))
+    found.sort(key=lambda pair: pair[0])
+    return tuple(card for _, card in found[:MOST_CARDS])
+
+
+def _slowed(live: Iterable[JobView], node: str) -> str:
+    """What a node costs the job that it slows most: "takes 25 % longer for it"."""
+    shares = {}
+    for view in live:
+        slowest = view.slowest()
+        if slowest is not None:
+            rank, share = slowest
+            place = next(placement.node for number, placement, _ in view.ranks() if number == rank)
+            if place == node:
+                shares[view.name] = share
+    if not shares:
+        return ""
+    name = max(shares, key=lambda name: shares[name])
+    return f"{name} takes {formats.percent(shares[name])} longer for it."
+
+
+def _card(
+    row: NodeRow,
+    name: str,
+    condition: Condition,
+    reason: str,
+    when: str,
+    costs: list[str],
+    slows: str,
+) -> Attention:
+    family, icon = condition.family, condition.icon
+    if condition is Condition.UNWELL:
+        heat = next((c.temperature_c for c in row.gpus if c.unwell), None)
+        now = f"now {formats.temperature(heat)}" if heat is not None and "heat" in reason else ""
+        facts = upper_first(", ".join(part for part in (when, now) if part))
+        runs = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
+        effect = slows or runs
+        text = _sentences(facts, effect) or "No job is on it."
+        return Attention(row.name, family, icon, f"{name}: {reason}", text, "Show node", "show")
+    if condition is Condition.OFFLINE:
+        effect = f"{_names(costs)} ran there." if costs else ""
+        when = "" if "since" in reason else when
+        text = _sentences(upper_first(reason), upper_first(when), effect)
+        return Attention(row.name, family, icon, f"{name} is offline", text, "Try again", "look")
+    text = _sentences(row.line if row.line_tone == "bad" else "", "Jobs cannot use it before that.")
+    return Attention(row.name, family, icon, f"{name} is not set up", text, "Set up", "set up")
+
+
+def _names(jobs: list[str]) -> str:
+    return jobs[0] if len(jobs) == 1 else f"{jobs[0]} and {len(jobs) - 1} more"
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
+
+
+class AttentionCards(QWidget):
+    """The cards side by side.
+
+    Signals:
+        pressed: Name of the node, and the act of its button.
+    """
+
+    pressed = Signal(str, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._shown: tuple[Attention, ...] = ()
+        self._row = row(gap=S3)
+        self.setLayout(self._row)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.hide()
+
+    @property
+    def shown(self) -> tuple[Attention, ...]:
+        return self._shown
+
+    def show_cards(self, cards: tuple[Attention, ...]) -> None:
+        """These, and nothing at all when there are none."""
+        if cards == self._shown:
+            return
+        same = [card.node for card in cards] == [card.node for card in self._shown]
+        self._shown = cards
+        self.setVisible(bool(cards))
+        if same and all(isinstance(self._banner(n), Banner) for n in range(len(cards))):
+            # Words alone changed: a button must not vanish under the pointer.
+            for number, card in enumerate(cards):
+                self._fill(self._banner(number), card)
+            return
+        clear(self._row)
+        for card in cards:
+            banner = Banner(stacked=True)
+            self._row.addWidget(banner, 1)
+            self._fill(banner, card)
+
+    def _banner(self, number: int) -> Banner:
+        item = self._row.itemAt(number)
+        banner = item.widget() if item is not None else None
+        assert isinstance(banner, Banner)
+        return banner
+
+    def _fill(self, banner: Banner, card: Attention) -> None:
+        banner.set_finding(card.family, card.title, card.text, icon=card.icon)
+        button = Button(card.button, icon="arrow-clockwise" if card.act == "look" else "")
+        button.setAccessibleName(f"{card.button}: {card.node}")
+        button.clicked.connect(partial(self.pressed.emit, card.node, card.act))
+        banner.set_actions([button])

@@ -1,0 +1,313 @@
+"""What a check found on a node, and who is on its GPUs: the right-hand column of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Finding, GpuProcess, HealthFinding, NodeReading, Orphan
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import Card, Rule
+from widgets.common.chunked_work import Turns, lots
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.theme import S1, S2, Role, Tone
+
+_MOST_LINES = 12
+_CHECKING = (
+    "Checking Python, PyTorch, Horovod, Open MPI, the data root and the GPUs; "
+    "two ranks add up a number"
+)
+_LINES_A_TURN = 4
+
+
+class _Line(NamedTuple):
+    icon: str
+    tone: Tone
+    sentence: str
+    remedy: str
+    role: Role
+    orphan: Orphan | None = None
+    is_ending: bool = False
+    tip: str = ""
+
+
+class _FindingRow(QWidget):
+    """One line of the findings; an orphan has a button.
+
+    Signals:
+        end_requested: The `Orphan` that is to end.
+    """
+
+    end_requested = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._icon = IconLabel("warning-fill", "warn")
+        self._sentence = Label("", wrap=True)
+        self._remedy = Label("", tone="text2", wrap=True, selectable=True)
+        self._orphan: Orphan | None = None
+        self._end = Button("End it", icon="x")
+        self._end.clicked.connect(self._wish_end)
+        self._act = QWidget()
+        self._act.setLayout(row(self._end, STRETCH, margins=(0, S1, 0, 0)))
+        words = col(self._sentence, self._remedy, self._act, gap=2)
+        self.setLayout(row(self._icon, (words, 1), top=True))
+
+    def show_line(self, line: _Line) -> None:
+        self._icon.set_icon(line.icon, line.tone)
+        self._sentence.setText(line.sentence)
+        self._sentence.set_tip(line.tip)
+        self._sentence.setAccessibleDescription(line.tip)
+        self._sentence.set_tone("text2" if line.tone == "good" else "text")
+        self._remedy.setText(line.remedy)
+        self._remedy.set_role(line.role)
+        self._remedy.setVisible(bool(line.remedy))
+        self._orphan = line.orphan
+        self._act.setVisible(line.orphan is not None)
+        if line.orphan is not None:
+            self._end.setText("Ending…" if line.is_ending else "End it")
+            self._end.setEnabled(not line.is_ending)
+            self._end.setAccessibleName(f"End {process_words(line.orphan)}")
+        self.show()
+
+    @Slot()
+    def _wish_end(self) -> None:
+        if self._orphan is not None:
+            self.end_requested.emit(self._orphan)
+
+
+class FindingsCard(Card):
+    """What is known to be wrong with a node, and the outcome of a check, each with its remedy.
+
+    Signals:
+        end_requested: The `Orphan` that is to end.
+    """
+
+    end_requested = Signal(object)
+
+    def __init__(self) -> None:
+        self._column = col(gap=S2)
+        super().__init__(Label("Findings", "strong"), self._column, gap=S2)
+        self._rows: list[_FindingRow] = []
+        self._turns = Turns(self)
+        self._lines: tuple[_Line, ...] = ()
+        self._health: tuple[HealthFinding, ...] = ()
+        self._found: tuple[Finding, ...] = ()
+        self._is_checking = False
+        self._orphans: tuple[_Line, ...] = ()
+        self.hide()
+
+    def show_health(self, health: tuple[HealthFinding, ...]) -> None:
+        """What the readings say, all the time."""
+        self._health = health
+        self._fill()
+
+    def show_checking(self) -> None:
+        """Name the steps of a check while it runs; they run side by side."""
+        self._is_checking = True
+        self._fill()
+
+    def show_findings(self, findings: tuple[Finding, ...]) -> None:
+        """Show what a check found, which has ended."""
+        self._found, self._is_checking = findings, False
+        self._fill()
+
+    def show_orphans(
+        self,
+        orphans: Iterable[Orphan],
+        ending: Collection[ProcessIdentity],
+        jobs: Mapping[str, str],
+    ) -> None:
+        """What runs left behind there, each with its button.
+
+        Args:
+            ending: Those that are being ended now.
+            jobs: Names of jobs by their id.
+        """
+        self._orphans = tuple(_orphan_line(one, ending, jobs) for one in orphans)
+        self._fill()
+
+    def forget(self) -> None:
+        """Another node: nobody has looked at that one yet."""
+        self._health, self._found, self._orphans = (), (), ()
+        self._is_checking = False
+        self._fill()
+        for one in self._rows:
+            one.hide()
+
+    def _fill(self) -> None:
+        lines = tuple(self._told())
+        if lines != self._lines:
+            self._lines = lines
+            self.setVisible(bool(lines))
+            self._turns.put(self._pieces(lines))
+
+    def _pieces(self, lines: Sequence[_Line]) -> Iterator[Callable[[], object]]:
+        for number, some in enumerate(lots(lines, _LINES_A_TURN)):
+            yield partial(self._show_some, number * _LINES_A_TURN, some)
+        yield partial(self._show_no_more, len(lines))
+
+    def _show_some(self, begin: int, lines: Sequence[_Line]) -> None:
+        while len(self._rows) < begin + len(lines):
+            made = _FindingRow()
+            made.end_requested.connect(self.end_requested)
+            self._rows.append(made)
+            self._column.addWidget(made)
+        for one, line in zip(self._rows[begin:], lines, strict=False):
+            one.show_line(line)
+
+    def _show_no_more(self, count: int) -> None:
+        for one in self._rows[count:]:
+            one.hide()
+
+    def _told(self) -> Iterator[_Line]:
+        told = ""
+        for one in self._health:
+            # Heat and what comes of it have one remedy: said once.
+            again = one.remedy == told
+            yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
+            told = one.remedy
+        yield from self._orphans
+        if self._is_checking:
+            yield _Line("clock", "text2", _CHECKING, "", "body")
+            return
+        for finding in self._found:
+            if not finding.ok:
+                yield _Line("x-circle-fill", "bad", finding.sentence, finding.remedy, "mono")
+        passed = [finding.sentence for finding in self._found if finding.ok]
+        if passed:
+            words = passed[0] if len(passed) == 1 else f"{len(passed)} checks passed"
+            tip = "\n".join(passed[1:] and passed)
+            yield _Line("check-circle-fill", "good", words, "", "mono", tip=tip)
+
+
+def _orphan_line(
+    orphan: Orphan, ending: Collection[ProcessIdentity], jobs: Mapping[str, str]
+) -> _Line:
+    job = orphan.run_tag.rpartition("/")[0]
+    whose = f"“{jobs[job]}”" if job in jobs else f"job {job}" if job else "a run"
+    age, memory = formats.rough(orphan.age_s), formats.memory(orphan.memory_bytes)
+    sentence = f"{process_words(orphan)} was left behind by {whose}, {age} old, {memory}."
+    is_ending = orphan.process in ending
+    return _Line("warning-fill", "warn", sentence, orphan.why, "body", orphan, is_ending)
+
+
+def process_words(orphan: Orphan) -> str:
+    """ "python, pid 51204"."""
+    program = orphan.command.partition(" ")[0].rpartition("/")[2] or "A process"
+    return f"{program}, pid {orphan.process.pid}"
+
+
+class JobsCard(Card):
+    """The jobs that run on a node, each with the way off it.
+
+    Signals:
+        pressed: Id of the job that is to leave.
+    """
+
+    pressed = Signal(str)
+
+    def __init__(self) -> None:
+        self._rows = col(gap=S2)
+        super().__init__(Label("Jobs here", "strong"), self._rows, gap=S2)
+        self._shown: tuple[tuple[str, str], ...] = ()
+        self.hide()
+
+    def show_jobs(self, views: Iterable[JobView], node: str) -> None:
+        """Those that are alive on this node, the oldest first."""
+        live = [view for view in views if view.state.is_live and node in view.nodes]
+        live.sort(key=lambda view: view.started)
+        told = tuple((view.id, view.name) for view in live)
+        self.setVisible(bool(told))
+        if (*told, ("", node)) == self._shown:
+            return
+        self._shown = (*told, ("", node))
+        clear(self._rows)
+        for job_id, name in told:
+            move = Button(
+                f"Move it off {node}…",
+                icon="arrow-right",
+                tip="It stops after a checkpoint; then you choose where it goes on",
+            )
+            move.setAccessibleName(f"Move {name} off {node}")
+            move.clicked.connect(partial(self.pressed.emit, job_id))
+            self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
+
+
+class ProcessesCard(Card):
+    """Processes on the GPUs, each with its owner."""
+
+    def __init__(self) -> None:
+        self._count = Label("", "small", "text3")
+        self._rows = col(gap=S2)
+        super().__init__(
+            row(Label("Processes", "strong"), STRETCH, self._count), self._rows, gap=S2
+        )
+        self._shown: tuple[tuple[str, str, str], ...] = ()
+        self.hide()
+
+    def show_reading(self, reading: NodeReading) -> None:
+        """Processes of one owner and one run are one line, as they are one thing to him."""
+        groups: dict[tuple[str, str, str], list[tuple[int, GpuProcess]]] = {}
+        for gpu in reading.gpus:
+            for process in gpu.processes:
+                command = process.command.rpartition("/")[2] or "a process"
+                key = (command, process.user or "somebody", process.run_tag)
+                groups.setdefault(key, []).append((gpu.index, process))
+        lines = tuple(_words(*key[:2], held) for key, held in groups.items())
+        self.setVisible(bool(lines))
+        if lines == self._shown:
+            return
+        self._shown = lines
+        self._count.setText(formats.count(sum(len(held) for held in groups.values())))
+        clear(self._rows)
+        for number, line in enumerate(lines[:_MOST_LINES]):
+            if number:
+                self._rows.addWidget(Rule())
+            self._rows.addWidget(_process(*line))
+        if len(lines) > _MOST_LINES:
+            rest = f"and {len(lines) - _MOST_LINES} more"
+            self._rows.addWidget(Label(rest, "small", "text3"))
+
+
+def _words(command: str, user: str, held: list[tuple[int, GpuProcess]]) -> tuple[str, str, str]:
+    """Command, owner, and where, which, how much and since when."""
+    indexes = formats.ranges(index for index, _ in held)
+    processes = [process for _, process in held]
+    told = [p.memory_bytes for p in processes if p.memory_bytes is not None]
+    ages = [p.age_s for p in processes if p.age_s is not None]
+    parts = (
+        f"GPU {indexes}",
+        f"pid {processes[0].pid}" if len(held) == 1 else "",
+        "display" if all(p.only_draws for p in processes) else "",
+        formats.memory(sum(told)) if told else "",
+        formats.rough(max(ages)) if ages else "",
+    )
+    title = (
+        command
+        if len(held) == 1
+        else f"{command}, {formats.plural(len(held), 'process', 'processes')}"
+    )
+    return title, user, " · ".join(part for part in parts if part)
+
+
+def _process(command: str, user: str, words: str) -> QWidget:
+    who = Label(user, "strong")
+    holder = QWidget()
+    holder.setLayout(
+        col(
+            row((Label(command, elide="right"), 1), who),
+            Label(words, "small", "text3", elide="right"),
+            gap=0,
+        )
+    )
+    holder.setAccessibleName(f"{command} of {user}, {words}")
+    return holder

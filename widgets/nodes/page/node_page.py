@@ -1,0 +1,429 @@
+"""One node, live: facts, a card per GPU, what happened to it lately, and what can be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
+
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
+from widgets.common import formats
+from widgets.common.banner import Banner
+from widgets.common.buttons import Button, IconButton
+from widgets.common.cards import EmptyState, PageHeader, Scroll
+from widgets.common.chunked_work import Turns
+from widgets.common.key_value_row import Facts
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
+from widgets.nodes.history.history_card import HistoryCard
+from widgets.nodes.history.node_history import NodeHistory
+from widgets.nodes.page.gpu_card import GpuCard, Meter
+from widgets.nodes.page.node_facts import facts_of
+from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
+from widgets.nodes.row.node_row import (
+    Condition,
+    condition_of,
+    node_title,
+    upper_first,
+)
+
+_NARROW_BELOW_W, _CARDS_A_TURN = 1000, 2
+_METERS_S = 600.0
+_SIDE_W, _ANY_W = 288, 16_777_215
+_NEW_H = 400
+"""Room around the sentence about a node that is not set up."""
+
+_SET_UP_WORDS = (
+    "Ringmaster puts Python, Open MPI and Horovod into a folder of your own there, without root, "
+    "and tries them with two processes."
+)
+
+
+class NodePage(QWidget):
+    """A node by itself.
+
+    Signals, each with the name of the node:
+        back_requested: To the rack (carries no name).
+        check_requested: Answer with `show_findings` or `show_error`.
+        set_up_requested: Set it up, or again.
+        service_requested: Out of service (False), or back (True).
+        remove_requested: Forget it; the person was asked.
+        add_requested: Another node is to be added (carries no name).
+        look_requested: Try once more to reach it.
+        forget_requested: The passphrase of its key is to be kept no longer.
+        move_off_requested: Id of a job, and the node that it is to leave.
+        end_requested: An `Orphan` there, which is to end.
+    """
+
+    back_requested = Signal()
+    check_requested = Signal(str)
+    set_up_requested = Signal(str)
+    service_requested = Signal(str, bool)
+    remove_requested = Signal(str)
+    add_requested = Signal()
+    look_requested = Signal(str)
+    forget_requested = Signal(str)
+    move_off_requested = Signal(str, str)
+    save_requested = Signal(str, object)
+    end_requested = Signal(str, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        # Else the page's first control would have the focus, and its ring, as soon as it is shown.
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._state: NodeState | None = None
+        self._history = NodeHistory()
+        self._jobs: Mapping[str, str] = {}
+        self._ranks: Mapping[tuple[str, str], int] = {}
+        self._placed: tuple[int, bool] | None = None
+        # A node of eight GPUs that is opened is 70 ms in one turn.
+        self.turns = Turns(self)
+        self._make_header()
+        self._facts = Facts()
+        self._trouble = Banner()
+        self._trouble.hide()
+        self._removal = Banner("bad", "", icon="trash")
+        self._removal.hide()
+        self._processor = Meter("Processor", 0)
+        self._memory = Meter("Memory", 2)
+        self._disk = Meter("Disk of the data root", 5)
+        self._meters = QWidget()
+        self._meters.setLayout(
+            row((self._processor, 1), (self._memory, 1), (self._disk, 1), gap=S3)
+        )
+        self._gpu_grid = QGridLayout()
+        self._gpu_grid.setSpacing(S3)
+        self._cards: list[GpuCard] = []
+        self._gpu_cards: dict[str, GpuCard] = {}
+        self._no_gpu = Label("", "body", "text2", wrap=True)
+        self._no_gpu.hide()
+        self._history_card = HistoryCard()
+        self._history_card.hide()
+        self._history_card.saved.connect(self.save_requested)
+        self._findings_card = FindingsCard()
+        self._findings_card.end_requested.connect(
+            lambda orphan: self.end_requested.emit(self.node, orphan)
+        )
+        self._processes_card = ProcessesCard()
+        self._jobs_card = JobsCard()
+        self._jobs_card.pressed.connect(lambda job: self.move_off_requested.emit(job, self.node))
+        self._side = QWidget()
+        self._side.setLayout(
+            col(self._findings_card, self._jobs_card, self._processes_card, STRETCH, gap=S3)
+        )
+        self._lower = QGridLayout()
+        self._lower.setSpacing(S3)
+        self._new = EmptyState("wrench", "Not set up yet", _SET_UP_WORDS)
+        self._new.setMinimumHeight(_NEW_H)
+        content = QWidget()
+        content.setLayout(
+            col(
+                self._facts,
+                self._removal,
+                self._trouble,
+                self._new,
+                self._meters,
+                self._gpu_grid,
+                self._no_gpu,
+                (self._lower, 1),
+                gap=S3,
+                margins=(PAGE_MARGIN, 0, 0, S4),
+            )
+        )
+        self._content = Scroll(content, gutter=PAGE_MARGIN)
+        self._content.hide()
+        self.setLayout(col(self._header, (self._content, 1), gap=0))
+        self._place()
+
+    @property
+    def node(self) -> str:
+        """Name of the node that is shown, "" before there is one."""
+        return self._state.name if self._state is not None else ""
+
+    def show_node(
+        self,
+        state: NodeState,
+        history: NodeHistory,
+        jobs: tuple[JobView, ...] = (),
+        *,
+        beat: str = "",
+    ) -> None:
+        """News of a node, or another node.
+
+        Args:
+            history: Its last readings, this one included.
+            jobs: All there are; their names stand at the GPUs they hold.
+            beat: How long ago its beat advanced, in words.
+        """
+        if state.name != self.node:
+            self._begin(state)
+        self._state, self._history = state, history
+        self._jobs = {view.id: view.name for view in jobs}
+        self._ranks = {
+            (view.id, uuid): rank
+            for view in jobs
+            if view.state.is_live and state.name in view.nodes
+            for rank, placement, uuid in view.ranks()
+            if uuid and placement.node == state.name
+        }
+        self._content.show()
+        condition, reason = condition_of(state)
+        self._show_head(condition, reason)
+        self._facts.set_facts(facts_of(state, beat))
+        self._show_trouble(condition, reason)
+        here = state.over_ssh or condition not in (Condition.OFFLINE, Condition.NEW)
+        self._new.setVisible(condition is Condition.NEW)
+        self._new.setMinimumHeight(_NEW_H // 2 if state.over_ssh else _NEW_H)
+        reading = state.reading if here else None
+        self._meters.setVisible(reading is not None and not reading.gpus)
+        times = history.times()
+        # Without GPUs the meters tell of the last minutes; the card is for what was before.
+        told = state.reading is not None and bool(state.reading.gpus)
+        told = told or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
+        seen = bool(len(times)) and state.reading is not None and told
+        self._history_card.setVisible(seen)
+        if reading is not None:
+            self._show_meters(reading)
+        gpus = len(reading.gpus) if reading is not None else 0
+        pieces: list[Callable[[], object]] = [
+            partial(self._make_cards, count)
+            for count in range(len(self._cards) + _CARDS_A_TURN, gpus, _CARDS_A_TURN)
+        ]
+        pieces += [
+            partial(self._show_gpus, reading),
+            partial(self._show_lists, state, reading, jobs),
+        ]
+        if seen:
+            pieces.append(partial(self._history_card.show_history, history, state, jobs))
+        self.turns.put(pieces)
+
+    def show_findings(self, findings: tuple[Finding, ...]) -> None:
+        """The outcome of a check: what is wrong first, each with its remedy."""
+        self._check_button.setEnabled(True)
+        self._check_button.setText("Check")
+        self._findings_card.show_findings(findings)
+
+    def show_orphans(self, orphans: Iterable[Orphan], ending: Collection[ProcessIdentity]) -> None:
+        """What runs left behind on it, and which of that is being ended."""
+        self._findings_card.show_orphans(orphans, ending, self._jobs)
+
+    def show_past(self) -> None:
+        """The history of the node goes farther back than before."""
+        self._history_card.show_past()
+
+    def show_error(self, sentence: str) -> None:
+        """The check itself could not be made."""
+        self.show_findings((Finding("check", False, sentence),))
+
+    def set_alone(self, alone: bool) -> None:
+        """Whether it is the only node: then it leads nowhere, but another can be added."""
+        self._back.setVisible(not alone)
+        self._add.setVisible(alone)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place()
+
+    # The head.
+
+    def _make_header(self) -> None:
+        self._back = IconButton("arrow-left", "All nodes", key="Esc")
+        self._back.clicked.connect(self.back_requested)
+        self._back.hide()
+        self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
+        self._check_button = Button(
+            "Check", icon="first-aid", tip="What is installed, what is missing"
+        )
+        self._check_button.clicked.connect(self._check)
+        self._set_up = Button("Set up", kind="primary", icon="wrench")
+        self._set_up.clicked.connect(lambda: self.set_up_requested.emit(self.node))
+        self._service = Button("Take out of service", icon="prohibit")
+        self._service.clicked.connect(self._wish_service)
+        self._add = Button("Add a node", kind="primary", icon="plus")
+        self._add.clicked.connect(self.add_requested)
+        self._more = IconButton("dots-three", "More")
+        self._menu = QMenu(self._more)
+        self._again = self._menu.addAction("Set up again…")
+        self._again.triggered.connect(lambda: self.set_up_requested.emit(self.node))
+        self._forget = self._menu.addAction("Forget passphrase")
+        self._forget.triggered.connect(lambda: self.forget_requested.emit(self.node))
+        self._remove = self._menu.addAction("Remove…")
+        self._remove.triggered.connect(self._ask_removal)
+        self._more.setMenu(self._menu)
+        self._header = PageHeader(
+            "This computer",
+            "",
+            self._check_button,
+            self._set_up,
+            self._service,
+            self._more,
+            self._add,
+        )
+        self._header.put_before(self._back, self._header.title)
+        self._header.put_before(self._mark, self._header.sentence)
+        for part in (self._mark, self._set_up, self._service, self._more):
+            part.hide()
+
+    def _show_head(self, condition: Condition, reason: str) -> None:
+        state = self._state
+        if state is None:
+            return
+        self._header.title.setText(node_title(state.name))
+        # The banner below says why a node is offline; the other words need no reason.
+        sentence = condition.word
+        if condition is Condition.WELL:
+            sentence = upper_first(reason)
+        elif condition is Condition.UNWELL and reason:
+            sentence = f"{condition.word}: {reason}"
+        self._header.sentence.setText(sentence)
+        tone = "text2" if condition is Condition.WELL else condition.tone
+        self._header.sentence.set_tone(tone)
+        self._mark.setVisible(condition is not Condition.WELL)
+        self._mark.set_icon(condition.icon, condition.tone)
+        added = state.entry is not None
+        new = condition is Condition.NEW
+        self._check_button.setVisible(not new)
+        self._set_up.setVisible(added and new)
+        self._service.setVisible(added and not new)
+        out = condition is Condition.OUT_OF_SERVICE
+        self._service.setText("Put back" if out else "Take out of service")
+        self._service.set_icon("arrow-u-up-left" if out else "prohibit")
+        self._more.setVisible(added)
+        self._again.setVisible(not new)
+
+    def _begin(self, state: NodeState) -> None:
+        """Another node than before: nothing of the old one stays."""
+        self._removal.hide()
+        self._findings_card.forget()
+        self._history_card.forget()
+        self._jobs_card.hide()
+        self._processes_card.hide()
+        self._check_button.setEnabled(True)
+        self._check_button.setText("Check")
+        for meter in (self._processor, self._memory, self._disk):
+            meter.clear()
+        self._content.verticalScrollBar().setValue(0)
+
+    def _show_trouble(self, condition: Condition, reason: str) -> None:
+        state = self._state
+        wanted = condition is Condition.OFFLINE and state is not None
+        if wanted and not self._trouble.isVisibleTo(self):
+            again = Button("Try again", icon="arrow-clockwise")
+            again.clicked.connect(lambda: self.look_requested.emit(self.node))
+            self._trouble.set_actions([again])
+        self._trouble.setVisible(wanted)
+        if wanted and state is not None:
+            title = f"{state.name} is offline"
+            told = f"{upper_first(reason)}."
+            if state.over_ssh:
+                told += " The figures are asked over it."
+            self._trouble.set_finding("bad", title, told, icon=condition.icon)
+
+    @Slot()
+    def _ask_removal(self) -> None:
+        remove, keep = Button("Remove", kind="danger"), Button("Keep it")
+        remove.clicked.connect(self._wish_removal)
+        keep.clicked.connect(self._removal.hide)
+        text = "It leaves the list; what was set up on it stays there."
+        self._removal.set_finding("bad", f"Remove {self.node}?", text, icon="trash")
+        self._removal.set_actions([keep, remove])
+        self._removal.show()
+
+    @Slot()
+    def _wish_removal(self) -> None:
+        self._removal.hide()
+        self.remove_requested.emit(self.node)
+
+    @Slot()
+    def _wish_service(self) -> None:
+        if self._state is not None:
+            back = self._state.presence is Presence.OUT_OF_SERVICE
+            self.service_requested.emit(self.node, back)
+
+    @Slot()
+    def _check(self) -> None:
+        if self._state is not None:
+            self._check_button.setEnabled(False)
+            self._check_button.setText("Checking…")
+            self._findings_card.show_checking()
+            self.check_requested.emit(self.node)
+
+    # What is below.
+
+    def _show_meters(self, reading: NodeReading) -> None:
+        cpu, total = reading.cpu, reading.memory_total_bytes
+        share = None if cpu.use_percent is None else cpu.use_percent / 100
+        self._processor.show_share(share, f"of {formats.plural(cpu.cores, 'core')}")
+        swap = reading.swap_used_bytes
+        self._memory.show_share(
+            reading.memory_used_bytes / total if total else None,
+            formats.memory_of(reading.memory_used_bytes, total)
+            + (f", {formats.memory(swap)} of swap in use" if swap else ""),
+        )
+        disk, free = reading.disk_total_bytes, reading.disk_free_bytes
+        if disk and free is not None:
+            words = f"{formats.disk(free)} free of {formats.disk(disk)} at {reading.disk_path}"
+            self._disk.show_share(1 - free / disk, words)
+        else:
+            self._disk.show_share(None, f"{reading.disk_path} does not answer")
+
+    def _show_gpus(self, reading: NodeReading | None) -> None:
+        gpus = reading.gpus if reading is not None else ()
+        if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
+            self._make_cards(len(gpus))
+            for spare in self._cards[len(gpus) :]:
+                self._gpu_grid.removeWidget(spare)
+                spare.hide()
+            self._gpu_cards = dict(zip((gpu.uuid for gpu in gpus), self._cards, strict=False))
+            self._placed = None
+            self._place()
+            for card in self._gpu_cards.values():
+                card.show()
+        for gpu in gpus:
+            use = self._history.lately(gpu.uuid, "use")
+            finding = self._state.of_gpu(gpu) if self._state is not None else None
+            self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding, self._ranks)
+        message = reading.gpu_message if reading is not None else ""
+        self._no_gpu.setText(message)
+        self._no_gpu.setVisible(bool(message))
+
+    def _make_cards(self, count: int) -> None:
+        """So many there are to be. Nodes are mostly alike: a card serves for the next one, too."""
+        while len(self._cards) < count:
+            self._cards.append(GpuCard())
+
+    def _show_lists(
+        self, state: NodeState, reading: NodeReading | None, jobs: tuple[JobView, ...]
+    ) -> None:
+        self._findings_card.show_health(state.health)
+        self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
+        if reading is not None:
+            self._processes_card.show_reading(reading)
+        else:
+            self._processes_card.hide()
+
+    def _place(self) -> None:
+        """Cards in fours beside a column, or in pairs above it where the page is narrow."""
+        columns = 2 if self.width() < _NARROW_BELOW_W else 4
+        beside = columns == 4 and bool(self._gpu_cards)
+        if (columns, beside) == self._placed:
+            return
+        self._placed = (columns, beside)
+        for index, card in enumerate(self._gpu_cards.values()):
+            self._gpu_grid.addWidget(card, index // columns, index % columns)
+        for column in range(4):
+            self._gpu_grid.setColumnStretch(
+                column, int(column < min(columns, len(self._gpu_cards)))
+            )
+        self._lower.removeWidget(self._side)
+        self._lower.addWidget(self._history_card, 0, 0)
+        self._lower.addWidget(self._side, 0 if beside else 1, 1 if beside else 0)
+        self._lower.setColumnStretch(0, 1)
+        self._side.setMinimumWidth(_SIDE_W if beside else 0)
+        self._side.setMaximumWidth(_SIDE_W if beside else _ANY_W)

@@ -1,0 +1,395 @@
+"""The rack: every node at its place, its GPUs as cells, what is wrong in words.
+
+A place in the picture is a place in the room, so the order never changes and a filter only dims.
+Up to 12 nodes have tall rows, up to 24 low ones, and more stand side by side as a wall. It is a
+list for Qt, so that keys, screen readers and repainting of single rows come with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from itertools import repeat
+from typing import Any
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import QHelpEvent, QKeyEvent, QPainter, QPaintEvent, QResizeEvent, QWheelEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QToolTip,
+    QWidget,
+)
+
+from widgets.common import theme
+from widgets.common.chunked_work import Turns
+from widgets.common.labels import plain_tip
+from widgets.common.painting import paint_focus
+from widgets.common.record_table_model import NO_PARENT
+from widgets.common.theme import R_CARD, RACK_ROW_H, S2, S3
+from widgets.common.view_style import dress
+from widgets.nodes.page import rack_paint
+from widgets.nodes.page.rack_paint import HEAD_H, WALL_ROW_H, Plan
+from widgets.nodes.row.node_row import NodeRow
+
+AnyIndex = QModelIndex | QPersistentModelIndex
+ROW_ROLE = Qt.ItemDataRole.UserRole
+DIMMED_ROLE = Qt.ItemDataRole.UserRole + 1
+
+TALL_UP_TO, ROWS_UP_TO = 12, 24
+_WALL_COLUMN_LEAST_W, _WALL_MOST_COLUMNS = 240, 4
+_READ_OUT_MOST_W = 1040
+_ROWS_A_TURN = 16
+
+
+class Density(Enum):
+    """How large a node is drawn, by how many there are."""
+
+    TALL = "tall"
+    LOW = "low"
+    WALL = "wall"
+
+
+def density_of(count: int) -> Density:
+    if count <= TALL_UP_TO:
+        return Density.TALL
+    return Density.LOW if count <= ROWS_UP_TO else Density.WALL
+
+
+class RackModel(QAbstractListModel):
+    """The rows. News of one node is told as that one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: tuple[NodeRow, ...] = ()
+        self._dimmed: frozenset[str] = frozenset()
+        self._untold: list[int] = []
+        self._turns = Turns(self)
+
+    @property
+    def rows(self) -> tuple[NodeRow, ...]:
+        return self._rows
+
+    def put(self, rows: Sequence[NodeRow]) -> None:
+        new, old = tuple(rows), self._rows
+        if [row.name for row in new] != [row.name for row in old]:
+            self._turns.stop()
+            self._untold = []
+            self.beginResetModel()
+            self._rows = new
+            self.endResetModel()
+            return
+        self._rows = new
+        self._tell(number for number, row in enumerate(new) if row != old[number])
+
+    def dim(self, names: frozenset[str]) -> None:
+        """Draw these faintly, and all others as usual."""
+        changed = self._dimmed ^ names
+        self._dimmed = names
+        self._tell(number for number, row in enumerate(self._rows) if row.name in changed)
+
+    def row_of(self, name: str) -> int | None:
+        return next((n for n, row in enumerate(self._rows) if row.name == name), None)
+
+    def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        row = self._rows[index.row()]
+        if role == ROW_ROLE:
+            return row
+        if role == DIMMED_ROLE:
+            return row.name in self._dimmed
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.title
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return row.sentence
+        return None
+
+    def _tell(self, numbers: Iterable[int]) -> None:
+        """To paint sixteen rows is enough for a turn."""
+        self._untold += [number for number in numbers if number not in self._untold]
+        self._tell_some()
+        if self._untold:
+            self._turns.put(repeat(self._tell_some))
+
+    def _tell_some(self) -> None:
+        some, self._untold = self._untold[:_ROWS_A_TURN], self._untold[_ROWS_A_TURN:]
+        for number in some:
+            index = self.index(number)
+            self.dataChanged.emit(index, index)
+        if not self._untold:
+            self._turns.stop()
+
+
+class RackDelegate(QStyledItemDelegate):
+    """Paints a node at the size its number asks for."""
+
+    def __init__(self, parent: Rack) -> None:
+        super().__init__(parent)
+        self._rack = parent
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
+        return self._rack.cell_size()
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        row: NodeRow = index.data(ROW_ROLE)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        rect = QRectF(option.rect)
+        if index.data(DIMMED_ROLE):
+            painter.setOpacity(rack_paint.DIMMED)
+        hover = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        self._rack.paint_node(painter, rect, row, hover, is_first=index.row() == 0)
+        painter.setOpacity(1.0)
+        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & by_key == by_key:
+            paint_focus(painter, rect.adjusted(0, 1, 0, -1))
+        painter.restore()
+
+
+class Rack(QListView):
+    """All nodes.
+
+    Signals:
+        opened: Name of the node that was clicked, or on which Enter was pressed.
+        shown_row: The part of the rack that a key led to, for what scrolls it.
+        laid_out: Its columns may stand elsewhere now.
+    """
+
+    opened = Signal(str)
+    shown_row = Signal(QRect)
+    laid_out = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.rows_model = RackModel()
+        self.density = Density.TALL
+        self._plan = rack_paint.plan((), 800, tall=True)
+        self._wall = rack_paint.wall_plan(())
+        self._columns = 1
+        self._read_out: RowReadOut | None = None
+        self.setModel(self.rows_model)
+        self.setItemDelegate(RackDelegate(self))
+        dress(self, "Nodes")
+        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMovement(QListView.Movement.Static)
+        self.setFlow(QListView.Flow.TopToBottom)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.clicked.connect(self._open)
+        self.entered.connect(self._point_at)
+        self.viewportEntered.connect(self._point_away)
+
+    def show_rows(self, rows: Sequence[NodeRow]) -> None:
+        """Rows in the order they keep. Cheap for rows that are as before."""
+        before = len(self.rows_model.rows)
+        self.rows_model.put(rows)
+        if len(rows) != before or self._planned() != self._plan:
+            self._lay_out()
+
+    def dim(self, names: frozenset[str]) -> None:
+        self.rows_model.dim(names)
+
+    @property
+    def columns(self) -> Plan:
+        """Where the columns of the table are; of no meaning on a wall."""
+        return self._plan
+
+    def cell_size(self) -> QSize:
+        """Width and height of one node."""
+        height = {Density.TALL: RACK_ROW_H, Density.LOW: rack_paint.DENSE_ROW_H}
+        width = self.viewport().width() // self._columns
+        return QSize(width, height.get(self.density, WALL_ROW_H))
+
+    def paint_node(
+        self, painter: QPainter, rect: QRectF, row: NodeRow, hover: bool, *, is_first: bool
+    ) -> None:
+        if self.density is Density.WALL:
+            inner = rect.adjusted(S2 / 2, 1, -S2 / 2, -1)
+            rack_paint.paint_ground(painter, inner, row, hover=hover)
+            rack_paint.paint_wall_row(painter, inner, row, self._wall)
+            return
+        if not is_first:
+            line = QRectF(rect.left() + rack_paint.PAD, rect.top(), rect.width(), 1)
+            line.setRight(rect.right() - rack_paint.PAD)
+            painter.fillRect(line, theme.current().q("line"))
+        inset = 3 if self.density is Density.TALL else 1
+        ground = rect.adjusted(0, inset + 1, 0, -inset)
+        rack_paint.paint_ground(painter, ground, row, hover=hover)
+        rack_paint.paint_row(painter, rect, row, self._plan)
+
+    # What Qt asks.
+
+    def dataChanged(self, first: AnyIndex, last: AnyIndex, roles: Sequence[int] = ()) -> None:
+        # QListView's own lays all rows out anew, and with that paints all of them.
+        QAbstractItemView.dataChanged(self, first, last, list(roles))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._lay_out()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        # The page scrolls, the rack is always whole.
+        event.ignore()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self._open(self.currentIndex())
+            return
+        super().keyPressEvent(event)
+
+    def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
+        super().currentChanged(current, previous)
+        if current.isValid():
+            self.shown_row.emit(self.visualRect(self.rows_model.index(current.row())))
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            if self.density is not Density.WALL:
+                QToolTip.showText(event.globalPos(), plain_tip(self.tip_at(event.pos())), self)
+            return True
+        if event.type() in (QEvent.Type.Leave, QEvent.Type.Hide):
+            self._point_away()
+        return bool(super().viewportEvent(event))
+
+    def tip_at(self, where: QPoint) -> str:
+        """All of a GPU, or of a node, that the row has no room for."""
+        index = self.indexAt(where)
+        if not index.isValid():
+            return ""
+        row: NodeRow = index.data(ROW_ROLE)
+        place = self._plan.cell_at(where.x())
+        if place is not None and place < len(row.gpus):
+            return f"{row.title}: {row.gpus[place].sentence}"
+        return row.sentence
+
+    # How it lies.
+
+    def _planned(self) -> Plan:
+        tall = self.density is not Density.LOW
+        return rack_paint.plan(self.rows_model.rows, self.viewport().width(), tall=tall)
+
+    def _lay_out(self) -> None:
+        rows = self.rows_model.rows
+        self.density = density_of(len(rows))
+        width = self.viewport().width()
+        wall = self.density is Density.WALL
+        self._plan = self._planned()
+        self._wall = rack_paint.wall_plan(rows)
+        fitting = max(1, min(_WALL_MOST_COLUMNS, width // _WALL_COLUMN_LEAST_W))
+        self._columns = fitting if wall else 1
+        per_column = -(-len(rows) // self._columns)
+        size = self.cell_size()
+        self.setWrapping(wall)
+        self.setGridSize(size if wall else QSize())
+        # Qt begins a new column when a row would end on the last pixel.
+        self.setFixedHeight(max(1, per_column * size.height() + (2 if wall else 0)))
+        self.scheduleDelayedItemsLayout()
+        self.viewport().update()
+        self.laid_out.emit()
+
+    @Slot(QModelIndex)
+    def _open(self, index: AnyIndex) -> None:
+        if index.isValid():
+            row: NodeRow = index.data(ROW_ROLE)
+            self._point_away()
+            self.opened.emit(row.name)
+
+    @Slot(QModelIndex)
+    def _point_at(self, index: QModelIndex) -> None:
+        """On a wall the node under the pointer is shown large."""
+        if self.density is not Density.WALL:
+            return
+        if self._read_out is None:
+            self._read_out = RowReadOut(self.window())
+        rect = self.visualRect(index)
+        corner = self.viewport().mapTo(self.window(), rect.topLeft())
+        self._read_out.show_row(index.data(ROW_ROLE), QRect(corner, rect.size()))
+
+    @Slot()
+    def _point_away(self) -> None:
+        if self._read_out is not None:
+            self._read_out.hide()
+
+
+class RackHead(QWidget):
+    """The captions above the rack; none above a wall."""
+
+    def __init__(self, rack: Rack, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rack = rack
+        self.setFixedHeight(HEAD_H)
+        rack.laid_out.connect(self._follow)
+
+    @Slot()
+    def _follow(self) -> None:
+        self.setVisible(self._rack.density is not Density.WALL)
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        rack_paint.paint_head(painter, self._rack.columns)
+        line = QRectF(rack_paint.PAD, HEAD_H - 1, self.width() - 2 * rack_paint.PAD, 1)
+        painter.fillRect(line, theme.current().q("line"))
+
+
+class RowReadOut(QWidget):
+    """A row at its full size, over the window beside the small one that is pointed at."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._over = parent
+        self._row: NodeRow | None = None
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+
+    def show_row(self, row: NodeRow, beside: QRect) -> None:
+        """Show `row` below `beside`, or above it; in pixels of the window."""
+        self._row = row
+        over = self._over
+        width = min(_READ_OUT_MOST_W, over.width() - 2 * S3)
+        height = HEAD_H + RACK_ROW_H + S3
+        x = min(max(beside.left(), S3), over.width() - width - S3)
+        y = beside.bottom() + 4
+        if y + height > over.height() - S3:
+            y = beside.top() - height - 4
+        self.setGeometry(x, y, width, height)
+        self.raise_()
+        self.show()
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if self._row is None:
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        t = theme.current()
+        painter.setPen(t.q("line_strong"))
+        painter.setBrush(t.q("raised"))
+        whole = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
+        painter.drawRoundedRect(whole, R_CARD, R_CARD)
+        columns = rack_paint.plan((self._row,), self.width(), tall=True)
+        rack_paint.paint_head(painter, columns)
+        rack_paint.paint_row(
+            painter, QRectF(0, HEAD_H, self.width(), RACK_ROW_H), self._row, columns
+        )

@@ -1,0 +1,364 @@
+"""Add a node: where it is, whose key it shows, and what else SSH asks for.
+
+A host key is never trusted by pressing Enter, and one that changed cannot be trusted here at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path, PurePath
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+
+from backend.records.base.validation import name_fault
+from backend.records.nodes.entry import HostKey, NodeAddress
+from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
+from widgets.common.buttons import Button, IconButton, Switch
+from widgets.common.cards import ProgressLine
+from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, fit_height, row
+from widgets.common.theme import S1, S2, S3, S4, S6
+from widgets.nodes.provisioning.host_key_pages import (
+    DEFAULT_PORT,
+    ChangedKeyPage,
+    PassphrasePage,
+    TrustPage,
+)
+from widgets.nodes.provisioning.options_form import SetUpChoices
+
+_WIDTH = 540
+_PORT_W = 96
+FIELDS = ("host", "name", "port", "user", "identity", "jump", "data_root")
+"""What a refusal can be about; "" is about none of them."""
+_MORE = ("jump", "data_root")
+"""Seldom needed."""
+
+
+def host_fault(host: str) -> str:
+    """Why this cannot be a host of OpenSSH, or ""."""
+    if not host:
+        return "A host is needed: a name, an address, or one of ~/.ssh/config."
+    if any(c.isspace() for c in host) or host.startswith("-") or "@" in host or "/" in host:
+        return "A host has no blanks, no @ and no /; the user has a field of its own."
+    return ""
+
+
+def suggested_name(host: str) -> str:
+    """What a node is called unless somebody says otherwise: the host without its domain."""
+    head = host.partition(".")[0]
+    return host if head.isdecimal() or not head or ":" in host else head
+
+
+class AddNodeDialog(QDialog):
+    """The form, then whatever SSH needs to know.
+
+    Signals:
+        look_requested: A `NodeAddress`, the node's name, where it sees the data root ("" for the
+            same path as here), and whether it sees none; answer with `show_progress`, then with
+            one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept`
+            once the node is added.
+        trusted: The `HostKey` of `ask_trust`; go on.
+        passphrase_given: What was typed, and whether the system keyring is to keep it. Nobody
+            here does: the field is emptied at once.
+        cancelled: What is under way is not wanted any more.
+    """
+
+    look_requested = Signal(object, str, str, bool)
+    trusted = Signal(object)
+    passphrase_given = Signal(str, bool)
+    cancelled = Signal()
+
+    def __init__(
+        self,
+        taken: Collection[str] = (),
+        parent: QWidget | None = None,
+        options: SetUpOptions | None = None,
+    ) -> None:
+        """The dialog.
+
+        Args:
+            taken: Names of the nodes that exist.
+            options: How the node is to be set up unless somebody chooses otherwise.
+        """
+        super().__init__(parent)
+        self.setWindowTitle("Add a node")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self._taken = {name.casefold() for name in taken}
+        self._under_way = False
+        self._refusals: dict[str, str] = {}
+        self.choices = SetUpChoices()
+        self.choices.show_options(options or SetUpOptions())
+        self._title = Label("Add a node", "title", elide="right")
+        self._form = self._make_form()
+        self._trust = TrustPage()
+        self._trust.trusted.connect(self._pass_trust)
+        self._trust.refused.connect(self._back_to_form)
+        self._changed = ChangedKeyPage()
+        self._changed.closed.connect(self.reject)
+        self._passphrase = PassphrasePage()
+        self._passphrase.given.connect(self._pass_passphrase)
+        self._passphrase.refused.connect(self._back_to_form)
+        self._pages = (self._form, self._trust, self._changed, self._passphrase)
+        self.setLayout(col(self._title, *self._pages, gap=S3, margins=(S6, S4, S6, S4)))
+        self._show_page(self._form)
+        self._host.setFocus()
+
+    # What the one who serves it says.
+
+    def show_progress(self, text: str, share: float | None = None) -> None:
+        """What is being done ("Reaching gpu13"); the form waits, Cancel does not."""
+        self._under_way = True
+        self._refusals.clear()
+        self._message.hide()
+        self._progress.set_progress(share, text)
+        self._progress.show()
+        # Before the fields go grey: else Qt hands the focus on through all of them.
+        self._cancel.setFocus()
+        self._show_page(self._form)
+
+    def ask_trust(self, key: HostKey) -> None:
+        """The node showed a key that this computer has not seen."""
+        self._under_way = False
+        self._trust.ask(key)
+        self._show_page(self._trust, f"Is this {key.host}?")
+        self._trust.default.setFocus()
+
+    def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
+        """The node showed another key than the one that is known: nothing can be done here."""
+        self._under_way = False
+        self._changed.tell(key, known_fingerprint)
+        self._show_page(self._changed, f"The key of {key.host} changed")
+        self._changed.default.setFocus()
+
+    def ask_passphrase(self, what: str, refusal: str = "") -> None:
+        """The private key needs its passphrase, or the account its password.
+
+        Args:
+            what: "Passphrase of ~/.ssh/id_ed25519".
+            refusal: Why the last one was of no use.
+        """
+        self._under_way = False
+        self._passphrase.ask(what, refusal)
+        self._show_page(self._passphrase, f"Unlock the way to {self._host.text().strip()}")
+        self._passphrase.edit.setFocus()
+
+    def show_keyring(self, fault: str) -> None:
+        """Whether a passphrase can be kept: "", or why not."""
+        self._passphrase.show_keyring(fault)
+        fit_height(self)
+
+    def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
+        """It did not work out. `field` is one of `FIELDS`, or "" when none is to blame."""
+        self._under_way = False
+        self._progress.hide()
+        text = f"{sentence} {remedy}".strip()
+        known = field in FIELDS
+        self._refusals = {field: text} if known else {}
+        self._message.setText("" if known else text)
+        self._message.setVisible(not known)
+        if field in _MORE:
+            self._show_more(True)
+        self._show_page(self._form)
+        self._edits[field if known else "host"].setFocus()
+
+    def reject(self) -> None:
+        if self._under_way or self._form.isHidden():
+            self._under_way = False
+            self.cancelled.emit()
+        super().reject()
+
+    # The form.
+
+    def _make_form(self) -> QWidget:
+        self._host = LineEdit(placeholder="gpu13 or 10.0.4.23", name="Host")
+        self._name = LineEdit(placeholder="gpu13", name="Name")
+        self._port = LineEdit(placeholder=str(DEFAULT_PORT), name="Port")
+        self._user = LineEdit(placeholder="as in ~/.ssh/config, else yours", name="User")
+        self._identity = LineEdit(placeholder="the SSH agent, and your own keys", name="Key file")
+        self._jump = LineEdit(placeholder="user@gateway", name="Jump host")
+        self._data_root = LineEdit(placeholder="the same path as here", name="Data root there")
+        edits = (
+            *(self._host, self._name, self._port, self._user),
+            *(self._identity, self._jump, self._data_root),
+        )
+        self._edits = dict(zip(FIELDS, edits, strict=True))
+        through = "Through which machine, as in ProxyJump."
+        self._fields = {
+            "host": Field("Host", self._host),
+            "name": Field("Name", self._name, note="How the node is called here."),
+            "port": Field("Port", self._port),
+            "user": Field("User", self._user),
+            "identity": Field("Key file", self._identity),
+            "jump": Field("Jump host", self._jump, note=through),
+            "data_root": Field(
+                "Data root there", self._data_root, note="Where the node sees the same folder."
+            ),
+        }
+        self._fields["port"].setFixedWidth(_PORT_W)
+        self.no_share = Switch("This node does not see the data root: files travel over SSH")
+        self.no_share.toggled.connect(self._toggled_share)
+        for part in (*(self._fields[key] for key in _MORE), self.no_share, self.choices):
+            part.hide()
+        for field, edit in self._edits.items():
+            edit.textEdited.connect(partial(self._edited, field))
+        self._choose = IconButton("folder-open", "Choose a key file")
+        self._choose.clicked.connect(self._choose_identity)
+        self._more = Button("More", kind="quiet", icon="caret-down")
+        self._more.clicked.connect(self._toggle_more)
+        self._message = Label("", "body", "bad", wrap=True, selectable=True)
+        self._message.hide()
+        self._progress = ProgressLine("", cancel="")
+        self._progress.hide()
+        self._look = Button("Connect", kind="primary", tip="Reach the node, and see what it has")
+        self._look.clicked.connect(self._wish)
+        self._cancel = Button("Cancel")
+        self._cancel.setAutoDefault(False)
+        self._cancel.clicked.connect(self._stop)
+        identity = row((self._fields["identity"], 1), beside_field(self._choose), gap=S1, top=True)
+        page = QWidget()
+        page.setLayout(
+            col(
+                row((self._fields["host"], 1), self._fields["port"], gap=S3, top=True),
+                row((self._fields["name"], 1), (self._fields["user"], 1), gap=S3, top=True),
+                identity,
+                row(*((self._fields[key], 1) for key in _MORE), gap=S3, top=True),
+                col(self.no_share, self.choices, gap=S1),
+                self._message,
+                self._progress,
+                STRETCH,
+                S2,
+                row(self._more, STRETCH, self._cancel, self._look, gap=S2),
+                gap=S3,
+            )
+        )
+        return page
+
+    @Slot(str)
+    def _edited(self, field: str, _text: str = "") -> None:
+        self._refusals.pop(field, None)
+        self._message.hide()
+        if field == "host" and not self._name.isModified():
+            self._name.setText(suggested_name(self._host.text().strip()))
+        self._check()
+        fit_height(self)
+
+    def _faults(self) -> dict[str, str]:
+        typed = {key: edit.text().strip() for key, edit in self._edits.items()}
+        faults = dict.fromkeys(FIELDS, "")
+        faults["host"] = host_fault(typed["host"])
+        faults["name"] = name_fault(typed["name"])
+        if typed["name"].casefold() in self._taken:
+            faults["name"] = f"There is a node “{typed['name']}” already."
+        port = typed["port"]
+        if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+            faults["port"] = "1 to 65535."
+        for key in ("user", "jump"):
+            if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
+                faults[key] = "It has no blanks, and does not begin with -."
+        sees_it = not self.no_share.isChecked()
+        if sees_it and typed["data_root"] and not typed["data_root"].startswith("/"):
+            faults["data_root"] = "A whole path, from / on."
+        return faults
+
+    def _check(self) -> None:
+        """Say what is wrong as soon as it is wrong, but not that a field is still empty."""
+        faults = self._faults()
+        for key, field in self._fields.items():
+            fault = faults[key] if self._edits[key].text() else ""
+            field.set_error(self._refusals.get(key, "") or fault)
+            field.setEnabled(not self._under_way)
+        self._choose.setEnabled(not self._under_way)
+        blind = self.no_share.isChecked()
+        self._fields["data_root"].setEnabled(not self._under_way and not blind)
+        self.no_share.setEnabled(not self._under_way)
+        self.choices.setEnabled(not self._under_way)
+        self._more.setEnabled(not self._under_way)
+        self._look.setEnabled(not any(faults.values()) and not self._under_way)
+
+    @Slot()
+    def _toggle_more(self) -> None:
+        self._show_more(self._fields["jump"].isHidden())
+
+    def _show_more(self, more: bool) -> None:
+        for key in _MORE:
+            self._fields[key].setVisible(more)
+        for part in (self.no_share, self.choices):
+            part.setVisible(more)
+        self._more.setText("Less" if more else "More")
+        self._more.set_icon("caret-up" if more else "caret-down")
+        fit_height(self)
+
+    @Slot(bool)
+    def _toggled_share(self, blind: bool) -> None:
+        shared = self.choices.switch(SHARED)
+        shared.setChecked(shared.isChecked() and not blind)
+        shared.setEnabled(not blind)
+        self._check()
+        fit_height(self)
+
+    @Slot()
+    def _choose_identity(self) -> None:
+        folder = str(Path.home() / ".ssh")
+        chosen, _ = QFileDialog.getOpenFileName(self, "Private key", folder)
+        if chosen:
+            self._identity.setText(chosen)
+            self._edited("identity")
+
+    @Slot()
+    def _wish(self) -> None:
+        identity = self._identity.text().strip()
+        address = NodeAddress(
+            self._host.text().strip(),
+            int(self._port.text().strip() or 0),
+            self._user.text().strip(),
+            str(PurePath(identity)) if identity else "",
+            self._jump.text().strip(),
+        )
+        self.show_progress(f"Reaching {address.host}")
+        blind = self.no_share.isChecked()
+        data_root = "" if blind else self._data_root.text().strip()
+        self.look_requested.emit(address, self._name.text().strip(), data_root, blind)
+
+    @Slot()
+    def _stop(self) -> None:
+        """While something is under way, Cancel ends that; else the dialog."""
+        if self._under_way:
+            self._back_to_form()
+        else:
+            self.reject()
+
+    @Slot()
+    def _back_to_form(self) -> None:
+        self._under_way = False
+        self._progress.hide()
+        self._show_page(self._form)
+        self._host.setFocus()
+        self.cancelled.emit()
+
+    @Slot(object)
+    def _pass_trust(self, key: HostKey) -> None:
+        self.show_progress(f"Reaching {key.host}")
+        self.trusted.emit(key)
+
+    @Slot(str, bool)
+    def _pass_passphrase(self, passphrase: str, keep: bool) -> None:
+        self.show_progress(f"Reaching {self._host.text().strip()}")
+        self.passphrase_given.emit(passphrase, keep)
+
+    def _show_page(self, page: QWidget, title: str = "Add a node") -> None:
+        self._title.setText(title)
+        for each in self._pages:
+            each.setVisible(each is page)
+        defaults = {
+            self._trust: self._trust.default,
+            self._changed: self._changed.default,
+            self._passphrase: self._passphrase.default,
+        }
+        # A dialog has one default button: that of the page that is seen.
+        defaults.get(page, self._look).setDefault(True)
+        self._check()
+        fit_height(self)

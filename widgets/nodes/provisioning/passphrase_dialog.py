@@ -1,0 +1,44 @@
+"""Asks for the passphrase of a key on the way to the data root."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.labels import Label
+from widgets.common.layout import col
+from widgets.common.theme import S3, S4, S6
+from widgets.nodes.provisioning.host_key_pages import PassphrasePage
+
+_WIDTH = 480
+
+
+class PassphraseDialog(FittedDialog):
+    """The page `PassphrasePage` by itself.
+
+    Signals:
+        given: What was typed, and whether the system keyring is to keep it.
+    """
+
+    given = Signal(str, bool)
+
+    def __init__(self, identity: str, refusal: str = "", parent: QWidget | None = None) -> None:
+        super().__init__("Unlock the way to the data root", _WIDTH, parent)
+        self.page = PassphrasePage()
+        self.page.given.connect(self._give)
+        self.page.refused.connect(self.reject)
+        self.page.default.setDefault(True)
+        title = Label("Unlock the way to the data root", "title")
+        self.setLayout(col(title, self.page, gap=S3, margins=(S6, S4, S6, S4)))
+        self.page.ask(f"Passphrase of {identity}", refusal)
+        self.page.edit.setFocus()
+
+    def show_keyring(self, fault: str) -> None:
+        """Whether it can be kept: "", or why not."""
+        self.page.show_keyring(fault)
+
+    @Slot(str, bool)
+    def _give(self, passphrase: str, keep: bool) -> None:
+        self.given.emit(passphrase, keep)
+        self.accept()

@@ -1,0 +1,268 @@
+"""One node being set up: a line per step; the live one shows its last output, a failed one why."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from itertools import repeat
+
+from PySide6.QtCore import QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from backend.records.jobs.state import JobState
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import Frame, Rule
+from widgets.common.chunked_work import Turns
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.state_badge import StateGlyph
+from widgets.common.theme import ICON_NAV, S2, S3, Tone
+from widgets.jobs.log.log_ansi import plain
+
+STEPS = {
+    "Reach": "SSH, the host key, whose account it is",
+    "Look": "system, GPUs, driver, disk, the data root",
+    "Python": "an environment of its own, nothing of the system's",
+    "Open MPI": "the same version as on all other nodes",
+    "Horovod": "built against this node's own torch",
+    "Agent": "copy, start, first heartbeat",
+    "Trial": "two ranks, one allreduce, one checkpoint",
+}
+"""What each step is going to do, in their order."""
+
+_LIVE_LINES, _FAILED_LINES = 2, 8
+_TICK_MS = 1000
+_ICONS: dict[StepState, tuple[str, Tone]] = {
+    StepState.DONE: ("check-circle-fill", "good"),
+    StepState.FAILED: ("x-circle-fill", "bad"),
+    StepState.CANCELLED: ("minus-circle-fill", "idle"),
+}
+_STOPPED = (StepState.FAILED, StepState.CANCELLED)
+_WORDS = {
+    StepState.WAITING: "waits",
+    StepState.RUNNING: "is under way",
+    StepState.DONE: "is done",
+    StepState.FAILED: "failed",
+    StepState.CANCELLED: "was cancelled",
+}
+
+
+def last_lines(output: str, count: int) -> list[str]:
+    """The last lines that say something, without colours and without what a bar overwrote."""
+    lines = [line.rstrip() for line in plain(output).splitlines() if line.strip()]
+    return lines[-count:]
+
+
+def step_time(seconds: float) -> str:
+    """``0.4 s``, ``14 s``, ``1:48``."""
+    if seconds < 60:
+        return f"{seconds:.1f}{formats.GAP}s" if seconds < 9.95 else f"{seconds:.0f}{formats.GAP}s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class StepView(QWidget):
+    """One step.
+
+    Signals:
+        retry_requested: From here once more.
+    """
+
+    retry_requested = Signal()
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._step = SetUpStep(title)
+        self._shown_at = 0.0
+        self._glyph = StateGlyph(JobState.CREATED, 0.0, ICON_NAV)
+        self._icon = IconLabel("check-circle-fill", "good", ICON_NAV)
+        self._title = Label(title, "strong")
+        self._words = Label("", "body", "text2", elide="right")
+        self._time = Label("", "small", "text3")
+        # Most steps never have any, and to make them takes longer than all the rest.
+        self.details: StepDetails | None = None
+        head = row(self._glyph, self._icon, self._title, (self._words, 1), self._time, gap=10)
+        self._column = col(head, gap=6, margins=(0, 7, 0, 7))
+        self.setLayout(self._column)
+        self.show_step(self._step)
+
+    def show_step(self, step: SetUpStep) -> None:
+        self._step, self._shown_at = step, time.monotonic()
+        state = step.state
+        drawn = state in (StepState.WAITING, StepState.RUNNING)
+        self._glyph.setVisible(drawn)
+        self._icon.setVisible(not drawn)
+        if drawn:
+            live = state is StepState.RUNNING
+            self._glyph.set_state(JobState.STARTING if live else JobState.CREATED)
+            self._glyph.setToolTip("")
+        else:
+            self._icon.set_icon(*_ICONS[state])
+        self._title.set_tone("text3" if state is StepState.WAITING else "text")
+        failed = state is StepState.FAILED
+        words = "" if failed else step.sentence
+        self._words.setText(words or STEPS.get(step.title, "") if drawn else words)
+        tones: dict[StepState, Tone] = {StepState.RUNNING: "live", StepState.WAITING: "text3"}
+        self._words.set_tone(tones.get(state, "text2"))
+        self._show_details(step)
+        self.tick()
+        spoken = f"{step.title} {_WORDS[state]}. {step.sentence} {step.remedy if failed else ''}"
+        self.setAccessibleName(spoken.strip())
+
+    def _show_details(self, step: SetUpStep) -> None:
+        count = {StepState.RUNNING: _LIVE_LINES, StepState.FAILED: _FAILED_LINES}.get(step.state, 0)
+        lines = last_lines(step.output, count) if count else []
+        if self.details is None and (lines or step.state in _STOPPED):
+            self.details = StepDetails()
+            self.details.retry_requested.connect(self.retry_requested)
+            self._column.addWidget(self.details)
+        if self.details is not None:
+            self.details.show_step(step, lines)
+
+    def tick(self) -> None:
+        """The clock of the live step goes on between two of its news."""
+        seconds = self._step.seconds
+        if self._step.state is StepState.RUNNING:
+            seconds += time.monotonic() - self._shown_at
+            self._time.setText(step_time(max(1.0, float(int(seconds)))))
+        else:
+            self._time.setText(step_time(seconds) if seconds else "")
+
+
+class StepDetails(QWidget):
+    """What it prints; when it failed why, what to do, and the way on.
+
+    Signals:
+        retry_requested: From this step once more.
+    """
+
+    retry_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._output = ""
+        self.cause = Label("", "body", "bad", wrap=True, selectable=True)
+        self.remedy = Label("", "body", "text2", wrap=True, selectable=True)
+        self._lines = col(gap=3, margins=(S3, S2, S3, S2))
+        self._log = Frame("sunken", self._lines)
+        self._log_shown: list[str] = []
+        self.retry = Button("Retry from here", icon="arrow-clockwise")
+        self.retry.clicked.connect(self.retry_requested)
+        self.copy = Button("Copy log", kind="quiet", icon="copy")
+        self.copy.clicked.connect(self._copy_log)
+        self._actions = QWidget()
+        self._actions.setLayout(row(self.retry, self.copy, STRETCH, gap=S2))
+        # What mends it before the log, or a long one pushes it out of sight.
+        parts = (self.cause, self.remedy, self._actions, self._log)
+        self.setLayout(col(*parts, gap=S2, margins=(ICON_NAV + 10, 0, 0, 4)))
+
+    def show_step(self, step: SetUpStep, lines: list[str]) -> None:
+        """The step, and those of its last lines that are to be seen."""
+        self._output = step.output
+        failed, ended = step.state is StepState.FAILED, step.state in _STOPPED
+        self.cause.setText(step.sentence if failed else "")
+        self.cause.setVisible(failed and bool(step.sentence))
+        self.remedy.setText(step.remedy)
+        self.remedy.setVisible(failed and bool(step.remedy))
+        self._show_lines(lines)
+        self._actions.setVisible(ended)
+        self.copy.setVisible(bool(step.output))
+        self.setVisible(ended or bool(lines))
+
+    def _show_lines(self, lines: list[str]) -> None:
+        self._log.setVisible(bool(lines))
+        if lines == self._log_shown:
+            return
+        self._log_shown = lines
+        while self._lines.count() > len(lines):
+            item = self._lines.takeAt(self._lines.count() - 1)
+            widget = item.widget() if item is not None else None
+            if widget is not None:
+                widget.hide()
+                widget.deleteLater()
+        for number, line in enumerate(lines):
+            item = self._lines.itemAt(number)
+            label = item.widget() if item is not None else None
+            if isinstance(label, Label):
+                label.setText(line)
+            else:
+                self._lines.addWidget(Label(line, "mono", "text2", elide="right"))
+
+    @Slot()
+    def _copy_log(self) -> None:
+        QGuiApplication.clipboard().setText(plain(self._output))
+
+
+class SetUpView(QWidget):
+    """All steps of one node.
+
+    Signals:
+        retry_requested: Name of the node, and the title of the step from which on.
+    """
+
+    retry_requested = Signal(str, str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._set_up = SetUp("")
+        self._steps: dict[str, SetUpStep] = {}
+        self._views: dict[str, StepView] = {}
+        self._building = Turns(self)
+        self._column = col(gap=0)
+        self.setLayout(self._column)
+        self._clock = QTimer(self)
+        self._clock.setInterval(_TICK_MS)
+        self._clock.timeout.connect(self._tick)
+
+    @property
+    def set_up(self) -> SetUp:
+        return self._set_up
+
+    def step(self, title: str) -> StepView:
+        return self._views[title]
+
+    def show_set_up(self, set_up: SetUp) -> None:
+        """The whole of it, at each change; before the first there are only the plans."""
+        steps = {step.title: step for step in set_up.steps or map(SetUpStep, STEPS)}
+        is_other = list(self._steps) != list(steps)
+        self._set_up, self._steps = set_up, steps
+        if is_other:
+            self._clear()
+            self._building.put(map(partial, repeat(self._add), steps))
+        # A plan may come a line a turn; of what has begun the steps are there at once.
+        while set_up.steps and not self._building.is_done:
+            self._building.do_one()
+        for title, view in self._views.items():
+            view.show_step(steps[title])
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._clock.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._clock.stop()
+
+    def _clear(self) -> None:
+        clear(self._column)
+        self._views = {}
+
+    def _add(self, title: str) -> None:
+        if self._views:
+            self._column.addWidget(Rule())
+        view = self._views[title] = StepView(title)
+        view.retry_requested.connect(partial(self._retried, title))
+        view.show_step(self._steps[title])
+        self._column.addWidget(view)
+
+    def _retried(self, title: str) -> None:
+        self.retry_requested.emit(self._set_up.node, title)
+
+    @Slot()
+    def _tick(self) -> None:
+        for view in self._views.values():
+            view.tick()

@@ -1,0 +1,343 @@
+"""What stands on a plot beside its curves, and how it is painted.
+
+All functions paint in pixels of the plot's view, over the curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QWidget
+
+from widgets.common import theme
+from widgets.common.painting import paint_text, text_width
+from widgets.common.theme import CURVE_DASH, SOLID_CURVES, Role
+from widgets.plots.growable_array import Floats
+
+LINE_W = 2.2
+NAME_GAP, NAME_H = 9, 16
+DOT = 3.5
+NEAR_PX = 5
+"""So near, the pointer means a mark."""
+ABOVE = 6
+"""Pixels of the view above its frame: a name at the top of a plot may stand there."""
+_TITLE_H, _HEADLESS, _ROW_H, _SIDE = 24, 4, 18, 10
+_MOST_OUTLIERS = 200
+_POST_TOP = 0.14
+"""Where the text of a post stands when it may choose, from above."""
+_ON_TEXT = 100_000
+_GROUND_ALPHA = 0.85
+
+
+@dataclass(frozen=True)
+class Post:
+    """A line at a place on the x axis: where a run failed, or where NaN came."""
+
+    x: float
+    text: str = ""
+    tone: str = "bad"
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where a run of the job begins: a thin line with the run's number."""
+
+    x: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of the x axis on a tint: while a GPU was slowed by heat."""
+
+    x0: float
+    x1: float
+    tone: str = "warn"
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A value with a name: "slows down at 85 °C"."""
+
+    y: float
+    text: str = ""
+    tone: str = "text3"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a plot is in pixels, and what stretch of x and y it shows."""
+
+    rect: QRectF
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+    def at(self, x: float, y: float) -> QPointF:
+        return QPointF(self.px(x), self.py(y))
+
+    def px(self, x: float) -> float:
+        return self.rect.left() + (x - self.x0) / (self.x1 - self.x0) * self.rect.width()
+
+    def py(self, y: float) -> float:
+        return self.rect.bottom() - (y - self.y0) / (self.y1 - self.y0) * self.rect.height()
+
+    def x_at(self, px: float) -> float:
+        return self.x0 + (px - self.rect.left()) / self.rect.width() * (self.x1 - self.x0)
+
+    def has(self, x: float) -> bool:
+        return self.x0 <= x <= self.x1
+
+    @property
+    def per_px(self) -> float:
+        """How much of the x axis one pixel is."""
+        return (self.x1 - self.x0) / max(self.rect.width(), 1.0)
+
+
+@dataclass(frozen=True)
+class ReadOutRow:
+    """A line of the read-out. `point` is marked on the curve, when it is in the picture."""
+
+    colour: QColor
+    name: str
+    value: str
+    point: QPointF | None = None
+
+
+def curve_colour(colour: int | str, alpha: float = 1.0) -> QColor:
+    """The colour of a curve by its number, or a token of the theme."""
+    t = theme.current()
+    return t.curve(colour, alpha) if isinstance(colour, int) else t.q(colour, alpha)
+
+
+def is_dashed(colour: int | str) -> bool:
+    """Whether a curve of this colour is drawn dashed."""
+    return isinstance(colour, int) and SOLID_CURVES <= colour < len(theme.current().curves)
+
+
+def curve_pen(
+    colour: int | str, width: float, alpha: float = 1.0, ratio: float | None = None
+) -> QPen:
+    """The pen of a curve, the same on the plot and in the legend.
+
+    Args:
+        ratio: For a plot, whose scale must not stretch it: dots to a pixel.
+    """
+    pen = QPen(curve_colour(colour, alpha), width * (ratio or 1.0))
+    pen.setCosmetic(ratio is not None)
+    # At 2 px a round join looks no better and takes twice the time to draw.
+    pen.setJoinStyle(Qt.PenJoinStyle.BevelJoin)
+    pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+    if is_dashed(colour):
+        pen.setDashPattern([length / width for length in CURVE_DASH])
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+    return pen
+
+
+def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Boundary]) -> None:
+    """Thin lines with the number of the run that begins there."""
+    t = theme.current()
+    for boundary in boundaries:
+        if not frame.has(boundary.x):
+            continue
+        x = round(frame.px(boundary.x)) + 0.5
+        painter.setPen(QPen(t.q("line_strong"), 1))
+        painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
+        _paint_beside(
+            painter, frame, x, frame.rect.top(), f"run {boundary.number}", "tiny", "text3"
+        )
+
+
+def paint_posts(
+    painter: QPainter, frame: Frame, posts: Sequence[Post], crowd: Callable[[QRectF], int]
+) -> None:
+    """Where something happened. Solid 2 px; dashed 1 px for what is only of interest.
+
+    Args:
+        crowd: How much of curves is in a rectangle: a text stands where there is least.
+    """
+    taken: list[QRectF] = []
+    for post in sorted(posts, key=lambda post: post.x):
+        if not frame.has(post.x):
+            continue
+        x = frame.px(post.x)
+        pen = QPen(theme.current().fill(post.tone), 1.0 if post.dashed else 2.0)
+        if post.dashed:
+            pen.setDashPattern([3, 3])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
+        if post.text:
+            taken.append(_post_rect(frame, x, post.text, taken, crowd))
+            _paint_on_ground(painter, taken[-1], post.text, "small_strong", post.tone)
+
+
+def _post_rect(
+    frame: Frame, x: float, text: str, taken: Sequence[QRectF], crowd: Callable[[QRectF], int]
+) -> QRectF:
+    """Beside its post, as high as fits: on no other text, and on as little of curves as can be."""
+    top, room = frame.rect.top(), frame.rect.height() - NAME_H
+    rects = [
+        _rect_beside(
+            frame, x, top + min(room * _POST_TOP + line * NAME_H, room), text, "small_strong"
+        )
+        for line in range(max(int(room * (1 - _POST_TOP) / NAME_H), 1))
+    ]
+
+    def covered(rect: QRectF) -> int:
+        apart = rect.adjusted(-NAME_GAP, 1, NAME_GAP, -1)
+        return crowd(rect) + _ON_TEXT * sum(apart.intersects(other) for other in taken)
+
+    return min(rects, key=covered)
+
+
+def paint_thresholds(painter: QPainter, frame: Frame, thresholds: Sequence[Threshold]) -> None:
+    """Dashed lines across, with their names at the left."""
+    for threshold in thresholds:
+        if not frame.y0 <= threshold.y <= frame.y1:
+            continue
+        y = round(frame.py(threshold.y)) + 0.5
+        pen = QPen(theme.current().fill(threshold.tone), 1)
+        pen.setDashPattern([4, 3])
+        painter.setPen(pen)
+        painter.drawLine(QPointF(frame.rect.left(), y), QPointF(frame.rect.right(), y))
+        if threshold.text:
+            above = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
+            _paint_on_ground(painter, above, threshold.text, "tiny", threshold.tone)
+
+
+def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> None:
+    """What the shaded stretches mean, at their foot: what makes them shaded is mostly high up."""
+    for span in spans:
+        left = max(frame.px(span.x0), frame.rect.left())
+        right = min(frame.px(span.x1), frame.rect.right())
+        if span.text and text_width(span.text, "tiny") <= right - left - 8:
+            rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
+            _paint_on_ground(painter, rect, span.text, "tiny", span.tone)
+
+
+def paint_left_out(painter: QPainter, frame: Frame, sentence: str) -> None:
+    """What the axes cannot show, low at the left, above the marks on the axis."""
+    if sentence:
+        rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
+        _paint_on_ground(painter, rect, sentence, "tiny", "text3")
+
+
+def paint_outliers(painter: QPainter, frame: Frame, x: Floats, y: Floats, colour: QColor) -> None:
+    """A small arrow at the edge for each value that lies out of the picture: none is hidden."""
+    if not len(x):
+        return
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(colour)
+    seen = (x >= frame.x0) & (x <= frame.x1)
+    for beyond, edge, way in (
+        (seen & (y > frame.y1), frame.rect.top(), 1),
+        (seen & (y < frame.y0), frame.rect.bottom(), -1),
+    ):
+        columns = {round(frame.px(float(place))) for place in x[beyond]}
+        for px in sorted(columns)[:_MOST_OUTLIERS]:
+            tip = QPointF(px, edge)
+            base = [QPointF(px - 3, edge + 5 * way), QPointF(px + 3, edge + 5 * way)]
+            painter.drawPolygon(QPolygonF([tip, *base]))
+
+
+def paint_dot(painter: QPainter, point: QPointF, colour: QColor) -> None:
+    """A point on a curve, with a ring that lifts it off the line."""
+    painter.setPen(QPen(theme.current().q("surface"), 2))
+    painter.setBrush(colour)
+    painter.drawEllipse(point, DOT + 0.5, DOT + 0.5)
+
+
+def paint_pointer(painter: QPainter, frame: Frame, x: float, rows: Sequence[ReadOutRow]) -> None:
+    """The dashed line under the pointer, and a dot on each curve."""
+    pen = QPen(theme.current().q("text3"), 1)
+    pen.setDashPattern([3, 3])
+    painter.setPen(pen)
+    px = round(frame.px(x)) + 0.5
+    painter.drawLine(QPointF(px, frame.rect.top()), QPointF(px, frame.rect.bottom()))
+    for row in rows:
+        if row.point is not None:
+            paint_dot(painter, row.point, row.colour)
+
+
+def paint_read_out(
+    painter: QPainter, frame: Frame, x: float, title: str, rows: Sequence[ReadOutRow]
+) -> None:
+    """The box beside the pointer: where it is if `title` says it, and the value of every curve."""
+    t = theme.current()
+    # In a plot of one curve its own title says the name.
+    alone = not title and len(rows) == 1
+    names = 0 if alone else max((text_width(row.name, "small") for row in rows), default=0)
+    values = max((text_width(row.value, "small_strong") for row in rows), default=0)
+    width = max(
+        names + values + (18 if alone else 26) + 2 * _SIDE, text_width(title, "tiny") + 2 * _SIDE
+    )
+    width = min(width, int(frame.rect.width()) - 8)
+    head = _TITLE_H if title else _HEADLESS
+    height = head + _ROW_H * len(rows) + 6
+    px = frame.px(x)
+    left = px + 12
+    if left + width > frame.rect.right():
+        left = max(px - 12 - width, frame.rect.left())
+    box = QRectF(left, frame.rect.top() + 4, width, height)
+    dots = [row.point for row in rows if row.point is not None]
+    if any(box.adjusted(-DOT, 0, DOT, DOT).contains(dot) for dot in dots):
+        below = box.translated(0, frame.rect.height() - height - 2 * (box.top() - frame.rect.top()))
+        if not any(below.adjusted(-DOT, -DOT, DOT, 0).contains(dot) for dot in dots):
+            box = below
+    painter.setPen(QPen(t.q("line_strong", 0.6), 1))
+    painter.setBrush(t.q("raised"))
+    painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
+    inner = box.adjusted(_SIDE, 0, -_SIDE, 0)
+    place = QRectF(inner.left(), box.top() + 5, inner.width(), 16)
+    if title:
+        paint_text(painter, place, title, "tiny", "text3")
+    for i, row in enumerate(rows):
+        line = QRectF(inner.left(), box.top() + head + _ROW_H * i, inner.width(), _ROW_H)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(row.colour)
+        painter.drawRoundedRect(QRectF(line.left(), line.top() + 7, 10, 3), 1.5, 1.5)
+        if not alone:
+            room = line.adjusted(16, 0, -values - 8, 0)
+            paint_text(painter, room, row.name, "small", "text2")
+        paint_text(painter, line, row.value, "small_strong", "text", right=True)
+
+
+class Overlay(QWidget):
+    """A transparent sheet over a plot, which the pointer goes through."""
+
+    def __init__(self, paint: Callable[[QPainter], None], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._paint = paint
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._paint(painter)
+
+
+def _paint_beside(
+    painter: QPainter, frame: Frame, x: float, y: float, text: str, role: Role, tone: str
+) -> None:
+    _paint_on_ground(painter, _rect_beside(frame, x, y, text, role), text, role, tone)
+
+
+def _rect_beside(frame: Frame, x: float, y: float, text: str, role: Role) -> QRectF:
+    """Right of a line, or left of it where the picture ends."""
+    width = text_width(text, role) + 2
+    left = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
+    return QRectF(left, y, width, NAME_H)
+
+
+def _paint_on_ground(painter: QPainter, rect: QRectF, text: str, role: Role, tone: str) -> None:
+    width = min(text_width(text, role), rect.width())
+    ground = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
+    painter.fillRect(ground, theme.current().q("surface", _GROUND_ALPHA))
+    paint_text(painter, rect, text, role, tone)

@@ -1,0 +1,50 @@
+"""Where a value is on the axes of a plot, each of which may be logarithmic.
+
+No Qt.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from widgets.plots.curve_data import XAxis
+from widgets.plots.growable_array import Floats
+
+
+@dataclass(frozen=True)
+class Places:
+    """A *place* is what the plot's ranges are told in: the value, or its logarithm.
+
+    What is at zero or below it has no place on a logarithmic axis, which is said by NaN.
+    """
+
+    axis: XAxis
+    log_x: bool = False
+    log_y: bool = False
+
+    def x(self, x: float) -> float:
+        """The place of `x`, which is in the unit of the axis."""
+        return _logarithm(x) if self.log_x else x
+
+    def x_at(self, place: float) -> float:
+        """What is at a place, in the unit of the axis."""
+        return 10.0 ** min(max(place, -300.0), 300.0) if self.log_x else place
+
+    def y(self, value: float) -> float:
+        return _logarithm(value) if self.log_y else value
+
+    def xs(self, xs: Floats) -> Floats:
+        """The places of rising `xs`, without those that have none."""
+        return np.log10(xs[xs > 0]) if self.log_x else xs
+
+    def ys(self, values: Floats) -> Floats:
+        if not self.log_y:
+            return values
+        return np.log10(np.where(values > 0, values, math.nan))
+
+
+def _logarithm(value: float) -> float:
+    return math.log10(value) if value > 0 else math.nan

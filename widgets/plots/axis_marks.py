@@ -1,0 +1,137 @@
+"""Small marks on the x axis of a plot: what the run did there, beside what it measured."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen, QPolygonF
+
+from widgets.common import theme
+from widgets.plots.annotations import NEAR_PX, Frame
+from widgets.plots.axis_mapping import Places
+from widgets.plots.growable_array import Floats
+
+_H = 7
+_HALF = 4.0
+_APART_PX = 7
+
+
+class MarkKind(Enum):
+    """What happened; the value is what the read-out says of it."""
+
+    EVALUATION = "evaluated"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_GONE = "checkpoint, removed since"
+    RATE_STEP = "learning rate lowered"
+    STOP = "stopped"
+    FAILURE = "failed"
+    NO_NUMBER = "no number"
+
+
+_TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NO_NUMBER: "bad"}
+
+
+@dataclass(frozen=True)
+class AxisMark:
+    """Something at a place of the x axis; `text` says it more exactly than its kind does."""
+
+    x: float
+    kind: MarkKind
+    text: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.text or self.kind.value
+
+
+class AxisMarks:
+    """The marks of a plot in the order of the axis: of a million, a look costs what is seen."""
+
+    def __init__(self, marks: Sequence[AxisMark] = ()) -> None:
+        self._kinds = {
+            kind: sorted((one for one in marks if one.kind is kind), key=_place)
+            for kind in MarkKind
+        }
+        self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
+
+    def at(self, frame: Frame, x: float) -> tuple[AxisMark, ...]:
+        """The marks under the pointer, one of each kind: the nearest."""
+        reach = NEAR_PX * frame.per_px
+        near: list[AxisMark] = []
+        for kind, at in self._at.items():
+            begin, end = bisect_left(at, x - reach), bisect_right(at, x + reach)
+            found = self._kinds[kind][begin:end]
+            near += sorted(found, key=lambda mark: abs(mark.x - x))[:1]
+        return tuple(near)
+
+    def placed(self, places: Places) -> AxisMarks:
+        """The same on the places of an axis; what has none is left out."""
+        if not places.log_x:
+            return self
+        return AxisMarks(
+            [
+                replace(mark, x=places.x(mark.x))
+                for marks in self._kinds.values()
+                for mark in marks
+                if mark.x > 0
+            ]
+        )
+
+    def paint(self, painter: QPainter, frame: Frame) -> None:
+        """A row of glyphs on the axis, each kind with its shape."""
+        for kind, at in self._at.items():
+            paint_row(painter, frame, at, kind)
+
+
+def paint_row(
+    painter: QPainter, frame: Frame, at: Sequence[float] | Floats, kind: MarkKind
+) -> None:
+    """A glyph at each of these rising places; of many a few are painted."""
+    apart = _APART_PX * frame.per_px
+    x = frame.x0
+    while True:
+        # Ten thousand evaluations would be a bar across.
+        index = bisect_left(at, x)
+        if index == len(at) or at[index] > frame.x1:
+            return
+        _paint(painter, QPointF(frame.px(float(at[index])), frame.rect.bottom()), kind)
+        x = float(at[index]) + apart
+
+
+def _place(mark: AxisMark) -> float:
+    return mark.x
+
+
+def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
+    t = theme.current()
+    ink = t.q(_TONES.get(kind, "text3"))
+    x, y = foot.x(), foot.y()
+    painter.setPen(QPen(t.q("surface"), 1))
+    painter.setBrush(ink)
+    if kind in (MarkKind.CHECKPOINT, MarkKind.CHECKPOINT_GONE):
+        if kind is MarkKind.CHECKPOINT_GONE:
+            painter.setPen(QPen(ink, 1))
+            painter.setBrush(t.q("surface"))
+        corners = [QPointF(x - _HALF, y), QPointF(x + _HALF, y), QPointF(x, y - _H)]
+        painter.drawPolygon(QPolygonF(corners))
+    elif kind is MarkKind.RATE_STEP:
+        # A stair down, above the checkpoint that is often made at the same step.
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(ink, 1.5))
+        stair = [(-_HALF, 2.0 * _H + 2), (0.0, 2.0 * _H + 2), (0.0, _H + 2.0), (_HALF, _H + 2.0)]
+        painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
+    elif kind in (MarkKind.STOP, MarkKind.FAILURE):
+        painter.drawRect(QRectF(x - 3, y - _H, 6, 6))
+    elif kind is MarkKind.NO_NUMBER:
+        cross = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
+        for colour, width in ((t.q("surface"), 4.0), (ink, 1.8)):
+            painter.setPen(QPen(colour, width))
+            painter.drawLines(cross)
+    else:
+        # Evaluations are many: no more than a short line, below the axis.
+        painter.setPen(QPen(ink, 1))
+        painter.drawLine(QPointF(x, y), QPointF(x, y + 4))

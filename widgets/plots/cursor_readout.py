@@ -1,0 +1,109 @@
+"""What the read-out of a plot says: the value of each curve at the pointer, and where that is."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from widgets.common import formats
+from widgets.plots.annotations import NEAR_PX, Frame, ReadOutRow, curve_colour
+from widgets.plots.axis_mapping import Places
+from widgets.plots.curve_data import Sample, XAxis
+from widgets.plots.curve_item import DrawnCurve
+
+_RAW_ROWS_UP_TO = 3
+NO_NUMBER = "no number"
+
+
+def read_rows(
+    curves: Iterable[DrawnCurve],
+    x: float,
+    frame: Frame,
+    places: Places,
+    value_text: Callable[[float], str],
+    *,
+    alone: bool = True,
+) -> tuple[list[ReadOutRow], Sample | None]:
+    """A line for each named curve, and the first one's nearest point.
+
+    Args:
+        x: In the unit of the x axis.
+        alone: All curves are of one run: what was measured stands below what is smoothed.
+    """
+    known = list(curves)
+    rows: list[ReadOutRow] = []
+    nearest: Sample | None = None
+    for curve in known:
+        sample = curve.data.at(places.axis, x) if curve.named else None
+        if sample is None:
+            continue
+        if nearest is None:
+            nearest = sample
+        colour = curve_colour(curve.colour)
+        y = places.y(sample.smoothed)
+        in_picture = math.isfinite(y) and frame.y0 <= y <= frame.y1
+        at = places.x(curve.x_of(sample, places.axis))
+        point = frame.at(at, y) if in_picture and math.isfinite(at) else None
+        name = curve.name_of_line if alone else curve.name
+        rows.append(ReadOutRow(colour, name, value_text(sample.smoothed), point))
+        if alone and curve.has_raw and len(known) <= _RAW_ROWS_UP_TO:
+            rows.append(ReadOutRow(colour, f"{curve.name}, raw", value_text(sample.raw)))
+        for beyond in _out_of_view(curve, places.x(x), frame, places):
+            if value_text(beyond) not in (rows[-1].value, value_text(sample.smoothed)):
+                rows.append(ReadOutRow(colour, f"{curve.name}, out of view", value_text(beyond)))
+    return rows, nearest
+
+
+def lost_near(
+    curves: Iterable[DrawnCurve], place: float, frame: Frame, places: Places
+) -> Iterator[str]:
+    """What of the curves is no number from the pointer on, in words."""
+    reach = NEAR_PX * frame.per_px
+    for curve in curves:
+        at = places.xs(curve.data.lost(places.axis))
+        index = int(np.searchsorted(at, place - reach, "left"))
+        if curve.named and index < len(at) and at[index] <= place + reach:
+            yield f"{curve.name}: {NO_NUMBER}"
+
+
+def _out_of_view(curve: DrawnCurve, place: float, frame: Frame, places: Places) -> Iterator[float]:
+    """The values farthest above and below the picture that an arrow beside the pointer means."""
+    reach = NEAR_PX * frame.per_px
+    near = curve.raw_y[(curve.raw_x >= place - reach) & (curve.raw_x <= place + reach)]
+    told = near[np.isfinite(near)]
+    if not len(told):
+        return
+    low, high = float(told.min()), float(told.max())
+    if places.y(high) > frame.y1:
+        yield high
+    if places.y(low) < frame.y0:
+        yield low
+
+
+def place_text(axis: XAxis, x: float, sample: Sample | None, *, alone: bool = True) -> str:
+    """ "step 7 800 · epoch 20 · 14:48": the axis first, then what else is known.
+
+    Args:
+        alone: All curves are of one run. At one step several runs are not at one time.
+    """
+    now_s = time.time()
+    if axis is XAxis.CLOCK and (sample is None or not alone):
+        return formats.moment_s(x, now_s)
+    if sample is None:
+        return ""
+    step = f"step {formats.count(round(sample.step))}"
+    epoch = f"epoch {sample.epoch:.4g}" if math.isfinite(sample.epoch) else ""
+    when = formats.moment_long(sample.time_s, now_s) if math.isfinite(sample.time_s) else ""
+    if axis is XAxis.EPOCH:
+        parts = [epoch, step, when]
+    elif axis is XAxis.TIME:
+        parts = [f"after {formats.duration(x)}", step, epoch]
+    elif axis is XAxis.CLOCK:
+        # What a node did has no steps: its points are numbered by their times.
+        parts = [formats.moment_s(x, now_s), "" if sample.step == sample.time_s else step, epoch]
+    else:
+        parts = [step, epoch, when]
+    return " · ".join(part for part in (parts if alone else parts[:1]) if part)

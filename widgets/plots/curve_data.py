@@ -1,0 +1,414 @@
+"""The points of one curve: growing arrays that answer "what does a plot of this width show".
+
+No Qt.  Three things here are not as they look.  A point that is NaN or infinite is a gap, not a
+value, and stays in the arrays as NaN.  A resumed run writes again the steps after its checkpoint,
+so points from its first step on are *replaced*, never drawn twice.  And what a plot gets is not
+the points but one pair, least and largest, per column of pixels, from a pyramid of such pairs: a
+plot of a million points costs what a plot of a thousand does, and a spike one point wide is
+still seen.
+
+A point takes 8 bytes for its value and 1 or 2 for the pyramids; its places on the axes cost nothing
+where they were not told or lie evenly (`Rising`), and the smoothed line is computed where it is
+looked at (`Smoothed`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from widgets.plots.growable_array import Column, Floats
+from widgets.plots.minmax_pyramid import Pyramid
+from widgets.plots.monotonic_axis import Rising
+from widgets.plots.smoothing import Smoothed
+
+_STRETCH_POINTS = 1024  # so many points need no octave of their own
+
+
+class XAxis(Enum):
+    """What stands on the x axis. The value is what settings hold."""
+
+    STEP = "step"
+    EPOCH = "epoch"
+    TIME = "time"
+    """Seconds since the run's first point: curves of several runs start together."""
+    CLOCK = "clock"
+    """Seconds since 1970: curves of several sources lie where they happened."""
+
+
+class Gaps(Enum):
+    """What it means that a point has no value."""
+
+    NOBODY_LOOKED = "nobody looked"
+    NOT_MEASURED = "not measured"
+    """Or no number, where values came step after step before."""
+    NO_NUMBER = "no number"
+    """Every step has a value."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of a curve, for the read-out."""
+
+    index: int
+    step: float
+    epoch: float
+    time_s: float
+    raw: float
+    smoothed: float
+
+
+class CurveData:
+    """One metric of one run.
+
+    Points come in the order of their steps; a step that is not beyond the last one replaces
+    everything from there on.
+    """
+
+    def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NOBODY_LOOKED) -> None:
+        self._gaps = gaps
+        self._step = Rising()
+        self._epoch = Rising()
+        self._time = Rising()
+        self._raw = Column()
+        self._raw_levels = Pyramid()
+        self._smooth: Smoothed | None = None
+        self._time_origin = math.nan
+        self._lost = Column()
+        self.revision = 0
+        """Grows with each change, so that a plot knows whether it is up to date."""
+        self.set_smoothing(smoothing)
+
+    def __len__(self) -> int:
+        return self._raw.size
+
+    @property
+    def steps(self) -> Floats:
+        return self._step.values
+
+    @property
+    def epochs(self) -> Floats:
+        return self._epoch.values
+
+    @property
+    def times_s(self) -> Floats:
+        return self._time.values
+
+    @property
+    def raw(self) -> Floats:
+        """The values; NaN where there is a gap."""
+        return self._raw.values
+
+    @property
+    def smoothed(self) -> Floats:
+        """The values after smoothing; the raw ones when there is none."""
+        return self._cut(0, len(self), smoothed=True)
+
+    @property
+    def smoothing(self) -> float:
+        return self._smooth.weight if self._smooth is not None else 0.0
+
+    def append(
+        self, step: float, value: float, epoch: float = math.nan, time_s: float = math.nan
+    ) -> None:
+        """Add one point, or replace what there is from its step on."""
+        self.extend([step], [value], [epoch], [time_s])
+
+    def extend(
+        self,
+        steps: Sequence[float] | Floats,
+        values: Sequence[float] | Floats,
+        epochs: Sequence[float] | Floats | None = None,
+        times_s: Sequence[float] | Floats | None = None,
+    ) -> None:
+        """Add points. Where their steps run backwards, the later points replace the earlier."""
+        step = np.asarray(steps, np.float64)
+        value = np.array(values, np.float64)
+        epoch = _same_length(epochs, len(step))
+        time_s = _same_length(times_s, len(step))
+        if len(value) != len(step):
+            raise ValueError(f"{len(step)} steps and {len(value)} values")
+        if not len(step):
+            return
+        if not np.isfinite(step).all():
+            raise ValueError("a step is not a number")
+        kept = _not_replaced_later(step)
+        if kept is not None:
+            step, value, epoch, time_s = step[kept], value[kept], epoch[kept], time_s[kept]
+        if self._step.size and step[0] <= self._step.last:
+            self.truncate(float(step[0]))
+        self._note_lost(value)
+        value[~np.isfinite(value)] = math.nan
+        # An axis is looked up by bisection. Where it is not told, or a clock was set back, it
+        # stands still.
+        self._step.extend(step)
+        self._epoch.extend(_rising(epoch, self._epoch.last))
+        self._time.extend(_rising(time_s, self._time.last))
+        self._raw.extend(value)
+        self._raw_levels.extend(self._raw.cut(self._raw_levels.size, self._raw.size))
+        if self._smooth is not None:
+            self._smooth.follow()
+        self.revision += 1
+
+    def truncate(self, step: float) -> None:
+        """Forget every point at `step` or beyond it."""
+        size = self._step.find(step, "left")
+        if size == self._raw.size:
+            return
+        for axis in (self._step, self._epoch, self._time):
+            axis.shorten(size)
+        self._raw.shorten(size)
+        self._lost.shorten(self._lost.find(size, "left"))
+        self._raw_levels.shorten(size)
+        if self._smooth is not None:
+            self._smooth.shorten(size)
+        self.revision += 1
+
+    def set_smoothing(self, weight: float) -> None:
+        """Smooth with another weight: 0 is none, 0.6 much, 0.99 very much."""
+        weight = _valid_weight(weight)
+        if weight != self.smoothing:
+            self._smooth = Smoothed(weight, self._raw) if weight > 0 else None
+            if self._smooth is not None:
+                self._smooth.follow()
+            self.revision += 1
+
+    def set_time_origin(self, time_s: float) -> None:
+        """Where `XAxis.TIME` begins, when that is not at the first point: what is measured once an
+        epoch began with the run."""
+        if time_s != self._time_origin:
+            self._time_origin = time_s
+            self.revision += 1
+
+    def x(self, axis: XAxis) -> Floats:
+        """Where the points are on an axis; rises, but for NaN where an axis was never told."""
+        return self._axis(axis).values - self._origin(axis)
+
+    def place(self, index: int, axis: XAxis) -> float:
+        """Where one point is on an axis."""
+        return self._axis(axis).at(index) - self._origin(axis)
+
+    def places(self, steps: Floats, axis: XAxis) -> Floats:
+        """Where steps are on an axis: that of the last point up to each, NaN before the first."""
+        index = [self._step.find(step, "right") - 1 for step in steps.tolist()]
+        return np.array([self.place(at, axis) if at >= 0 else math.nan for at in index])
+
+    def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
+        """From the first point to the last, or None without points on this axis.
+
+        On a logarithmic axis these are logarithms, and what is not beyond 0 is no point.
+        """
+        values, origin = self._axis(axis), self._origin(axis)
+        first = self._first(axis, log=log)
+        if first == values.size:
+            return None
+        low, high = values.at(first) - origin, values.last - origin
+        return (math.log10(low), math.log10(high)) if log else (low, high)
+
+    def without_place(self, axis: XAxis) -> int:
+        """How many points a logarithmic axis cannot show: those at 0 and before."""
+        return self._first(axis, log=True) - self._axis(axis).untold
+
+    def lost(self, axis: XAxis) -> Floats:
+        """Where values begin to be no numbers, rising.
+
+        What is infinite is none, and so is a gap behind two values; behind one it is a metric that
+        is measured now and then.
+        """
+        index = self._lost.values.astype(np.int64)
+        is_told = self._gaps is not Gaps.NOBODY_LOOKED
+        if is_told and not len(index) and len(self) and self.last() is None:
+            index = np.zeros(1, np.int64)
+        return self._axis(axis).take(index) - self._origin(axis)
+
+    def columns(
+        self,
+        axis: XAxis,
+        x0: float,
+        x1: float,
+        width_px: int,
+        *,
+        smoothed: bool = False,
+        log: bool = False,
+    ) -> tuple[Floats, Floats]:
+        """x and y of what a plot of this width shows between `x0` and `x1`.
+
+        At most a pair of points per column of pixels, the least and the largest; the points
+        themselves where they are fewer.  One point more on either side, so that lines run out
+        of the picture.  The smoothed line is the middle of each pair: it is there to be followed
+        by the eye, and what is left of its noise would only make it thick.
+
+        Args:
+            log: x0, x1 and what is returned are logarithms of x.
+        """
+        if width_px < 1 or not x1 > x0:
+            return _EMPTY, _EMPTY
+        x, origin = self._axis(axis), self._origin(axis)
+        low_x, high_x = (_power(x0), _power(x1)) if log else (x0, x1)
+        begin = max(x.find(low_x + origin, "left") - 1, self._first(axis, log=log))
+        end = min(x.find(high_x + origin, "right") + 1, x.size)
+        if end <= begin:
+            return _EMPTY, _EMPTY
+
+        def placed(told: Floats) -> Floats:
+            return np.log10(told - origin) if log else told - origin
+
+        read = partial(self._cut, smoothed=smoothed)
+        if end - begin <= 2 * width_px:
+            return placed(x.cut(begin, end)), read(begin, end)
+        smooth = self._smooth if smoothed else None
+        levels = self._raw_levels if smooth is None else smooth.levels
+        edges = [begin, end]
+        if log:
+            edges = _octaves(x, origin, begin, end)
+        parts = []
+        for one, next_one in pairwise(edges):
+            px = width_px
+            if log:
+                ends = placed(x.take(np.array([one, next_one - 1])))
+                px = max(int((ends[1] - ends[0]) / (x1 - x0) * width_px), 1)
+            parts.append(levels.blocks(read, one, next_one, (next_one - one) / px))
+        starts, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
+        at = placed(x.take(starts))
+        column = np.floor((at - x0) * (width_px / (x1 - x0)))
+        cuts = np.flatnonzero(np.diff(column, prepend=-np.inf))
+        low = np.fmin.reduceat(low, cuts)
+        high = np.fmax.reduceat(high, cuts)
+        # The last point is drawn where it is: the name of the curve stands beside it.
+        last_x, last_y = placed(x.cut(end - 1, end)), read(end - 1, end)
+        middle = low / 2 + high / 2
+        if smooth is not None:
+            return np.append(at[cuts], last_x), np.append(middle, last_y)
+        in_pairs, py = np.repeat(at[cuts], 2), np.empty(2 * len(cuts))
+        # A line that goes down meets the upper end of a column first.
+        falls = np.concatenate(([True], middle[1:] <= middle[:-1]))
+        py[0::2] = np.where(falls, high, low)
+        py[1::2] = np.where(falls, low, high)
+        return np.append(in_pairs, last_x), np.append(py, last_y)
+
+    def at(self, axis: XAxis, x: float) -> Sample | None:
+        """The point nearest to `x`; None outside the curve."""
+        told = self.x_range(axis)
+        if told is None or not told[0] <= x <= told[1]:
+            return None
+        values, wanted = self._axis(axis), x + self._origin(axis)
+        index = min(values.find(wanted, "left"), values.size - 1)
+        if index > values.untold and wanted - values.at(index - 1) < values.at(index) - wanted:
+            index -= 1
+        return self._sample(index)
+
+    def last(self) -> Sample | None:
+        """The last point that is a value."""
+        # From the end, in blocks: a curve that ends in a million NaN is rare, one is not.
+        for end in range(len(self), 0, -1024):
+            start = max(end - 1024, 0)
+            told = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
+            if len(told):
+                return self._sample(start + int(told[-1]))
+        return None
+
+    def _sample(self, index: int) -> Sample:
+        return Sample(
+            index,
+            self._step.at(index),
+            self._epoch.at(index),
+            self._time.at(index),
+            self._raw.at(index),
+            float(self._cut(index, index + 1, smoothed=True)[0]),
+        )
+
+    def _cut(self, begin: int, end: int, *, smoothed: bool) -> Floats:
+        if smoothed and self._smooth is not None:
+            return self._smooth.cut(begin, end)
+        return self._raw.cut(begin, end)
+
+    def _note_lost(self, new: Floats) -> None:
+        """Before `new` is added: where in it values begin to be no numbers."""
+        gap = ~np.isfinite(new)
+        if self._gaps is Gaps.NOBODY_LOOKED or not gap.any():
+            return
+        told = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
+        before = np.concatenate((np.array([True, False])[: 2 - len(told)], told))
+        both = np.concatenate((before, gap))
+        begins = gap & ~both[1:-1]
+        if self._gaps is Gaps.NOT_MEASURED:
+            begins &= np.isinf(new) | ~both[:-2]
+        self._lost.extend(np.flatnonzero(begins).astype(np.float64) + self._raw.size)
+
+    def _first(self, axis: XAxis, *, log: bool) -> int:
+        """The index of the first point that has a place."""
+        values = self._axis(axis)
+        return values.find(self._origin(axis), "right") if log else values.untold
+
+    def _axis(self, axis: XAxis) -> Rising:
+        if axis is XAxis.STEP:
+            return self._step
+        return self._epoch if axis is XAxis.EPOCH else self._time
+
+    def _origin(self, axis: XAxis) -> float:
+        if axis is not XAxis.TIME:
+            return 0.0
+        if math.isfinite(self._time_origin):
+            return self._time_origin
+        return self._time.first if self._time.size > self._time.untold else 0.0
+
+
+_EMPTY: Floats = np.empty(0)
+
+
+def _octaves(x: Rising, origin: float, begin: int, end: int) -> list[int]:
+    """Where to part points so that, on a logarithmic axis, in no part they lie much denser at its
+    end than at its beginning."""
+    edges = [end]
+    upper = x.at(end - 1) - origin
+    while edges[-1] - begin > _STRETCH_POINTS:
+        upper /= 2
+        edge = max(x.find(upper + origin, "left"), begin)
+        if edge < edges[-1]:
+            edges.append(edge)
+    if edges[-1] > begin:
+        edges.append(begin)
+    return edges[::-1]
+
+
+def _power(exponent: float) -> float:
+    return float(10.0 ** min(max(exponent, -300.0), 300.0))
+
+
+def _valid_weight(weight: float) -> float:
+    if not 0 <= weight < 1:
+        raise ValueError(f"a smoothing weight is from 0 to below 1, not {weight}")
+    return weight
+
+
+def _same_length(values: Sequence[float] | Floats | None, length: int) -> Floats:
+    if values is None:
+        return np.full(length, math.nan)
+    result = np.array(values, np.float64)
+    if len(result) != length:
+        raise ValueError(f"{length} steps and {len(result)} places on another axis")
+    return result
+
+
+def _not_replaced_later(steps: Floats) -> NDArray[np.bool_] | None:
+    """Which points stay when later ones have the same or a smaller step; None for all."""
+    if len(steps) < 2 or (steps[1:] > steps[:-1]).all():
+        return None
+    least_after = np.minimum.accumulate(steps[::-1])[::-1]
+    kept = np.ones(len(steps), np.bool_)
+    kept[:-1] = steps[:-1] < least_after[1:]
+    return kept
+
+
+def _rising(values: Floats, last: float) -> Floats:
+    """`values` made to rise: a gap repeats what was before it; leading gaps stay NaN."""
+    values[np.isinf(values)] = math.nan
+    joined = np.concatenate(([last], values))
+    return np.fmax.accumulate(joined)[1:]

@@ -1,0 +1,62 @@
+"""The legend above a plot of many curves."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.painting import paint_text, text_width
+from widgets.plots.annotations import LINE_W, curve_pen
+
+LEGEND_H = 20
+
+
+class Legend(QWidget):
+    """Names with a piece of their line, above a plot with more than four curves."""
+
+    _LINE, _GAP, _BETWEEN = 18, 6, 16
+
+    def __init__(self, left: int, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._left = left
+        self._curves: list[tuple[str, int | str]] = []
+        self.setFixedHeight(LEGEND_H)
+
+    def show_curves(self, curves: list[tuple[str, int | str]]) -> None:
+        self._curves = curves
+        self.setAccessibleName(", ".join(name for name, _ in curves))
+        self._wrap()
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._wrap()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        self.paint(QPainter(self))
+
+    def paint(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for (name, colour), place in zip(self._curves, self._places(), strict=True):
+            middle, x = place.center().y(), place.left()
+            painter.setPen(curve_pen(colour, LINE_W))
+            painter.drawLine(QPointF(x, middle), QPointF(x + self._LINE, middle))
+            words = place.adjusted(self._LINE + self._GAP, 0, 0, 0)
+            paint_text(painter, words, name, "small", "text2")
+
+    def _wrap(self) -> None:
+        places = self._places()
+        self.setFixedHeight(round(places[-1].bottom()) if places else LEGEND_H)
+
+    def _places(self) -> list[QRectF]:
+        places: list[QRectF] = []
+        x, y = float(self._left), 0.0
+        room = max(self.width() - self._left, 1)
+        for name, _ in self._curves:
+            width = min(self._LINE + self._GAP + text_width(name, "small") + 1, room)
+            if places and x + width > self.width():
+                x, y = float(self._left), y + LEGEND_H
+            places.append(QRectF(x, y, width, LEGEND_H))
+            x += width + self._BETWEEN
+        return places

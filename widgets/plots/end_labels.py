@@ -1,0 +1,118 @@
+"""The names at the ends of a plot's curves: where each goes, so that none covers another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter
+
+from widgets.common import theme
+from widgets.common.painting import text_width
+from widgets.plots.annotations import ABOVE, NAME_GAP, NAME_H, Frame, paint_dot
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a curve: its last point, and the name and value beside it.
+
+    ``shift`` is how far below the point the name would rather be, ``past`` where a post is that it
+    stands right of.
+    """
+
+    point: QPointF
+    text: str
+    colour: QColor
+    shift: float = 0.0
+    past: float = -math.inf
+
+
+def paint_endings(painter: QPainter, frame: Frame, endings: Sequence[Ending], named: bool) -> None:
+    """A dot at each last point and, where there is room for all, its name and value."""
+    for ending in endings:
+        paint_dot(painter, ending.point, ending.colour)
+    if not named or not endings:
+        return
+    for ending, room in zip(endings, name_rects(frame, endings), strict=True):
+        painter.fillRect(room.adjusted(-2, 1, 2, -1), theme.current().q("surface", 0.8))
+        painter.setFont(theme.font("small_strong"))
+        painter.setPen(ending.colour)
+        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(room.adjusted(0, 0, 2, 0), flags, ending.text)
+
+
+def name_width(text: str) -> int:
+    """What the name of a curve takes right of its last point."""
+    return NAME_GAP + text_width(text, "small_strong") + 2
+
+
+def name_span(frame: Frame, ending: Ending) -> tuple[float, float]:
+    """From where to where the name goes: right of its point, or left where no room is there."""
+    rect = frame.rect
+    width = text_width(ending.text, "small_strong") + 1
+    left = max(ending.point.x(), ending.past) + NAME_GAP
+    if left + width > rect.right() + 1:
+        # Someone zoomed, or the time goes on: on a ground of its own.
+        left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
+    return left, left + min(width, rect.width())
+
+
+def name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
+    """Where the names go: right of their points, moved up or down where they would touch."""
+    rect = frame.rect
+    spans = [name_span(frame, ending) for ending in endings]
+    middles = [0.0] * len(endings)
+    # Only names that share a piece of the x axis can touch.
+    for group in _overlapping(spans):
+        wanted = [endings[i].point.y() + endings[i].shift for i in group]
+        places = spread_labels(wanted, NAME_H, rect.top() - ABOVE, rect.bottom())
+        for i, place in zip(group, places, strict=True):
+            middles[i] = place
+    return [
+        QRectF(left, middle - NAME_H / 2, right - left, NAME_H)
+        for (left, right), middle in zip(spans, middles, strict=True)
+    ]
+
+
+def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Indices of spans in groups: two groups share no place."""
+    groups: list[list[int]] = []
+    end = float("-inf")
+    for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
+        if spans[i][0] < end:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+        end = max(end, spans[i][1])
+    return groups
+
+
+def spread_labels(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
+    """Middles for labels of one height so that none covers another and all lie in low…high.
+
+    Each is as near to its wanted place as the others let it: labels that would touch form a
+    group, which stands around the mean of its wanted places.  They keep their order.  Too many
+    for the room begin at `low` and run over at the other end.
+    """
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    groups: list[tuple[float, list[int]]] = []  # the middle of the group, its members
+
+    def held(members: list[int]) -> tuple[float, list[int]]:
+        half = height * len(members) / 2
+        mean = sum(wanted[j] for j in members) / len(members)
+        return max(min(mean, high - half), low + half), members
+
+    for i in order:
+        groups.append(held([i]))
+        while len(groups) > 1:
+            (above, upper), (below, lower) = groups[-2:]
+            if below - above >= height * (len(upper) + len(lower)) / 2:
+                break
+            groups[-2:] = [held(upper + lower)]
+    places = [0.0] * len(wanted)
+    for middle, members in groups:
+        for rank, i in enumerate(members):
+            places[i] = middle + height * (rank - (len(members) - 1) / 2)
+    return places

@@ -1,0 +1,81 @@
+"""Curves for a picture that is taken along, cut to the plot by arithmetic.
+
+On the window pyqtgraph draws them, and Qt clips. A drawing cannot rely on that: most readers of SVG
+ignore its clip paths, so a loss that diverges ran over the title; and a pen that keeps its width
+whatever the scale, as the window's do, is a hairline in a drawing that is enlarged.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QPainter, QPen, QPolygonF
+
+from widgets.plots.annotations import Frame, curve_colour, curve_pen
+from widgets.plots.axis_mapping import Places
+from widgets.plots.curve_item import FAINT_ALPHA, RAW_ALPHA, RAW_FAINT_ALPHA, DrawnCurve
+from widgets.plots.growable_array import Floats
+
+
+def paint_lines(
+    painter: QPainter, frame: Frame, curve: DrawnCurve, places: Places, *, faint: bool
+) -> None:
+    """The line of a curve, the raw trace behind it, and what is filled below it."""
+    if curve.has_raw:
+        colour = curve_colour(curve.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA)
+        painter.setPen(QPen(colour, 1))
+        for part in pieces(frame, curve.raw_x, places.ys(curve.raw_y)):
+            painter.drawPolyline(_polygon(part))
+    painter.setPen(curve_pen(curve.colour, curve.width, FAINT_ALPHA if faint else 1.0))
+    for part in pieces(frame, curve.x, places.ys(curve.y)):
+        if curve.fill:
+            painter.save()
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(curve_colour(curve.colour, 0.03 if faint else 0.10))
+            foot = frame.rect.bottom()
+            ends = np.array([[part[-1, 0], foot], [part[0, 0], foot]])
+            painter.drawPolygon(_polygon(np.concatenate((part, ends))))
+            painter.restore()
+        painter.drawPolyline(_polygon(part))
+
+
+def pieces(frame: Frame, x: Floats, y: Floats) -> list[Floats]:
+    """What of a line lies in the plot, in pixels: arrays of shape (points, 2).
+
+    A gap (NaN) parts it, and so does every stretch that is outside.  Each segment is cut by
+    itself (Liang and Barsky, doi:10.1145/357332.357333).
+    """
+    rect = frame.rect
+    points = np.column_stack(
+        (
+            rect.left() + (x - frame.x0) / (frame.x1 - frame.x0) * rect.width(),
+            rect.bottom() - (y - frame.y0) / (frame.y1 - frame.y0) * rect.height(),
+        )
+    )
+    low, high = (rect.left(), rect.top()), (rect.right(), rect.bottom())
+    start, way = points[:-1], np.diff(points, axis=0)
+    enters, leaves = np.zeros(len(way)), np.ones(len(way))
+    inside = np.isfinite(way).all(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for side in (0, 1):
+            a = (low[side] - start[:, side]) / way[:, side]
+            b = (high[side] - start[:, side]) / way[:, side]
+            moves = way[:, side] != 0
+            enters = np.where(moves, np.maximum(enters, np.minimum(a, b)), enters)
+            leaves = np.where(moves, np.minimum(leaves, np.maximum(a, b)), leaves)
+            at = start[:, side]
+            inside &= moves | ((at >= low[side]) & (at <= high[side]))
+    kept = np.flatnonzero(inside & (enters <= leaves))
+    if not len(kept):
+        return []
+    begins = start[kept] + way[kept] * enters[kept, None]
+    ends = start[kept] + way[kept] * leaves[kept, None]
+    # Two segments are one line where neither is cut at the point between them.
+    joined = (np.diff(kept) == 1) & (leaves[kept][:-1] >= 1) & (enters[kept][1:] <= 0)
+    breaks = np.flatnonzero(~joined) + 1
+    parts = zip(np.split(begins, breaks), np.split(ends, breaks), strict=True)
+    return [np.concatenate((first, last[-1:])) for first, last in parts]
+
+
+def _polygon(points: Floats) -> QPolygonF:
+    return QPolygonF([QPointF(x, y) for x, y in points.tolist()])

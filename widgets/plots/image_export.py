@@ -1,0 +1,133 @@
+"""Something painted, as a file's worth of bytes. Nothing is written anywhere here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from PySide6.QtCore import (
+    QBuffer,
+    QByteArray,
+    QIODevice,
+    QMarginsF,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    QSizeF,
+)
+from PySide6.QtGui import QImage, QImageWriter, QPageSize, QPaintDevice, QPainter, QPdfWriter
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QApplication
+
+from widgets.common import theme
+from widgets.common.painting import paint_text
+
+TITLE_H = 28
+_SIDE = 8
+
+
+class Pictured(Protocol):
+    """A plot that can be taken along as it is seen."""
+
+    def as_picture(self) -> Picture:
+        """What is seen of it now."""
+        ...
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a plot shows, below its title. ``paint`` paints it from its upper left corner."""
+
+    title: str
+    size: QSize
+    paint: Callable[[QPainter], None]
+
+    def png(self, ratio: float = 2.0) -> bytes:
+        """A picture with `ratio` dots to a pixel of the window."""
+        image = QImage(self._whole() * ratio, QImage.Format.Format_RGB32)
+        image.setDevicePixelRatio(ratio)
+        self._paint_on(image)
+        return _bytes(lambda buffer: QImageWriter(buffer, QByteArray(b"PNG")).write(image))
+
+    def svg(self) -> bytes:
+        """A drawing at the resolution of the window.
+
+        At its own 72 dpi a plot's axes, which pyqtgraph recorded at that of the window, come out
+        at another scale than the curves.
+        """
+
+        def draw(buffer: QBuffer) -> bool:
+            generator = QSvgGenerator()
+            generator.setOutputDevice(buffer)
+            generator.setResolution(_dpi())
+            generator.setSize(self._whole())
+            generator.setViewBox(QRect(QPoint(), self._whole()))
+            generator.setTitle(self.title)
+            return self._paint_on(generator)
+
+        return _bytes(draw)
+
+    def pdf(self) -> bytes:
+        """One page as large as the plot, letters as letters, at the resolution of the window.
+
+        At the writer's own 1200 dpi the pens of curves, whose width is told in dots, are hairlines.
+        """
+
+        def draw(buffer: QBuffer) -> bool:
+            writer = QPdfWriter(buffer)
+            writer.setResolution(_dpi())
+            writer.setTitle(self.title)
+            page = QSizeF(self._whole()) * 72 / _dpi()
+            writer.setPageSize(
+                QPageSize(page, QPageSize.Unit.Point, "plot", QPageSize.SizeMatchPolicy.ExactMatch)
+            )
+            writer.setPageMargins(QMarginsF(0, 0, 0, 0))
+            return self._paint_on(writer)
+
+        return _bytes(draw)
+
+    def _whole(self) -> QSize:
+        return QSize(self.size.width(), self.size.height() + TITLE_H)
+
+    def _paint_on(self, device: QPaintDevice) -> bool:
+        painter = QPainter(device)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(QRect(QPoint(), self._whole()), theme.current().q("surface"))
+        heading = QRectF(_SIDE, 2, self.size.width() - 2 * _SIDE, TITLE_H - 4)
+        paint_text(painter, heading, self.title, "strong")
+        painter.translate(0, TITLE_H)
+        self.paint(painter)
+        return painter.end()
+
+
+def stacked(pictures: Sequence[Picture]) -> Picture:
+    """Several plots one below the other, under the title of the first."""
+    size = QSize(
+        max(one.size.width() for one in pictures), sum(one.size.height() for one in pictures)
+    )
+
+    def paint(painter: QPainter) -> None:
+        for one in pictures:
+            painter.save()
+            one.paint(painter)
+            painter.restore()
+            painter.translate(0, one.size.height())
+
+    return Picture(pictures[0].title, size, paint)
+
+
+def _dpi() -> int:
+    return round(QApplication.primaryScreen().logicalDotsPerInchX())
+
+
+def _bytes(write: Callable[[QBuffer], bool]) -> bytes:
+    """What `write` puts into a buffer; that it cannot is a bug, for nothing is in its way."""
+    store = QByteArray()
+    buffer = QBuffer(store)
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    if not write(buffer):
+        raise RuntimeError("a picture could not be drawn into memory")
+    buffer.close()
+    return bytes(store.data())

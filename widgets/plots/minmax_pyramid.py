@@ -1,0 +1,109 @@
+"""The least and largest of each 16, 256, 4096 … of numbers that grow.
+
+No Qt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from widgets.plots.growable_array import Column, Floats, Indices
+
+Read: TypeAlias = Callable[[int, int], Floats]
+"""Gives the points from a place to before another."""
+
+FACTOR = 16
+"""Points to a block, blocks to the next block."""
+_BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
+
+
+class _Level:
+    def __init__(self) -> None:
+        self.low, self.high = Column(), Column()
+
+    @property
+    def size(self) -> int:
+        return self.low.size
+
+    def shorten(self, size: int) -> None:
+        self.low.shorten(size)
+        self.high.shorten(size)
+
+    def extend(self, low: Floats, high: Floats) -> None:
+        """Add the blocks that are full with these, which come behind those that are in it."""
+        count = len(low) // FACTOR
+        if count:
+            whole = slice(0, count * FACTOR)
+            self.low.extend(np.fmin.reduce(low[whole].reshape(-1, FACTOR), axis=1))
+            self.high.extend(np.fmax.reduce(high[whole].reshape(-1, FACTOR), axis=1))
+
+
+class Pyramid:
+    """Least and largest of each 16, 256, 4096 … points.
+
+    NaN is left out of a block unless it is all NaN.
+    """
+
+    def __init__(self) -> None:
+        self._levels: list[_Level] = []
+
+    @property
+    def size(self) -> int:
+        """So many points are in it; those of a block that is not full are not yet."""
+        return self._levels[0].size * FACTOR if self._levels else 0
+
+    def extend(self, values: Floats) -> None:
+        """Add the points from `size` on, as far as there are any."""
+        low = high = values
+        for number, level in enumerate(self._levels):
+            level.extend(low, high)
+            begin = self._levels[number + 1].size * FACTOR if number + 1 < len(self._levels) else 0
+            low, high = (each.cut(begin, level.size) for each in (level.low, level.high))
+        while len(low) >= FACTOR:
+            level = _Level()
+            level.extend(low, high)
+            self._levels.append(level)
+            low, high = level.low.values, level.high.values
+
+    def shorten(self, size: int) -> None:
+        for level in self._levels:
+            size //= FACTOR
+            level.shorten(size)
+
+    def blocks(
+        self, read: Read, begin: int, end: int, per_column: float
+    ) -> tuple[Indices, Floats, Floats]:
+        """Points ``begin`` … ``end`` in blocks, a few to a column of pixels.
+
+        Args:
+            read: Those that this is the pyramid of.
+            per_column: How many points lie in a column.
+
+        Returns:
+            Where each block begins, its least and its largest.
+        """
+        level, block = 0, 1
+        while level < len(self._levels) and block * FACTOR * _BLOCKS_PER_COLUMN <= per_column:
+            level, block = level + 1, block * FACTOR
+        if not level:
+            values = read(begin, end)
+            return np.arange(begin, end), values, values
+        known = self._levels[level - 1]
+        whole = end // block
+        first = min(-(-begin // block), whole)
+        # What whole blocks leave at either end are points, of which a block is made here.
+        after = max(whole * block, begin)
+        head, tail = read(begin, first * block), read(after, end)
+        inner = np.arange(first, whole) * block
+        starts = np.concatenate(([begin][: len(head)], inner, [after][: len(tail)]))
+        low = (_of_all(np.fmin, head), known.low.cut(first, whole), _of_all(np.fmin, tail))
+        high = (_of_all(np.fmax, head), known.high.cut(first, whole), _of_all(np.fmax, tail))
+        return starts.astype(np.int64), np.concatenate(low), np.concatenate(high)
+
+
+def _of_all(pick: np.ufunc, rest: Floats) -> Floats:
+    """One number, or none of none."""
+    return np.array([pick.reduce(rest)]) if len(rest) else np.empty(0)

@@ -1,0 +1,139 @@
+"""Where the points of a curve are on an axis: numbers that never fall, most of them without memory.
+
+No Qt.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from widgets.plots.growable_array import Column, Floats, Indices, Side
+
+
+class Rising:
+    """Numbers that never fall.
+
+    In front are those that were never told, as NaN; behind them those that lie evenly, as steps do:
+    how many there are is all that is kept of both. What comes then is a column.
+
+    Attributes:
+        untold: So many in front are NaN.
+    """
+
+    def __init__(self) -> None:
+        self.untold = 0
+        self._even = 0
+        self._start, self._stride = 0.0, 0.0
+        self._rest = Column()
+
+    @property
+    def size(self) -> int:
+        return self._even_end + self._rest.size
+
+    @property
+    def first(self) -> float:
+        """The first that was told, NaN for none."""
+        return self.at(self.untold) if self.size > self.untold else math.nan
+
+    @property
+    def last(self) -> float:
+        return self.at(self.size - 1) if self.size else math.nan
+
+    @property
+    def values(self) -> Floats:
+        return self.cut(0, self.size)
+
+    @property
+    def _even_end(self) -> int:
+        return self.untold + self._even
+
+    def at(self, index: int) -> float:
+        if index >= self._even_end:
+            return self._rest.at(index - self._even_end)
+        return self._even_at(index - self.untold) if index >= self.untold else math.nan
+
+    def cut(self, begin: int, end: int) -> Floats:
+        """Those from ``begin`` to before ``end``."""
+        rest = self._even_end
+        if begin >= rest:
+            return self._rest.cut(begin - rest, end - rest)
+        untold = np.full(max(min(end, self.untold) - begin, 0), math.nan)
+        even = np.arange(max(begin, self.untold), min(end, rest)) - self.untold
+        return np.concatenate(
+            (untold, self._start + self._stride * even, self._rest.cut(0, max(end - rest, 0)))
+        )
+
+    def take(self, indices: Indices) -> Floats:
+        """Those at these places, which rise."""
+        rest = self._even_end
+        told, behind = np.searchsorted(indices, (self.untold, rest))
+        found = np.empty(len(indices))
+        found[:told] = math.nan
+        even = found[told:behind]
+        # In its place: a plot asks for 30,000, and fresh memory for them takes longer than they do.
+        np.subtract(indices[told:behind], self.untold, out=even)
+        even *= self._stride
+        even += self._start
+        if behind < len(indices):
+            found[behind:] = self._rest.take(indices[behind:] - rest)
+        return found
+
+    def find(self, value: float, side: Side) -> int:
+        """How many are less than ``value``, or not larger; those never told count as such."""
+        count = self._find_even(value, side)
+        if count == self._even and self._rest.size:
+            count += self._rest.find(value, side)
+        return self.untold + count
+
+    def shorten(self, size: int) -> None:
+        self._rest.shorten(max(size - self._even_end, 0))
+        self._even = min(self._even, max(size - self.untold, 0))
+        self.untold = min(self.untold, size)
+
+    def extend(self, new: Floats) -> None:
+        """Add numbers that do not fall; NaN only in front of the first that is told."""
+        if self.size == self.untold:
+            told = ~np.isnan(new)
+            front = int(told.argmax()) if told.any() else len(new)
+            self.untold += front
+            new = new[front:]
+        if len(new) and not self._rest.size:
+            new = new[self._count_even(new) :]
+        self._rest.extend(new)
+
+    def _count_even(self, new: Floats) -> int:
+        """Take those that go on evenly; returns how many they are."""
+        if not self._even:
+            self._start = float(new[0])
+        if self._even < 2 <= self._even + len(new):
+            self._stride = float(new[1 - self._even]) - self._start
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = self._start + self._stride * np.arange(self._even, self._even + len(new))
+        fits = new == wanted
+        count = len(new) if fits.all() else int(fits.argmin())
+        self._even += count
+        if self._even < 2:
+            self._stride = 0.0
+        return count
+
+    def _find_even(self, value: float, side: Side) -> int:
+        if self._stride > 0:
+            # A guess: the quotient may be a digit off.
+            place = (value - self._start) / self._stride
+            count = math.ceil(min(max(place, 0.0), float(self._even)))
+        else:
+            count = self._even if self._is_before(0, value, side) else 0
+        while count and not self._is_before(count - 1, value, side):
+            count -= 1
+        while count < self._even and self._is_before(count, value, side):
+            count += 1
+        return count
+
+    def _is_before(self, number: int, value: float, side: Side) -> bool:
+        place = self._even_at(number)
+        return place < value or (side == "right" and place == value)
+
+    def _even_at(self, number: int) -> float:
+        return self._start + self._stride * number

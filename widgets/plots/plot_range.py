@@ -1,0 +1,136 @@
+"""Which stretch of both axes a plot shows, and where its figures stand.
+
+No Qt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from widgets.plots import ticks
+from widgets.plots.curve_data import XAxis
+from widgets.plots.growable_array import Floats
+from widgets.plots.y_range import robust_range
+
+_Y_ROOM = 8
+"""Pixels: half a figure of the axis at either end, and the dot of a last point."""
+_LARGEST_NAME = 0.4
+"""Of the plot's width; a longer name stands left of its curve's end."""
+
+_NEARLY_ZERO = 0.1
+"""Of the end: a run's first step is 1, its first validation is after an epoch, and both axes begin
+at 0, where a figure stands."""
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What of a linear y axis is in view whatever the curves hold: from `low` to `high`.
+
+    With `leaves_nothing_out` all values are: what is measured does not run away as a loss does.
+    With a `step` there is so much room below the lowest, and the axis begins at a whole one.
+    """
+
+    low: float
+    high: float
+    leaves_nothing_out: bool = False
+    step: float = 0.0
+
+
+FROM_ZERO = Scale(0.0, 0.0)
+
+
+def whole(told: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
+    """Everything on the x axis, and beyond its end the room that the names need.
+
+    Args:
+        told: Where each curve begins and ends.
+        names: For each name at the end of a curve where that is, and the share of the plot's
+            width that the name takes.
+        log: All places are logarithms.
+    """
+    if not told:
+        return None
+    low, high = widened(min(each[0] for each in told), max(each[1] for each in told))
+    if 0 < low < _NEARLY_ZERO * high and not log:
+        low = 0.0
+    return with_names((low, high), names)
+
+
+def with_names(shown: Range, names: Iterable[Range]) -> Range:
+    """A stretch, and beyond its end the room that the names need; see `whole`."""
+    low, right = shown
+    for end, share in names:
+        if share < _LARGEST_NAME and math.isfinite(end):
+            right = max(right, (end - low * share) / (1 - share))
+    return low, right
+
+
+def widened(low: float, high: float) -> Range:
+    """A stretch that is no point."""
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def values(
+    early: Sequence[tuple[Floats, int]],
+    thresholds: Iterable[float],
+    height_px: float,
+    *,
+    log: bool,
+    scale: Scale | None,
+) -> Range:
+    """The values that are shown, with room at either end; logarithms when `log`.
+
+    Args:
+        early: As `robust_range` takes them.
+        thresholds: Shown too when they are near.
+        scale: Without one, the values themselves say what is seen.
+    """
+    low, high = robust_range(early, log=log) or (0.0, 1.0)
+    if scale is not None and not log:
+        low, high = min(low, scale.low), max(high, scale.high)
+        if scale.leaves_nothing_out:
+            told = np.concatenate([part[np.isfinite(part)] for part, _ in early] or [np.empty(0)])
+            lowest = float(told.min(initial=low + scale.step))
+            low = min(low, lowest)
+            if scale.step:
+                low = min(low, math.floor(lowest / scale.step - 1) * scale.step)
+            high = float(told.max(initial=high))
+    for y in thresholds:
+        if math.isfinite(y) and abs(y - high) < 3 * (high - low):
+            low, high = min(low, y), max(high, y)
+    if scale is None and not log and 0 <= low < 0.35 * high:
+        low = 0.0
+    room = (high - low) * _Y_ROOM / max(height_px - 2 * _Y_ROOM, _Y_ROOM)
+    return low - room, high + room
+
+
+def y_ticks(
+    shown: Range, height_px: float, text: Callable[[float], str], *, log: bool
+) -> list[tuple[float, str]]:
+    """3 to 6 places and what stands at them."""
+    most = min(max(int(height_px / 30), 2), 6)
+    if log:
+        return ticks.logarithmic(*shown, most)
+    return [(y, text(y)) for y, _ in ticks.linear(*shown, most)]
+
+
+def x_ticks(
+    shown: Range, width_px: int, axis: XAxis, *, log: bool = False
+) -> list[tuple[float, str]]:
+    most = min(max(width_px // 70, 2), 8)
+    if log:
+        make_log = ticks.elapsed_log if axis is XAxis.TIME else ticks.logarithmic
+        return make_log(*shown, most)
+    make = {
+        XAxis.STEP: ticks.linear,
+        XAxis.EPOCH: ticks.linear,
+        XAxis.TIME: ticks.elapsed,
+        XAxis.CLOCK: ticks.clock,
+    }[axis]
+    return make(*shown, most)

@@ -1,0 +1,185 @@
+"""pyqtgraph's plot without its usual looks: no frame, no axis lines, the grid behind the curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QLineF, QRectF, Qt, Slot
+from PySide6.QtGui import QPainter, QPaintEvent, QPixmap, QTransform
+from PySide6.QtWidgets import (
+    QGraphicsGridLayout,
+    QGraphicsItem,
+    QSizePolicy,
+    QStyleOptionGraphicsItem,
+    QWidget,
+)
+
+from widgets.common import theme
+from widgets.plots.annotations import ABOVE, Span
+
+LEFT_MIN = 34
+SHADE_ALPHA = 0.14
+RIGHT = 10
+_BOTTOM_H, _BOTTOM_EMPTY_H = 22, 4
+
+
+class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
+    """Figures reach into the room above the plot; without it the highest was a line unnamed."""
+
+    def boundingRect(self) -> QRectF:
+        own: QRectF = super().boundingRect()
+        return own.adjusted(0, -ABOVE, 0, 0)
+
+
+class KeptView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
+    """Paints its scene once, and shows that picture until the scene is another.
+
+    A line that follows the pointer, and a page that is shown again, cost a copy: to paint a plot
+    takes 5 to 20 ms, and Compare has eight.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(background=None)
+        self._picture: QPixmap | None = None
+        self.scene().changed.connect(self._forget)
+
+    @Slot()
+    def _forget(self) -> None:
+        self._picture = None
+        # Ranges become places now. While it is painted that would be a change of its own, and
+        # everything painted twice.
+        self.scene().prepareForPaint()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        viewport = self.viewport()
+        ratio = viewport.devicePixelRatioF()
+        size = viewport.size() * ratio
+        if self._picture is None or self._picture.size() != size:
+            picture = QPixmap(size)
+            picture.setDevicePixelRatio(ratio)
+            picture.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(picture)
+            self.render(painter, QRectF(viewport.rect()), viewport.rect())
+            painter.end()
+            self._picture = picture
+        painter = QPainter(viewport)
+        painter.drawPixmap(0, 0, self._picture)
+        painter.end()
+
+
+@dataclass(frozen=True)
+class QuietPlot:
+    """``view`` is the widget; items are put into its ``box``, whose ranges the axes show."""
+
+    view: Any
+    box: Any
+    left: Any
+    bottom: Any
+
+
+def quiet_plot(show_x: bool) -> QuietPlot:
+    """A plot whose wheel and drag move x alone, and whose ranges are set by its owner.
+
+    It is made of pyqtgraph's parts and not its ``PlotWidget``, which brings ninety widgets of a
+    menu that nobody opens, two axes more and a title: 8 ms for each plot instead of 3, and as many
+    widgets for each new look to dress.
+    """
+    view = KeptView()
+    view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+    view.enableMouse(False)
+    view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    view.viewport().setMouseTracking(True)
+    # A view of graphics takes every drop and does nothing with it; the window knows what to do.
+    view.setAcceptDrops(False)
+    view.viewport().setAcceptDrops(False)
+    whole = pg.GraphicsWidget()
+    box = pg.ViewBox(parent=whole, enableMenu=False)
+    box.setMouseEnabled(x=True, y=False)
+    box.setDefaultPadding(0)
+    box.disableAutoRange()
+    left, bottom = _axis(_LeftAxis("left"), box), _axis(pg.AxisItem("bottom"), box)
+    left.setWidth(LEFT_MIN)
+    left.setGrid(255)
+    bottom.setHeight(_BOTTOM_H if show_x else _BOTTOM_EMPTY_H)
+    bottom.setStyle(showValues=show_x)
+    grid = QGraphicsGridLayout()
+    grid.setContentsMargins(0, ABOVE, RIGHT, 0)
+    grid.setSpacing(0)
+    grid.addItem(left, 0, 0)
+    grid.addItem(box, 0, 1)
+    grid.addItem(bottom, 1, 1)
+    whole.setLayout(grid)
+    view.setCentralItem(whole)
+    return QuietPlot(view, box, left, bottom)
+
+
+def _axis(axis: Any, box: Any) -> Any:
+    # Else the text of its label, which it does not have, is laid out anew with each range.
+    axis.enableAutoSIPrefix(False)
+    axis.linkToView(box)
+    axis.setFlag(QGraphicsItem.GraphicsItemFlag.ItemNegativeZStacksBehindParent)
+    axis.setZValue(-1000)  # or the grid lies over the curves
+    axis.setStyle(
+        tickLength=0,
+        tickTextOffset=6,
+        autoExpandTextSpace=False,
+        autoReduceTextSpace=False,
+        hideOverlappingLabels=24,
+        textFillLimits=[(0, 1.0)],
+    )
+    return axis
+
+
+def dress_axes(*axes: Any) -> None:
+    """The colours and fonts of the theme now."""
+    t = theme.current()
+    for side in axes:
+        side.setPen(pg.mkPen(None))
+        side.setTickPen(pg.mkPen(t.q("grid"), width=1))
+        side.setTextPen(t.q("text3"))
+        side.setStyle(tickFont=theme.font("tiny"))
+
+
+def shade(span: Span) -> Any:
+    """The tint of a stretch of the x axis, behind the curves."""
+    colour = theme.current().fill(span.tone)
+    colour.setAlphaF(SHADE_ALPHA)
+    item = pg.LinearRegionItem((span.x0, span.x1), movable=False, brush=colour, pen=pg.mkPen(None))
+    item.setZValue(-5)
+    return item
+
+
+class _Curve(pg.PlotCurveItem):  # type: ignore[misc]  # pyqtgraph has no types
+    """A curve whose segments are placed before they are painted.
+
+    Qt takes eight times as long for lines that it has to scale: 4 ms for 150 of them, not 0.5.
+    """
+
+    def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget) -> None:
+        if self.opts["segmentedLineMode"] != "on" or self.opts["fillLevel"] is not None:
+            super().paint(painter, option, widget)
+            return
+        place = painter.worldTransform()
+        x, y = self.getData()
+        ends = np.column_stack((place.m11() * x + place.dx(), place.m22() * y + place.dy()))
+        both = np.hstack((ends[:-1], ends[1:]))
+        lines = starmap(QLineF, both[np.isfinite(both).all(axis=1)].tolist())
+        painter.save()
+        painter.setWorldTransform(QTransform())
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.opts["antialias"])
+        painter.setPen(self.opts["pen"])
+        painter.drawLines(list(lines))
+        painter.restore()
+
+
+def curve_item(z: int) -> Any:
+    """A line with gaps where there is NaN."""
+    item = _Curve()
+    item.setZValue(z)
+    item.opts["connect"] = "finite"
+    item.opts["antialias"] = True
+    return item

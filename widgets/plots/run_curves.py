@@ -1,0 +1,170 @@
+"""The curves of one job, fed by what a reader of its history hands on.
+
+No Qt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from widgets.plots.curve_data import CurveData, Gaps, XAxis
+from widgets.plots.growable_array import Floats
+
+OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
+VALIDATION = "validation/"
+LOSS = "loss"
+"""The one metric that every step of every job has."""
+_TITLES = {
+    "loss": "Loss",
+    "learning_rate": "Learning rate",
+    "gradient_norm": "Gradient norm",
+    "samples_per_second": "Samples/s",
+}
+_LOWERED = 0.85
+"""A step of the schedule takes a tenth and more; a cosine takes less than a hundredth a step."""
+
+
+def metric_title(name: str) -> str:
+    """A metric as a heading; names that have capitals of their own ("mAP") stay as they are."""
+    if name.startswith(VALIDATION):
+        return f"Validation {name.removeprefix(VALIDATION)}"
+    return _TITLES.get(name, name[:1].upper() + name[1:] if name.islower() else name)
+
+
+def is_measured_now_and_then(name: str) -> bool:
+    """Whether a line goes from value to value, over steps without one."""
+    return name.startswith(VALIDATION) or name in OWN_METRICS
+
+
+def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:
+    """The same news, at most so many points at a time; one piece where there are no more."""
+    for begin in range(0, max(1, len(history.steps)), points):
+        part = slice(begin, begin + points)
+        yield replace(
+            history,
+            steps=history.steps[part],
+            epochs=history.epochs[part],
+            epochs_done=history.epochs_done[part],
+            seconds=history.seconds[part],
+            metrics={name: values[part] for name, values in history.metrics.items()},
+            drop_from=history.drop_from if not begin else None,
+        )
+
+
+class RunCurves:
+    """One `CurveData` for each metric, all with the same places on every axis.
+
+    A plot that shows one smooths it; what none shows is never smoothed, for that takes time.
+    """
+
+    def __init__(self) -> None:
+        self._data: dict[str, CurveData] = {}
+        self._starts: dict[int, RunStart] = {}
+        self.began_s = 0.0
+        """Unix time of the first point, 0 before there is one."""
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._data)
+
+    def get(self, name: str) -> CurveData | None:
+        return self._data.get(name)
+
+    def clear(self) -> None:
+        self._data.clear()
+        self._starts.clear()
+        self.began_s = 0.0
+
+    def append(self, history: HistoryUpdate) -> tuple[str, ...]:
+        """New points; what a resumed run wrote again replaces what stood there.
+
+        Returns:
+            The metrics that were not there before.
+        """
+        if history.drop_from is not None:
+            self._drop(history.drop_from)
+        for start in history.run_starts:
+            self._starts[start.run] = start
+        if len(history.steps):
+            self.began_s = history.began_s
+        steps = np.asarray(history.steps, np.float64)
+        done = history.epochs_done if len(history.epochs_done) else history.epochs
+        epochs = np.asarray(done, np.float64)
+        times = np.asarray(history.seconds, np.float64) + history.began_s
+        came = []
+        for name, values in history.metrics.items():
+            if name not in self._data:
+                gaps = Gaps.NO_NUMBER if name == LOSS else Gaps.NOT_MEASURED
+                self._data[name] = CurveData(gaps=gaps)
+                came.append(name)
+            data = self._data[name]
+            data.set_time_origin(history.began_s)
+            column = np.asarray(values, np.float64)
+            if is_measured_now_and_then(name):
+                kept = ~np.isnan(column)
+                data.extend(steps[kept], column[kept], epochs[kept], times[kept])
+            else:
+                data.extend(steps, column, epochs, times)
+        return tuple(came)
+
+    def starts(self) -> tuple[RunStart, ...]:
+        """Where each run of the job begins, the first one's too."""
+        return tuple(self._starts.values())
+
+    def evaluations(self) -> Floats:
+        """The steps after which the job was evaluated, rising."""
+        steps = [data.steps for name, data in self._data.items() if name.startswith(VALIDATION)]
+        return np.unique(np.concatenate(steps)) if steps else np.empty(0)
+
+    def rate_steps(self) -> Floats:
+        """The first steps with a learning rate that the schedule had lowered at once."""
+        data = self._data.get("learning_rate")
+        if data is None or len(data) < 2:
+            return np.empty(0)
+        rates = data.raw
+        with np.errstate(invalid="ignore"):
+            lowered = rates[1:] < _LOWERED * rates[:-1]
+            # The end of a cosine falls by such shares too, but with each step.
+            calm = np.concatenate(([True], rates[1:-1] >= 0.999 * rates[:-2]))
+        steps: Floats = data.steps[1:][lowered & calm]
+        return steps
+
+    def places(self, steps: Floats, axis: XAxis) -> Floats:
+        """Where steps are on an axis: at the step itself, or at the last one before it."""
+        if axis is XAxis.STEP:
+            return steps
+        data = max(self._data.values(), key=len, default=None)
+        if data is None or not len(data):
+            return np.full(len(steps), math.nan)
+        return data.places(steps, axis)
+
+    def place(self, step: float, axis: XAxis) -> float | None:
+        """Where one step is on an axis; None where it has no place."""
+        at = float(self.places(np.array([step], np.float64), axis)[0])
+        return at if math.isfinite(at) else None
+
+    def stretch(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
+        """Where a stretch of Unix time is on an axis; None where no two steps were made in it."""
+        data = max(self._data.values(), key=len, default=None)
+        if data is None or not len(data) or not self.began_s:
+            return None
+        times = data.times_s
+        first, last = max(from_s, float(times[0])), min(to_s, float(times[-1]))
+        if first >= last:
+            return None
+        places = data.x(axis)
+        x0, x1 = (float(np.interp(at, times, places)) for at in (first, last))
+        return (x0, x1) if x1 > x0 else None
+
+    def _drop(self, step: int) -> None:
+        for data in self._data.values():
+            data.truncate(step)
+        self._starts = {
+            run: start for run, start in self._starts.items() if start.first_step < step
+        }
+        if not any(map(len, self._data.values())):
+            self.began_s = 0.0

@@ -1,0 +1,74 @@
+"""Which axes of the plots of a page are logarithmic."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt, Signal, SignalInstance
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMenu
+
+from widgets.common.buttons import Button
+from widgets.common.labels import native_key
+
+LOG_Y_KEY, LOG_X_KEY = "L", "Shift+L"
+_WORDS = {
+    (False, False): "Linear",
+    (False, True): "Log y",
+    (True, False): "Log x",
+    (True, True): "Log x, y",
+}
+_TIP = f"Which axes are logarithmic: y ({native_key(LOG_Y_KEY)}), x ({native_key(LOG_X_KEY)})"
+
+
+class ScaleButton(Button):
+    """A menu with an entry for each axis; the button says which are logarithmic.
+
+    The page has the keys: a shortcut of a menu's entry would be heard on every page.
+
+    Signals:
+        log_x_changed, log_y_changed: Whether that axis is logarithmic now.
+    """
+
+    log_x_changed = Signal(bool)
+    log_y_changed = Signal(bool)
+
+    def __init__(self) -> None:
+        super().__init__("", kind="quiet", icon="caret-down")
+        self.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        menu = QMenu(self)
+        self._y = self._add(menu, "Log y", LOG_Y_KEY, self.log_y_changed)
+        self._x = self._add(menu, "Log x", LOG_X_KEY, self.log_x_changed)
+        self.setMenu(menu)
+        self._say()
+
+    def toggle_log_y(self) -> None:
+        self._y.toggle()
+
+    def toggle_log_x(self) -> None:
+        if self._x.isEnabled():
+            self._x.toggle()
+
+    def set_has_log_x(self, able: bool) -> None:
+        """Whether x can be logarithmic: the time of day cannot. What was wished for stays."""
+        self._x.setEnabled(able)
+        self._say()
+
+    def _add(self, menu: QMenu, words: str, key: str, changed: SignalInstance) -> QAction:
+        action = menu.addAction(f"{words}\t{native_key(key)}")
+        action.setCheckable(True)
+        action.toggled.connect(changed)
+        action.toggled.connect(self._say)
+        return action
+
+    def sizeHint(self) -> QSize:
+        """For all it may say: nothing beside it moves."""
+        metrics, own = self.fontMetrics(), super().sizeHint()
+        widest = max(metrics.size(0, words).width() for words in _WORDS.values())
+        return QSize(own.width() + widest - metrics.size(0, self.text()).width(), own.height())
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def _say(self) -> None:
+        has_log_x = self._x.isChecked() and self._x.isEnabled()
+        self.setText(_WORDS[has_log_x, self._y.isChecked()])
+        self.set_tip(_TIP)

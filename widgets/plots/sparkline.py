@@ -1,0 +1,88 @@
+"""A small history without axes; its owner writes the last value beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from widgets.common import theme
+from widgets.common.painting import draw_thin_line
+from widgets.plots.growable_array import Floats
+
+
+def paint_sparkline(
+    painter: QPainter,
+    rect: QRectF,
+    values: Floats,
+    low: float,
+    high: float,
+    tone: str = "live",
+) -> None:
+    """Paint a history into `rect`, the newest value at the right edge; NaN is a gap."""
+    if len(values) < 2 or rect.width() < 2 or not high > low:
+        return
+    colour = theme.current().fill(tone)
+    shares = np.clip((values - low) / (high - low), 0.0, 1.0)
+    step = rect.width() / (len(values) - 1)
+    bottom, tall = rect.bottom() - 1, rect.height() - 2
+    top_colour, bottom_colour = theme.current().fill(tone), theme.current().fill(tone)
+    top_colour.setAlphaF(0.22)
+    bottom_colour.setAlphaF(0.02)
+    shade = QLinearGradient(0, rect.top(), 0, rect.bottom())
+    shade.setColorAt(0, top_colour)
+    shade.setColorAt(1, bottom_colour)
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    piece: list[QPointF] = []
+    for i, share in enumerate([*shares.tolist(), math.nan]):
+        if not math.isnan(share):
+            piece.append(QPointF(rect.left() + i * step, bottom - tall * share))
+            continue
+        if len(piece) > 1:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(shade)
+            ends = [QPointF(piece[-1].x(), rect.bottom()), QPointF(piece[0].x(), rect.bottom())]
+            painter.drawPolygon(QPolygonF([*piece, *ends]))
+            painter.setPen(QPen(colour, 1.5))
+            draw_thin_line(painter, piece)
+        piece = []
+    painter.restore()
+
+
+class Sparkline(QWidget):
+    """A history of at most some hundred values, over a range that does not move."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        low: float = 0.0,
+        high: float = 100.0,
+        tone: str = "live",
+        height: int = 28,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._low, self._high, self._tone = low, high, tone
+        self._values: Floats = np.empty(0)
+        self.setFixedHeight(height)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(name)
+
+    def set_values(self, values: Sequence[float] | Floats, tone: str = "") -> None:
+        """Other values, the newest last; a `tone` when it is news now."""
+        self._values = np.array(values, np.float64)
+        self._tone = tone or self._tone
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(120, self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        rect = QRectF(self.rect())
+        paint_sparkline(QPainter(self), rect, self._values, self._low, self._high, self._tone)

@@ -1,0 +1,374 @@
+"""The cluster in the side bar: how many nodes are unwell, which, and where; legible from afar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from backend.records.nodes.reading import NodeState
+from widgets.common import icons, theme
+from widgets.common.chunked_work import Turns, lots
+from widgets.common.labels import Label, Note, plain_tip
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.painting import paint_text, text_width
+from widgets.common.state_badge import paint_gpu_cell
+from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W
+from widgets.nodes.row.node_names import fitted
+from widgets.nodes.row.node_row import (
+    NODES_A_TURN,
+    Condition,
+    GpuCell,
+    NodeRow,
+    condition_of,
+    node_row,
+)
+
+MOST_SENTENCES = 3
+_NAMED_UP_TO = 20
+_ROW_H, _ROW_WIDE_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 18, 5, 10, 170
+_NAMES_FROM_ROW_H, _CELLS_FROM_ROW_H, _NOTE_NAME_W = 11, 9, 108
+_NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 72, 3, 2, 14
+_CELL_MOST_W = 28
+_COUNTS_H, _RAIL_COUNT_H = 40, 26
+SENTENCES_FROM_H, MAP_FROM_H = 700, 860
+"""A lower window shows less of the cluster."""
+_MAP_FROM_H_ALONE = 720
+
+
+_ALL_WELL = (Condition.WELL, "All well")
+
+
+class HealthCounts(QWidget):
+    """How many nodes are unwell and offline, in figures of 32 px; none is one calm line."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._counts: tuple[tuple[Condition, int], ...] = ()
+        self._calm = _ALL_WELL
+        self._narrow = False
+        self._wide = False
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self._settle()
+
+    def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
+        news = (Condition.UNWELL, Condition.OFFLINE)
+        counts = tuple((c, n) for c in news if (n := sum(r.condition is c for r in rows)))
+        calm = _calm(rows)
+        if (counts, calm) != (self._counts, self._calm):
+            self._counts, self._calm = counts, calm
+            self._settle()
+
+    def set_narrow(self, narrow: bool) -> None:
+        """On the rail the counts stand below each other."""
+        self._narrow = narrow
+        self._settle()
+
+    def set_wide(self, wide: bool) -> None:
+        """On a large screen they are read from further away."""
+        self._wide = wide
+        self._settle()
+
+    def _settle(self) -> None:
+        lines = max(1, len(self._counts))
+        self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
+        words = [f"{n} {condition.word.lower()}" for condition, n in self._counts]
+        self.setAccessibleName(", ".join(words) or f"Nodes: {self._calm[1].lower()}")
+        self.setToolTip(plain_tip(self.accessibleName()))
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        if self._narrow:
+            self._paint_narrow(painter)
+            return
+        middle = self.height() / 2
+        x = 0.0
+        calm, calm_words = self._calm
+        for condition, count in self._counts or ((calm, 0),):
+            tone = "good" if condition is Condition.WELL else condition.tone
+            square = QRectF(x, middle - ICON_LARGE / 2, ICON_LARGE, ICON_LARGE)
+            icons.paint_icon(painter, square, condition.icon, tone)
+            x += ICON_LARGE + 6
+            if not count:
+                room = QRectF(x, 0, self.width() - x, self.height())
+                paint_text(painter, room, calm_words, "number", tone)
+                return
+            figure = str(count)
+            room = QRectF(x, 0, self.width() - x, self.height())
+            x += paint_text(painter, room, figure, "far_large" if self._wide else "far", tone) + S1
+            word = condition.word.lower()
+            room = QRectF(x, 7 if self._wide else 5, self.width() - x, self.height())
+            x += paint_text(painter, room, word, "small_strong", tone) + 14
+
+    def _paint_narrow(self, painter: QPainter) -> None:
+        for line, (condition, count) in enumerate(self._counts or ((self._calm[0], 0),)):
+            tone = "good" if condition is Condition.WELL else condition.tone
+            figure = str(count) if count else ""
+            gap = 5 if figure else 0
+            width = ICON_NAV + gap + text_width(figure, "number")
+            x = (self.width() - width) / 2
+            top = line * _RAIL_COUNT_H
+            square = QRectF(x, top + (_RAIL_COUNT_H - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
+            icons.paint_icon(painter, square, condition.icon, tone)
+            room = QRectF(square.right() + gap, top, self.width(), _RAIL_COUNT_H)
+            paint_text(painter, room, figure, "number", tone)
+
+
+def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
+    """What is said where nothing needs a look."""
+    if new := sum(node.condition is Condition.NEW for node in rows):
+        return Condition.NEW, f"{new} not set up"
+    if rows and all(node.condition is Condition.OUT_OF_SERVICE for node in rows):
+        return Condition.OUT_OF_SERVICE, "None in service"
+    return _ALL_WELL
+
+
+class ClusterMap(QWidget):
+    """A row per node, a cell per GPU. Above 20 nodes two columns of plain blocks without names.
+
+    Its rows give way to what stands above it: names go first, then the patterns of the cells.
+
+    Signals:
+        node_opened: Name of the node that was clicked.
+    """
+
+    node_opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rows: tuple[NodeRow, ...] = ()
+        self._drawn: tuple[object, ...] = ()
+        self._most_h = _ROW_H
+        self.setMouseTracking(True)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+
+    @property
+    def is_dense(self) -> bool:
+        return len(self._rows) > _NAMED_UP_TO
+
+    def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
+        self._rows = rows
+        drawn = _drawn(rows)
+        if drawn == self._drawn:
+            return
+        self._drawn = drawn
+        self._settle()
+        self.setAccessibleName("Map of the cluster")
+        self.setAccessibleDescription(". ".join(row.sentence for row in rows))
+        self.update()
+
+    def set_wide(self, wide: bool) -> None:
+        """On a large screen its rows are higher."""
+        self._most_h = _ROW_WIDE_H if wide else _ROW_H
+        self._settle()
+
+    def _settle(self) -> None:
+        self.setMinimumHeight(_ROW_LEAST_H * self._per_column())
+        self.setMaximumHeight(self._best_row_h() * self._per_column())
+        self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        return QSize(SIDEBAR_W, self.maximumHeight())
+
+    def node_at(self, where: QPointF) -> str:
+        """The node drawn there, "" for none."""
+        per = self._per_column()
+        width = self._column_w() + _GUTTER
+        column = int(where.x() // width) if self.is_dense else 0
+        line = int(where.y() // self._row_h())
+        number = column * per + line
+        inside = 0 <= line < per and 0 <= number < len(self._rows)
+        return self._rows[number].name if inside else ""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        name = self.node_at(event.position())
+        if name:
+            self.node_opened.emit(name)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            name = self.node_at(QPointF(event.pos()))
+            found = next((row.sentence for row in self._rows if row.name == name), "")
+            QToolTip.showText(event.globalPos(), plain_tip(found), self)
+            return True
+        return bool(super().event(event))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        per, row_h, dense = self._per_column(), self._row_h(), self.is_dense
+        cells = max((len(row.gpus) for row in self._rows), default=0)
+        alone = len(self._rows) == 1
+        name_w = 0.0
+        names: tuple[str, ...] = ()
+        if not dense and not alone and row_h >= _NAMES_FROM_ROW_H:
+            titles = [row.title for row in self._rows]
+            name_w = float(min(max(text_width(t, "small_strong") for t in titles), _NAME_MOST_W))
+            names = fitted(titles, name_w, "small_strong")
+        gap = _DENSE_GAP if dense else _GAP
+        left = name_w + S2 if names else 0.0
+        cell_w = (self._column_w() - left - max(0, cells - 1) * gap) / max(1, cells)
+        cell_w = min(cell_w, self._column_w() if dense else _CELL_MOST_W)
+        for number, node in enumerate(self._rows):
+            x = number // per * (self._column_w() + _GUTTER)
+            y = number % per * row_h
+            if names:
+                news = node.condition.is_news
+                tone = node.condition.tone if news else "text3"
+                # In a low row the tails of letters reach into the next, and are not cut.
+                slack = max(0.0, (_ROW_H - row_h) / 2)
+                where = QRectF(x, y - slack, name_w, row_h + 2 * slack)
+                paint_text(painter, where, names[number], "small_strong" if news else "tiny", tone)
+            for place, cell in enumerate(node.gpus):
+                at = QRectF(x + left + place * (cell_w + gap), y, cell_w, row_h)
+                if dense or row_h < _CELLS_FROM_ROW_H:
+                    _paint_block(painter, at, node, cell)
+                else:
+                    inset = 2 if row_h >= _ROW_H else 1
+                    box = at.adjusted(0, inset, 0, -inset)
+                    paint_gpu_cell(painter, box, cell.use, unwell=bool(cell.unwell), radius=2)
+
+    def _per_column(self) -> int:
+        return -(-len(self._rows) // (2 if self.is_dense else 1)) or 1
+
+    def _best_row_h(self) -> int:
+        if not self.is_dense:
+            return self._most_h
+        fitting = _DENSE_H // self._per_column()
+        return max(_ROW_LEAST_H, min(_DENSE_ROW_MOST_H, fitting))
+
+    def _row_h(self) -> int:
+        """What the side bar has room for."""
+        fitting = self.height() // self._per_column()
+        return max(_ROW_LEAST_H, min(self._best_row_h(), fitting))
+
+    def _column_w(self) -> float:
+        return (self.width() - _GUTTER) / 2 if self.is_dense else float(self.width())
+
+
+def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) -> None:
+    tone = {"ours": "live", "other": "line_strong", "gone": "bad"}.get(cell.use, "line")
+    if cell.unwell:
+        tone = "warn_fill"
+    low = 3 if node.condition is Condition.OFFLINE else 1
+    block = QRectF(round(rect.left()), rect.top(), round(rect.width()), rect.height() - low)
+    painter.fillRect(block, theme.current().q(tone))
+
+
+def _drawn(rows: tuple[NodeRow, ...]) -> tuple[object, ...]:
+    """What the map shows of the nodes."""
+    return tuple(
+        (r.name, r.condition, tuple((g.use, bool(g.unwell)) for g in r.gpus)) for r in rows
+    )
+
+
+class ClusterSummary(QWidget):
+    """Title and free GPUs, counts, one sentence per node that needs a look, and the map.
+
+    Signals:
+        node_opened: Name of a node, "" for the place as a whole.
+    """
+
+    node_opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._turns = Turns(self)
+        self._rows: tuple[NodeRow, ...] = ()
+        self._sentences: tuple[tuple[Condition, str, str], ...] = ()
+        self._narrow = False
+        self._room_h = MAP_FROM_H
+        self._title = Label("Cluster", "small_strong", "text2")
+        self._free = Label("", "small", "text3")
+        self.counts = HealthCounts()
+        self._notes = QWidget()
+        self.notes = col(gap=2)
+        self._notes.setLayout(self.notes)
+        self.map = ClusterMap()
+        self.map.node_opened.connect(self.node_opened)
+        self.setLayout(
+            col(
+                row(self._title, STRETCH, self._free),
+                self.counts,
+                self._notes,
+                S1,
+                self.map,
+                gap=S1,
+            )
+        )
+        self._settle()
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """All nodes, in the order they keep; of many, some a turn."""
+        rows: list[NodeRow] = []
+        reading = (partial(self._read, rows, some) for some in lots(states, NODES_A_TURN))
+        pieces = chain(reading, [partial(self._show, states, rows)])
+        self._turns.do(pieces, at_once=len(states) <= NODES_A_TURN)
+
+    def _read(self, rows: list[NodeRow], states: Sequence[NodeState]) -> None:
+        rows += [node_row(state) for state in states]
+
+    def _show(self, states: tuple[NodeState, ...], rows: list[NodeRow]) -> None:
+        self._rows = tuple(rows)
+        self.counts.show_rows(self._rows)
+        total = sum(len(node.gpus) for node in self._rows)
+        free = sum(node.free_gpus for node in self._rows)
+        self._free.setText(f"{free} of {total} free" if total else "")
+        self._say(states)
+        self.map.show_rows(self._rows)
+        self._settle()
+
+    def set_narrow(self, narrow: bool) -> None:
+        """On the rail the counts alone are left."""
+        self._narrow = narrow
+        self.counts.set_narrow(narrow)
+        self._settle()
+
+    def set_wide(self, wide: bool) -> None:
+        self.counts.set_wide(wide)
+        self.map.set_wide(wide)
+
+    def set_room(self, height: int) -> None:
+        """A low window hides the map first, then the sentences."""
+        self._room_h = height
+        self._settle()
+
+    def _say(self, states: tuple[NodeState, ...]) -> None:
+        alone = len(states) == 1
+        found: list[tuple[Condition, str, str]] = []
+        for state, node in zip(states, self._rows, strict=True):
+            condition, reason = condition_of(state)
+            if condition.is_news or alone:
+                found.append((condition, node.title, reason))
+        shown = tuple(found[:MOST_SENTENCES])
+        if shown == self._sentences:
+            return
+        self._sentences = shown
+        names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
+        shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
+        clear(self.notes)
+        for condition, title, reason in shown:
+            tone = "good" if condition is Condition.WELL else condition.tone
+            note = Note(condition.icon, tone, shown_as[title], reason)
+            note.setAccessibleName(f"{title} {reason}")
+            note.setToolTip(plain_tip(f"{title}: {reason}"))
+            self.notes.addWidget(note)
+
+    def _settle(self) -> None:
+        several = len(self._rows) > 1
+        wide = not self._narrow
+        # Before the first look there is nothing that it could be the title of.
+        self._title.setVisible(wide and bool(self._rows))
+        self._free.setVisible(wide)
+        # One computer says with its one sentence what the counts would.
+        self.counts.setVisible(several if wide else bool(self._rows))
+        tall = self._room_h >= SENTENCES_FROM_H or not several
+        self._notes.setVisible(wide and bool(self._sentences) and tall)
+        cells = any(node.gpus for node in self._rows)
+        least = MAP_FROM_H if several else _MAP_FROM_H_ALONE
+        self.map.setVisible(wide and cells and self._room_h >= least)

@@ -1,0 +1,255 @@
+"""Ctrl+K: type a few letters of anything, press Enter, be there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QListView,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from widgets.common import icons
+from widgets.common.cards import Frame
+from widgets.common.fields import LineEdit
+from widgets.common.labels import Label, native_key, plain_tip
+from widgets.common.layout import col
+from widgets.common.painting import paint_ground, paint_text, text_width
+from widgets.common.scrim import paint_veil
+from widgets.common.theme import ICON, S2, S3, S6
+from widgets.common.view_style import dress
+
+_WIDTH = 620
+_ROW_H = 40
+_ROWS_SHOWN = 10
+_FROM_TOP = 80
+_Index = QModelIndex | QPersistentModelIndex
+TARGET_ROLE = Qt.ItemDataRole.UserRole
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to go to, or to do.
+
+    ``kind`` and ``key`` are for who opens it; ``aside`` stands behind the title: what a thing is,
+    or in which state. ``shortcut`` is the key that does the same.
+    """
+
+    kind: str
+    key: str
+    title: str
+    aside: str = ""
+    icon: str = ""
+    shortcut: str = ""
+
+
+class Palette(QWidget):
+    """The field and what fits to it, the best first, over the whole window.
+
+    A part of the window and no window of its own: it stands where it belongs on every system, and
+    a click beside it closes it.
+
+    Signals:
+        searched: The text of now; answer with `show_targets`.
+        chosen: The `Target` to open; the palette has closed itself.
+    """
+
+    searched = Signal(str)
+    chosen = Signal(object)
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._before: QWidget | None = None
+        self._field = LineEdit(placeholder="Go to a job, a node, an act…", name="Go to anything")
+        self._field.textChanged.connect(self._typed)
+        self._field.installEventFilter(self)
+        self._model = _TargetModel(self)
+        self._list = QListView()
+        self._list.setModel(self._model)
+        self._list.setItemDelegate(_TargetDelegate(self._list))
+        dress(self._list, "What fits")
+        self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._list.clicked.connect(self._choose)
+        self._nothing = Label("", "body", "text3", align="center")
+        self._nothing.setFixedHeight(_ROW_H)
+        inner = col(self._field, self._list, self._nothing, gap=S2, margins=(S3, S3, S3, S3))
+        self._plate = Frame("dialog", inner, self)
+        window.installEventFilter(self)
+        self.hide()
+
+    def open(self) -> None:
+        """Empty, in the upper middle of the window."""
+        self._before = self._window.focusWidget()
+        self._field.clear()
+        self._typed("")
+        self.show()
+        self.raise_()
+        self._field.setFocus()
+
+    def close_again(self) -> None:
+        """The window as it was, the focus where it was."""
+        self.hide()
+        if self._before is not None:
+            self._before.setFocus()
+
+    def show_targets(self, targets: Sequence[Target], is_all: bool = True) -> None:
+        """What fits to the text, the best first; ``is_all``: nothing more will be found."""
+        self._model.replace(tuple(targets))
+        self._list.setVisible(bool(targets))
+        self._nothing.setVisible(not targets and is_all)
+        self._nothing.setText(f"Nothing is called “{self._field.text().strip()}”.")
+        if targets:
+            self._list.setCurrentIndex(self._model.index(0, 0))
+        self._list.setFixedHeight(_ROW_H * min(len(targets), _ROWS_SHOWN))
+        self._place()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The field has the focus; arrows and Enter are the list's."""
+        if watched is self._window:
+            if event.type() == QEvent.Type.Resize and self.isVisible():
+                self._place()
+        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            step = _STEPS.get(Qt.Key(event.key()))
+            if step is not None:
+                self._step(step)
+                return True
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                self._choose(self._list.currentIndex())
+                return True
+            if event.key() == Qt.Key.Key_Escape:
+                self.close_again()
+                return True
+            if event.key() in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
+                return True
+        return super().eventFilter(watched, event)
+
+    def event(self, event: QEvent) -> bool:
+        """Keep every key from the shortcuts of the page below."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        return bool(super().event(event))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if not self._plate.geometry().contains(event.position().toPoint()):
+            self.close_again()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        paint_veil(self)
+
+    def _place(self) -> None:
+        self.setGeometry(self._window.rect())
+        width = min(_WIDTH, self.width() - 2 * S6)
+        self._plate.setFixedWidth(width)
+        self._plate.adjustSize()
+        self._plate.move((self.width() - width) // 2, min(_FROM_TOP, self.height() // 8))
+
+    @Slot(str)
+    def _typed(self, text: str) -> None:
+        self.searched.emit(text.strip())
+
+    def _step(self, by: int) -> None:
+        rows = self._model.rowCount()
+        if rows:
+            row = (self._list.currentIndex().row() + by) % rows
+            self._list.setCurrentIndex(self._model.index(row, 0))
+
+    @Slot(QModelIndex)
+    def _choose(self, index: QModelIndex) -> None:
+        target = index.data(TARGET_ROLE)
+        if target is not None:
+            self.close_again()
+            self.chosen.emit(target)
+
+
+_STEPS = {
+    Qt.Key.Key_Down: 1,
+    Qt.Key.Key_Up: -1,
+    Qt.Key.Key_PageDown: _ROWS_SHOWN - 1,
+    Qt.Key.Key_PageUp: 1 - _ROWS_SHOWN,
+}
+
+
+class _TargetModel(QAbstractListModel):
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._targets: tuple[Target, ...] = ()
+
+    def replace(self, targets: tuple[Target, ...]) -> None:
+        self.beginResetModel()
+        self._targets = targets
+        self.endResetModel()
+
+    def rowCount(self, parent: _Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self._targets)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if not index.isValid():
+            return None
+        target = self._targets[index.row()]
+        if role == TARGET_ROLE:
+            return target
+        if role == Qt.ItemDataRole.DisplayRole:
+            return target.title
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return ", ".join(filter(None, (target.title, target.aside, target.shortcut)))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return plain_tip(target.title)
+        return None
+
+
+class _TargetDelegate(QStyledItemDelegate):
+    """Icon, title, what it is, and its key at the right edge."""
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: _Index) -> QSize:
+        return QSize(0, _ROW_H)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        target: Target = index.data(TARGET_ROLE)
+        rect = QRectF(option.rect)
+        state = option.state
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        chosen = bool(state & QStyle.StateFlag.State_Selected)
+        pointed = bool(state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, rect, chosen=chosen, pointed=pointed)
+        middle = rect.center().y()
+        square = QRectF(rect.left() + S3, middle - ICON / 2, ICON, ICON)
+        icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")
+        left, right = square.right() + S3, rect.right() - S3
+        if target.shortcut:
+            key = native_key(target.shortcut)
+            paint_text(painter, rect.adjusted(0, 0, -S3, 0), key, "small", "text3", right=True)
+            right -= text_width(key, "small") + S3
+        aside = min(text_width(target.aside, "small"), (right - left) * 0.5)
+        title = min(text_width(target.title, "medium") + 2, right - left - aside - S3)
+        paint_text(
+            painter, QRectF(left, rect.top(), title, rect.height()), target.title, "medium", "text"
+        )
+        left += title + S3
+        paint_text(
+            painter,
+            QRectF(left, rect.top(), max(0.0, right - left), rect.height()),
+            target.aside,
+            "small",
+            "text3",
+        )
+        painter.restore()

@@ -1,0 +1,125 @@
+"""Help: topics left, the chosen one right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QItemSelectionModel, QStringListModel, QUrl, Signal, Slot
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent, QTextCursor
+from PySide6.QtWidgets import QListView, QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.cards import Frame, PageHeader
+from widgets.common.fields import SearchField
+from widgets.common.focus import FocusLead
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.rich_text import RichText
+from widgets.common.theme import LIBRARY_LIST_W, PAGE_MARGIN, S1, S2, S4
+from widgets.common.view_style import TallRows, dress
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A page in Markdown. ``key`` is what links of other pages call it."""
+
+    key: str
+    title: str
+    markdown: str
+
+
+class HelpPage(QWidget):
+    """What the program knows about itself, in words.
+
+    Signals:
+        opened: Somebody looks at the page; answer with `show_topics`.
+        link_opened: Address of what is no topic: a page outside, or a file beside the topics.
+        keys_requested: The sheet of all keys.
+    """
+
+    opened = Signal()
+    link_opened = Signal(str)
+    keys_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("page")
+        self._topics: tuple[Topic, ...] = ()
+        self._wanted = ""
+        self._model = QStringListModel()
+        self._list = QListView()
+        dress(self._list, "Topics")
+        self._list.setModel(self._model)
+        self._list.setItemDelegate(TallRows(self._list))
+        self._list.selectionModel().currentChanged.connect(self._chosen)
+        self._text = RichText()
+        self._text.setAccessibleName("Text of the topic")
+        self._text.anchorClicked.connect(self._follow)
+        self._search = SearchField("Word on this page", key="Ctrl+F")
+        self._search.searched.connect(self._find_first)
+        self._search.returnPressed.connect(self._find_next)
+        self._nothing = Label("", "small", "text2", wrap=True)
+        self._nothing.hide()
+        keys = Button("All keys", icon="keyboard", kind="quiet")
+        keys.clicked.connect(self.keys_requested)
+        QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
+        left = QWidget()
+        left.setFixedWidth(LIBRARY_LIST_W)
+        left.setLayout(
+            col(
+                col(self._search, self._nothing, gap=S1, margins=(S4, 0, S4, S2)),
+                (col((self._list, 1), margins=(S4, 0, S4, 0)), 1),
+                row(keys, STRETCH, margins=(S2, S2, S4, S4)),
+                gap=0,
+            )
+        )
+        text = row((self._text, 1), gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
+        body = row(left, (Frame("pane", text), 1), gap=0)
+        self.setLayout(col(PageHeader("Help"), (body, 1), gap=0))
+        FocusLead(self, self._list)
+
+    def show_topics(self, topics: tuple[Topic, ...]) -> None:
+        if topics != self._topics:
+            self._topics = topics
+            self._model.setStringList([topic.title for topic in topics])
+        self.open_topic(self._wanted or (topics[0].key if topics else ""))
+
+    def open_topic(self, key: str) -> None:
+        """Open a page, now or when it is there."""
+        self._wanted = key
+        number = next((n for n, topic in enumerate(self._topics) if topic.key == key), None)
+        if number is not None:
+            self._list.selectionModel().setCurrentIndex(
+                self._model.index(number), QItemSelectionModel.SelectionFlag.ClearAndSelect
+            )
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.opened.emit()
+
+    @Slot()
+    def _chosen(self) -> None:
+        number = self._list.currentIndex().row()
+        if 0 <= number < len(self._topics):
+            self._wanted = self._topics[number].key
+            self._text.show_markdown(self._topics[number].markdown)
+            self._find_first(self._search.text())
+
+    @Slot(QUrl)
+    def _follow(self, url: QUrl) -> None:
+        if any(topic.key == url.path() for topic in self._topics):
+            self.open_topic(url.path())
+        else:
+            self.link_opened.emit(url.toString())
+
+    @Slot(str)
+    def _find_first(self, text: str) -> None:
+        self._text.moveCursor(QTextCursor.MoveOperation.Start)
+        found = not text or self._text.find(text)
+        self._nothing.setText("" if found else f"Not on this page: “{text}”.")
+        self._nothing.setVisible(not found)
+
+    @Slot()
+    def _find_next(self) -> None:
+        if not self._text.find(self._search.text()):
+            self._find_first(self._search.text())

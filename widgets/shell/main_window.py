@@ -1,0 +1,211 @@
+"""The window: side bar left, the chosen place right; back and forward as in a browser."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from PySide6.QtCore import QCoreApplication, QRect, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import (
+    QCloseEvent,
+    QContextMenuEvent,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QKeySequence,
+    QMouseEvent,
+    QMoveEvent,
+    QResizeEvent,
+    QShortcut,
+)
+from PySide6.QtWidgets import QMainWindow, QWidget
+
+from widgets.common.cards import EmptyState
+from widgets.common.drop_overlay import DropSheet
+from widgets.common.focus import TabOrder
+from widgets.common.layout import row
+from widgets.common.page_stack import Stack
+from widgets.common.scrim import Scrim
+from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
+from widgets.common.toast import Toast
+from widgets.shell.drop_hints import is_taken, words_for
+from widgets.shell.side_bar import SideBar
+
+_SMALLEST = (900, 600)
+_STEPS_BACK = 100
+"""Nobody goes back farther, and a window is open for weeks."""
+
+
+class MainWindow(QMainWindow):
+    """The frame around the places.
+
+    Signals:
+        dropped: The path of a folder, zip or job file that was dropped.
+        closing: The window is about to close.
+        went: Key of the page that is shown now.
+        put_away: It was closed, and stays hidden until it is wished for again.
+        placed: It stands elsewhere now, or is larger or smaller.
+        look_wished: All that others may have changed is to be looked at now.
+
+    Attributes:
+        is_put_away_when_closed: Asked when somebody closes it.
+    """
+
+    dropped = Signal(str)
+    closing = Signal()
+    went = Signal(str)
+    put_away = Signal()
+    placed = Signal()
+    look_wished = Signal()
+    is_put_away_when_closed: Callable[[], bool]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setWindowTitle("Ringmaster")
+        self.setMinimumSize(*_SMALLEST)
+        self.setAcceptDrops(True)
+        self.is_put_away_when_closed = lambda: False
+        self.side_bar = SideBar()
+        self.side_bar.place_chosen.connect(self.go)
+        self._stack = Stack()
+        self._pages: dict[str, QWidget] = {}
+        self._stack.addWidget(EmptyState("stack", "Opening…"))
+        content = QWidget()
+        content.setObjectName("window")
+        content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))
+        self.setCentralWidget(content)
+        self._tab_order = TabOrder(content)
+        # Else the first button would have the focus, and its ring, before anybody pressed a key.
+        content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        content.setFocus()
+        self.toast = Toast(self._stack)
+        self.drop_sheet = DropSheet(self)
+        self._scrim = Scrim(self)
+        self._past: deque[str] = deque(maxlen=_STEPS_BACK)
+        self._future: list[str] = []
+        self._here = ""
+        QShortcut(QKeySequence("Alt+Left"), self, self.back)
+        QShortcut(QKeySequence("Alt+Right"), self, self.forward)
+        QShortcut(QKeySequence("F11"), self, self.toggle_full_screen)
+        QShortcut(QKeySequence("F5"), self, self.look_again)
+        QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
+
+    def add_page(self, key: str, page: QWidget) -> None:
+        """A page, which may be "new-job": no place, but reached from within one."""
+        self._pages[key] = page
+        self._stack.addWidget(page)
+
+    @property
+    def place(self) -> str:
+        return self._here
+
+    @Slot(str)
+    def go(self, key: str) -> None:
+        """Open a place; where one was is remembered."""
+        if key == self._here or key not in self._pages:
+            return
+        if self._here:
+            self._past.append(self._here)
+        self._future.clear()
+        self._show(key)
+
+    @Slot()
+    def back(self) -> None:
+        if self._past:
+            self._future.append(self._here)
+            self._show(self._past.pop())
+
+    @Slot()
+    def forward(self) -> None:
+        if self._future:
+            self._past.append(self._here)
+            self._show(self._future.pop())
+
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        self._tab_order.refresh()
+        return super().focusNextPrevChild(forward)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.side_bar.set_narrow(self.width() < RAIL_BELOW_W)
+        self.side_bar.set_wide(self.width() >= WIDE_FROM_W)
+        self.side_bar.set_room(self.height())
+        self.placed.emit()
+
+    def moveEvent(self, event: QMoveEvent) -> None:
+        super().moveEvent(event)
+        self.placed.emit()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        if self.is_put_away_when_closed():
+            event.ignore()
+            self.hide()
+            self.put_away.emit()
+            return
+        self.closing.emit()
+        super().closeEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() is Qt.MouseButton.BackButton:
+            self.back()
+        elif event.button() is Qt.MouseButton.ForwardButton:
+            self.forward()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.source() is not None:
+            # What is carried out of this window is not carried into it.
+            event.ignore()
+            return
+        paths = _local(event.mimeData().urls())
+        if paths:
+            event.acceptProposedAction()
+            self.drop_sheet.open(words_for(paths), takes=is_taken(paths))
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self.drop_sheet.hide()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.drop_sheet.hide()
+        paths = _local(event.mimeData().urls())
+        if paths:
+            event.acceptProposedAction()
+        if is_taken(paths):
+            self.dropped.emit(paths[0])
+        elif paths:
+            self.toast.tell(words_for(paths))
+
+    @Slot()
+    def toggle_full_screen(self) -> None:
+        if self.isFullScreen():
+            self.showNormal()
+        else:
+            self.showFullScreen()
+
+    @Slot()
+    def look_again(self) -> None:
+        self.look_wished.emit()
+
+    @Slot()
+    def open_menu(self) -> None:
+        """The menu of what has the focus; X11 has a key for it, and many keyboards have not."""
+        widget = self.focusWidget()
+        if widget is None:
+            return
+        cursor = widget.inputMethodQuery(Qt.InputMethodQuery.ImCursorRectangle)
+        at = cursor.center() if isinstance(cursor, QRect) else widget.rect().center()
+        reason = QContextMenuEvent.Reason.Keyboard
+        wish = QContextMenuEvent(reason, at, widget.mapToGlobal(at))
+        QCoreApplication.sendEvent(widget, wish)
+
+    def _show(self, key: str) -> None:
+        self._here = key
+        page = self._pages[key]
+        self._stack.setCurrentWidget(page)
+        self.side_bar.choose(key)
+        if self.isVisible():
+            page.setFocus()
+        self.went.emit(key)
+
+
+def _local(urls: list[QUrl]) -> list[str]:
+    return [url.toLocalFile() for url in urls if url.isLocalFile()]

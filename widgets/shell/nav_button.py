@@ -1,0 +1,165 @@
+"""A place in the side bar: a click opens it, and on some of them jobs can be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QFontMetrics,
+    QPainter,
+    QPaintEvent,
+)
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
+
+from widgets.common import formats, icons, theme
+from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
+from widgets.common.labels import plain_tip
+from widgets.common.painting import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.theme import ICON_NAV, RAIL_W, S3, SIDEBAR_W
+from widgets.shell.pages import Place
+
+_NAV_H = 32
+_TITLE_X, _TITLE_END = 40, 10
+_IN_LINES = Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextWordWrap.value
+_DWELL_MS = 800
+"""Whoever stays so long with something in hand wants to go there with it."""
+
+
+class NavButton(QAbstractButton):
+    """A place: icon, title, and how many things are in it.
+
+    Signals:
+        jobs_dropped: Ids of the jobs, as a tuple.
+        dwelt: Something is held over it for a while.
+    """
+
+    jobs_dropped = Signal(object)
+    dwelt = Signal()
+
+    def __init__(self, place: Place, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._place = place
+        self._count = ""
+        self._narrow = False
+        self._offer_for: Callable[[DraggedJobs], DropOffer] | None = None
+        self._offer: DropOffer | None = None
+        self._dwelling = QTimer(self)
+        self._dwelling.setSingleShot(True)
+        self._dwelling.setInterval(_DWELL_MS)
+        self._dwelling.timeout.connect(self.dwelt)
+        self.setCheckable(True)
+        self.setAutoExclusive(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setShortcut(f"Ctrl+{place.number}")
+        self.setToolTip(plain_tip(place.title, f"Ctrl+{place.number}"))
+        self.setAccessibleName(place.title)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def set_count(self, count: int) -> None:
+        self._count = formats.count(count) if count else ""
+        self.setAccessibleDescription(self._count)
+        self.update()
+
+    def set_narrow(self, narrow: bool) -> None:
+        self._narrow = narrow
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
+
+    def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
+        """Jobs can be dropped here; ``offer_for`` says what that would do."""
+        self._offer_for = offer_for
+        self.setAcceptDrops(True)
+        keys = "By keys: Ctrl+K, “Compare the open job”; in the table Space, then “Compare”."
+        tips = (self.toolTip(), "Drag jobs here to compare them, too.", keys)
+        self.setToolTip("\n".join(tips))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        dragged = jobs_in(event.mimeData())
+        if dragged is None or self._offer_for is None:
+            event.ignore()
+            return
+        event.setDropAction(Qt.DropAction.CopyAction)
+        event.accept()
+        self._say(self._offer_for(dragged))
+        self._dwelling.start()
+
+    def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
+        self._say(None)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self._say(None)
+        dragged = jobs_in(event.mimeData())
+        if dragged is not None:
+            event.setDropAction(Qt.DropAction.CopyAction)
+            event.accept()
+            self.jobs_dropped.emit(dragged.ids)
+
+    def _say(self, offer: DropOffer | None) -> None:
+        """What a drop would do: in the place of the title, beside it where that is too small."""
+        self._offer = offer
+        self._dwelling.stop()
+        words = offer.words if offer is not None else ""
+        self.setAccessibleDescription(words or self._count)
+        is_cut = self._narrow or not self._has_room(words)
+        beside = self.mapToGlobal(QPoint(self.width(), 0))
+        QToolTip.showText(beside, plain_tip(words) if words and is_cut else "", self)
+        self.update()
+
+    def _words_box(self) -> QRectF:
+        return QRectF(self.rect()).adjusted(_TITLE_X, 0, -_TITLE_END, 0)
+
+    def _has_room(self, words: str) -> bool:
+        """Whether a sentence is seen whole, in its two small lines at most."""
+        if text_width(words, "strong") <= self._words_box().width():
+            return True
+        room = self._words_box().toAlignedRect()
+        needed = QFontMetrics(theme.font("small")).boundingRect(room, _IN_LINES, words)
+        return needed.height() <= room.height() and needed.width() <= room.width()
+
+    def enterEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        box = QRectF(self.rect())
+        on = self.isChecked()
+        paint_ground(painter, box, chosen=on, pointed=self.underMouse())
+        offer = self._offer
+        refuses = offer is not None and not offer.takes
+        icon = "prohibit" if refuses else self._place.icon + ("-fill" if on else "")
+        tone = "text" if on or refuses else "text2"
+        left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
+        square = QRectF(left, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
+        icons.paint_icon(painter, square, icon, tone)
+        if not self._narrow:
+            role: theme.Role = "strong" if on else "medium"
+            if offer is not None:
+                self._paint_offer(painter, offer.words)
+            else:
+                paint_text(
+                    painter, box.adjusted(_TITLE_X, 0, -48, 0), self._place.title, role, tone
+                )
+                counted = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
+                paint_text(painter, counted, self._count, "small", "text3", right=True)
+        if self.hasFocus() or (offer is not None and offer.takes):
+            paint_focus(painter, box)
+
+    def _paint_offer(self, painter: QPainter, words: str) -> None:
+        """In one line; what is too long for that in two small ones, if those hold it whole."""
+        room = self._words_box()
+        if text_width(words, "strong") > room.width() and self._has_room(words):
+            painter.setFont(theme.font("small"))
+            painter.setPen(theme.current().q("text"))
+            painter.drawText(room, _IN_LINES, words)
+        else:
+            paint_text(painter, room, words, "strong")

@@ -1,0 +1,272 @@
+"""The bell and its list: what was told lately, the newest on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QEvent,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QPoint,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+    Slot,
+)
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from widgets.common import formats, icons, theme
+from widgets.common.buttons import IconButton
+from widgets.common.cards import Frame
+from widgets.common.labels import Label, plain_tip
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.painting import fill_round, paint_focus, paint_ground, paint_text, text_width
+from widgets.common.theme import CONTROL_H, ICON_NAV, S1, S2, S3, S4, S6, Family
+from widgets.common.view_style import dress
+
+_WIDTH = 420
+_ROW_H = 56
+_ROWS_SHOWN = 8
+_BADGE_H = 14
+_BELL_COUNTING_W = 46
+"""So wide that the number stands beside the bell, and not on it."""
+_MOST_COUNTED = 9
+_Index = QModelIndex | QPersistentModelIndex
+ITEM_ROLE = Qt.ItemDataRole.UserRole
+_TONES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
+
+
+@dataclass(frozen=True)
+class NoticeItem:
+    """One notice as it is shown. ``is_new``: nobody has looked at the list since."""
+
+    title: str
+    text: str
+    when: str
+    family: Family = "bad"
+    is_new: bool = False
+
+
+class Bell(IconButton):
+    """The bell in the foot, with the number of notices that nobody has looked at."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("bell", "Notices", parent=parent)
+        self._count = 0
+
+    def set_count(self, count: int) -> None:
+        self._count = count
+        self.set_icon("bell-fill" if count else "bell")
+        self.set_tip(f"{formats.plural(count, 'new notice')}" if count else "Notices")
+        self.setFixedWidth(_BELL_COUNTING_W if count else CONTROL_H)
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._count:
+            return
+        text = str(self._count) if self._count <= _MOST_COUNTED else f"{_MOST_COUNTED}+"
+        width = max(float(_BADGE_H), text_width(text, "tiny") + 6.0)
+        badge = QRectF(self.width() - width, 2, width, _BADGE_H)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        fill_round(painter, badge, theme.current().q("ink"), _BADGE_H / 2)
+        paint_text(painter, badge, text, "tiny", "on_ink", center=True)
+
+
+class NoticeList(QWidget):
+    """Over the window, above the bell; a click beside it closes it.
+
+    Signals:
+        opened: The number of a notice, from 0, the newest; the list has closed itself.
+        settings_wished: What is told is to be chosen.
+    """
+
+    opened = Signal(int)
+    settings_wished = Signal()
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._anchor: QWidget | None = None
+        self._before: QWidget | None = None
+        self._model = _NoticeModel(self)
+        self._list = QListView()
+        self._list.setModel(self._model)
+        self._list.setItemDelegate(_NoticeDelegate(self._list))
+        dress(self._list, "Notices")
+        self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._list.clicked.connect(self._open)
+        self._list.installEventFilter(self)
+        gear = IconButton("gear", "Choose what is told, and where")
+        gear.clicked.connect(self._wish_settings)
+        self._nothing = Label("Nothing was told yet", "strong", align="center")
+        self._why = Label(
+            "Jobs that end or stand still come here, and nodes that go offline with a job on them.",
+            "small",
+            "text2",
+            wrap=True,
+            align="center",
+        )
+        self._empty = QWidget()
+        self._empty.setLayout(col(self._nothing, self._why, gap=S1, margins=(S6, S4, S6, S6)))
+        head = row(Label("Notices", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
+        inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
+        self._plate = Frame("dialog", inner, self)
+        window.installEventFilter(self)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.hide()
+
+    def show_items(self, items: Sequence[NoticeItem]) -> None:
+        """All notices, the newest first."""
+        self._model.replace(tuple(items))
+        self._list.setVisible(bool(items))
+        self._empty.setVisible(not items)
+        self._list.setFixedHeight(_ROW_H * min(len(items), _ROWS_SHOWN))
+        if self.isVisible():
+            self._place()
+
+    def open(self, anchor: QWidget) -> None:
+        """Above ``anchor``, the bell; closed again when it is open."""
+        if self.isVisible():
+            self.close_again()
+            return
+        self._anchor = anchor
+        self._before = self._window.focusWidget()
+        self._place()
+        self.show()
+        self.raise_()
+        self._list.scrollToTop()
+        self._list.clearSelection()
+        (self._list if self._model.rowCount() else self).setFocus()
+
+    def close_again(self) -> None:
+        self.hide()
+        if self._before is not None:
+            self._before.setFocus()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """The list follows the window's size; Enter opens, Esc closes."""
+        if watched is self._window:
+            if event.type() == QEvent.Type.Resize and self.isVisible():
+                self._place()
+        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            has_chosen = self._list.selectionModel().hasSelection()
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and has_chosen:
+                self._open(self._list.currentIndex())
+                return True
+            if event.key() == Qt.Key.Key_Down and not has_chosen:
+                # Nothing is chosen yet: the first one, not the one after it.
+                self._list.setCurrentIndex(self._model.index(0, 0))
+                return True
+        return super().eventFilter(watched, event)
+
+    def event(self, event: QEvent) -> bool:
+        """Keep every key from the shortcuts of the page below."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+        return bool(super().event(event))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.close_again()
+        else:
+            super().keyPressEvent(event)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if not self._plate.geometry().contains(event.position().toPoint()):
+            self.close_again()
+
+    def _place(self) -> None:
+        self.setGeometry(self._window.rect())
+        room = self.height() - 2 * S6
+        rows = min(self._model.rowCount(), _ROWS_SHOWN, max(1, (room - 80) // _ROW_H))
+        self._list.setFixedHeight(_ROW_H * rows)
+        self._plate.setFixedWidth(min(_WIDTH, self.width() - 2 * S3))
+        self._plate.adjustSize()
+        at = QPoint(S3, self.height() - S6)
+        if self._anchor is not None:
+            at = self._anchor.mapTo(self._window, QPoint(0, 0))
+        x = max(S3, min(at.x(), self.width() - self._plate.width() - S3))
+        self._plate.move(x, max(S3, at.y() - self._plate.height() - S2))
+
+    @Slot()
+    def _wish_settings(self) -> None:
+        self.hide()
+        self.settings_wished.emit()
+
+    @Slot(QModelIndex)
+    def _open(self, index: QModelIndex) -> None:
+        if index.isValid():
+            self.hide()
+            self.opened.emit(index.row())
+
+
+class _NoticeModel(QAbstractListModel):
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._items: tuple[NoticeItem, ...] = ()
+
+    def replace(self, items: tuple[NoticeItem, ...]) -> None:
+        self.beginResetModel()
+        self._items = items
+        self.endResetModel()
+
+    def rowCount(self, parent: _Index | None = None) -> int:
+        return 0 if parent is not None and parent.isValid() else len(self._items)
+
+    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if not index.isValid():
+            return None
+        item = self._items[index.row()]
+        if role == ITEM_ROLE:
+            return item
+        if role == Qt.ItemDataRole.DisplayRole:
+            return item.title
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            new = "new" if item.is_new else ""
+            return ", ".join(filter(None, (item.title, item.text, item.when, new)))
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return plain_tip(f"{item.title}\n{item.text}".strip())
+        return None
+
+
+class _NoticeDelegate(QStyledItemDelegate):
+    """Icon; title and time; what happened. What is new is in bold, and has a dot."""
+
+    def sizeHint(self, _option: QStyleOptionViewItem, _index: _Index) -> QSize:
+        return QSize(0, _ROW_H)
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+        item: NoticeItem = index.data(ITEM_ROLE)
+        rect = QRectF(option.rect)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
+        pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        paint_ground(painter, rect, chosen=chosen, pointed=pointed)
+        both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
+        if option.state & both == both:
+            paint_focus(painter, rect)
+        square = QRectF(rect.left() + S3, rect.top() + S2 + 1, ICON_NAV, ICON_NAV)
+        tone = _TONES.get(item.family, "text2")
+        icons.paint_icon(painter, square, icons.HEALTH[item.family], tone)
+        left, right = square.right() + S3, rect.right() - S3
+        upper = QRectF(left, rect.top() + S2, right - left, 20)
+        lower = QRectF(left, upper.bottom(), right - left, 18)
+        when = text_width(item.when, "small") + 2
+        paint_text(painter, upper, item.when, "small", "text3", right=True)
+        title = upper.adjusted(0, 0, -when - S3 - (S3 if item.is_new else 0), 0)
+        role: theme.Role = "strong" if item.is_new else "medium"
+        width = paint_text(painter, title, item.title, role, "text")
+        if item.is_new:
+            dot = QRectF(title.left() + width + S2, title.center().y() - 2.5, 6, 6)
+            fill_round(painter, dot, theme.current().q("live"), 3)
+        paint_text(painter, lower, item.text, "small", "text2")
+        painter.restore()

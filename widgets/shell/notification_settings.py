@@ -1,0 +1,302 @@
+"""The part Notices of the settings: what is told, and where besides this desktop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QLineEdit, QWidget
+
+from backend.records.notifications.notification import (
+    MAIL,
+    PLAIN,
+    PORTS,
+    STARTTLS,
+    TLS,
+    WEBHOOK,
+    Channels,
+    Mail,
+    mail_fault,
+    webhook_fault,
+)
+from widgets.common.buttons import Button, Switch
+from widgets.common.cards import Rule
+from widgets.common.fields import ComboBox, Field, LineEdit, beside_field
+from widgets.common.labels import IconLabel, Label
+from widgets.common.layout import col, row
+from widgets.common.theme import ICON, S1, S2, S3, S4, Tone
+
+_SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None, inside the lab"))
+_KEPT = "Kept in the system keyring of this computer."
+
+
+class NoticeSettings(QWidget):
+    """What is typed applies when its field is left; there is nothing to confirm.
+
+    Signals:
+        finished_chosen: Whether the end of a job that went well is told.
+        stays_chosen: Whether closing the window leaves the program in the tray.
+        channels_chosen: `Channels`, and a password or None where none was typed.
+        test_requested: ``webhook`` or ``mail``, `Channels`, and the password.
+        opened: Somebody looks at them; answer with `show_keyring`.
+    """
+
+    opened = Signal()
+
+    finished_chosen = Signal(bool)
+    stays_chosen = Signal(bool)
+    channels_chosen = Signal(Channels, object)
+    test_requested = Signal(str, Channels, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._channels = Channels()
+        self.finished = Switch(name="Tell when a job has finished")
+        self.finished.setChecked(True)
+        self.finished.toggled.connect(self.finished_chosen)
+        self.stays = Switch(name="Stay in the tray")
+        self.stays.toggled.connect(self.stays_chosen)
+        self._stays_line = _choice(
+            "Stay in the tray",
+            "Closing the window leaves the icon in the tray, and notices go on. A click on it "
+            "opens the window again.",
+            self.stays,
+        )
+        self._from_nodes = Switch(name="Also from the nodes")
+        self._from_nodes.toggled.connect(self._apply)
+        self._tray = Label(
+            "This desktop has no tray: notices are in the list behind the bell.",
+            "small",
+            "text2",
+            wrap=True,
+        )
+        self._make_webhook()
+        self._make_mail()
+        self.setLayout(
+            col(
+                _choice(
+                    "Tell when a job has finished",
+                    "Failed, lost and stalled jobs are always told, and so are nodes that go "
+                    "offline with a job on them.",
+                    self.finished,
+                ),
+                self._stays_line,
+                self._tray,
+                Rule(),
+                row((self._webhook_field, 1), beside_field(self._webhook_test), gap=S3, top=True),
+                self._webhook_said,
+                Rule(),
+                row((self._to_field, 3), (self._sender_field, 2), gap=S3, top=True),
+                row(
+                    (self._host_field, 3),
+                    (self._port_field, 1),
+                    (self._security_field, 2),
+                    gap=S3,
+                    top=True,
+                ),
+                row(
+                    (self._user_field, 3),
+                    (self._password_field, 3),
+                    beside_field(self._mail_test),
+                    gap=S3,
+                    top=True,
+                ),
+                self._mail_said,
+                Rule(),
+                _choice(
+                    "Also from the nodes",
+                    "The node that leads a job tells its end while no window is open. For that the "
+                    "addresses are kept on each node, in your home folder, for you alone. A "
+                    "password never leaves this computer: mail with one is sent while a window is "
+                    "open, and what ended meanwhile when the next one opens.",
+                    self._from_nodes,
+                ),
+                gap=S3,
+            )
+        )
+        self.show_tray(True)
+        self._fit()
+
+    # -- what comes in
+
+    def show_finished(self, tells_finished: bool) -> None:
+        with QSignalBlocker(self.finished):
+            self.finished.setChecked(tells_finished)
+
+    def show_stays(self, stays: bool) -> None:
+        with QSignalBlocker(self.stays):
+            self.stays.setChecked(stays)
+
+    def show_tray(self, is_available: bool) -> None:
+        """Whether the desktop has a tray for messages, and to stay in."""
+        self._tray.setVisible(not is_available)
+        self._stays_line.setVisible(is_available)
+
+    def show_channels(self, channels: Channels, has_password: bool) -> None:
+        """What was kept."""
+        self._channels = channels
+        self._webhook.setText(channels.webhook)
+        mail = channels.mail
+        if mail is not None or not self._typed_mail():
+            mail = mail or Mail("", (), "")
+            self._to.setText(", ".join(mail.to))
+            self._sender.setText(mail.sender)
+            self._host.setText(mail.host)
+            self._user.setText(mail.user)
+            with QSignalBlocker(self._security):
+                self._security.choose(mail.security)
+            is_usual = mail.port == PORTS[mail.security]
+            self._port.setText("" if is_usual else str(mail.port))
+        self._password.clear()
+        self._password.setPlaceholderText("•" * 8 if has_password and channels.mail else "")
+        with QSignalBlocker(self._from_nodes):
+            self._from_nodes.setChecked(channels.from_nodes)
+        self._fit()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.opened.emit()
+
+    def show_keyring(self, fault: str) -> None:
+        """Why a password lasts only until the program ends, or ""."""
+        note = f"{fault} The password is used until this window closes." if fault else _KEPT
+        self._password_field.set_note(note, "warn" if fault else "text3")
+
+    def show_said(self, kind: str, sentence: str, tone: Tone) -> None:
+        """How the last try to send went, "" for nothing."""
+        said = self._webhook_said if kind == WEBHOOK else self._mail_said
+        said.say(sentence, tone)
+        test = self._webhook_test if kind == WEBHOOK else self._mail_test
+        test.setText("Send a test")
+        self._fit()
+
+    # -- how it is made
+
+    def _make_webhook(self) -> None:
+        self._webhook = LineEdit(placeholder="https://", name="Webhook", mono=True)
+        # The address is a key: whoever looks over a shoulder should not have it.
+        self._webhook.setEchoMode(QLineEdit.EchoMode.PasswordEchoOnEdit)
+        self._webhook.editingFinished.connect(self._apply)
+        self._webhook.textChanged.connect(self._fit)
+        self._webhook_field = Field(
+            "Webhook",
+            self._webhook,
+            note="Gets the cause and the last lines of the log as JSON; Slack, Mattermost and "
+            "Teams show them.",
+        )
+        self._webhook_test = Button("Send a test")
+        self._webhook_test.clicked.connect(lambda: self._test(WEBHOOK))
+        self._webhook_said = _Said()
+
+    def _make_mail(self) -> None:
+        self._to = LineEdit(placeholder="you@lab.example", name="Mail to")
+        self._sender = LineEdit(placeholder="ringmaster@lab.example", name="Mail from")
+        self._host = LineEdit(placeholder="smtp.lab.example", name="Mail server")
+        self._port = LineEdit(name="Port")
+        self._security = ComboBox(_SECURITY, STARTTLS, name="Encryption")
+        self._user = LineEdit(placeholder="none", name="User")
+        self._password = LineEdit(name="Password")
+        self._password.setEchoMode(QLineEdit.EchoMode.Password)
+        for edit in (self._to, self._sender, self._host, self._port, self._user, self._password):
+            edit.editingFinished.connect(self._apply)
+            edit.textChanged.connect(self._fit)
+        self._security.currentIndexChanged.connect(self._apply)
+        self._to_field = Field("Mail to", self._to, note="Several with commas between.")
+        self._sender_field = Field("From", self._sender)
+        self._host_field = Field("Mail server", self._host)
+        self._port_field = Field("Port", self._port)
+        self._security_field = Field("Encryption", self._security)
+        self._user_field = Field("User", self._user, note="Only where the server wants one.")
+        self._password_field = Field("Password", self._password, note=_KEPT)
+        self._mail_test = Button("Send a test")
+        self._mail_test.clicked.connect(lambda: self._test(MAIL))
+        self._mail_said = _Said()
+
+    # -- what happens
+
+    def _typed_mail(self) -> bool:
+        edits = (self._to, self._sender, self._host)
+        return any(edit.text().strip() for edit in edits)
+
+    def _typed(self) -> Channels:
+        """What stands in the fields, right or not."""
+        mail = None
+        if self._typed_mail():
+            security = self._security.key()
+            port = self._port.text().strip()
+            mail = Mail(
+                self._host.text().strip(),
+                tuple(part.strip() for part in self._to.text().split(",") if part.strip()),
+                self._sender.text().strip(),
+                int(port) if port.isdecimal() else PORTS[security] if not port else 0,
+                security,
+                self._user.text().strip(),
+            )
+        return replace(
+            self._channels,
+            webhook=self._webhook.text().strip(),
+            mail=mail,
+            tells_finished=self.finished.isChecked(),
+            from_nodes=self._from_nodes.isChecked(),
+        )
+
+    def _typed_password(self) -> str | None:
+        return self._password.text() or None
+
+    @Slot()
+    def _apply(self) -> None:
+        """Hand on what can be used; what is not whole yet waits, and says what it waits for."""
+        typed = self._typed()
+        fault = webhook_fault(typed.webhook) if typed.webhook else ""
+        self._webhook_field.set_error(fault)
+        lacks = mail_fault(typed.mail) if typed.mail is not None else ""
+        self._mail_said.say(f"Not used yet: {lacks}" if lacks else "", "warn")
+        if fault:
+            typed = replace(typed, webhook=self._channels.webhook)
+        if lacks:
+            typed = replace(typed, mail=self._channels.mail)
+        password = self._typed_password()
+        if typed != self._channels or (password is not None and not lacks):
+            self._channels = typed
+            self.channels_chosen.emit(typed, password)
+        self._fit()
+
+    @Slot()
+    def _fit(self) -> None:
+        typed = self._typed()
+        self._webhook_test.setEnabled(bool(typed.webhook) and not webhook_fault(typed.webhook))
+        self._mail_test.setEnabled(typed.mail is not None and not mail_fault(typed.mail))
+        self._port.setPlaceholderText(str(PORTS[self._security.key()]))
+
+    def _test(self, kind: str) -> None:
+        test = self._webhook_test if kind == WEBHOOK else self._mail_test
+        test.setText("Sending…")
+        test.setEnabled(False)
+        self.test_requested.emit(kind, self._typed(), self._typed_password())
+
+
+class _Said(QWidget):
+    """One sentence with its icon; takes no room while there is none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._icon = IconLabel("info-fill", "text3", ICON)
+        self._words = Label("", "small", "text2", wrap=True)
+        self.setLayout(row(self._icon, (self._words, 1), gap=S2))
+        self.hide()
+
+    def say(self, sentence: str, tone: Tone) -> None:
+        icon = {"good": "check-circle-fill", "warn": "warning-fill", "bad": "x-circle-fill"}
+        self._icon.set_icon(icon.get(tone, "info-fill"), tone)
+        self._words.setText(sentence)
+        self.setVisible(bool(sentence))
+
+
+def _choice(title: str, sentence: str, control: QWidget) -> QWidget:
+    holder = QWidget()
+    words = col(Label(title, "body"), Label(sentence, "small", "text2", wrap=True), gap=S1)
+    line = row((words, 1), control, gap=S4)
+    line.setAlignment(control, Qt.AlignmentFlag.AlignVCenter)
+    holder.setLayout(line)
+    return holder

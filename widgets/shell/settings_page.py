@@ -1,0 +1,240 @@
+"""Settings: looks, units, notices, SSH, where things are, and what this installation can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from PySide6.QtCore import QSignalBlocker, Signal, Slot
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from backend.records.nodes.reading import Finding
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl, Switch
+from widgets.common.cards import PageHeader, Scroll
+from widgets.common.formats import Units
+from widgets.common.labels import IconLabel, Label, plain_tip
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.ui_scale import SCALES
+from widgets.shell.notification_settings import NoticeSettings
+from widgets.shell.settings_rows import Line, place_line, section
+from widgets.shell.ssh_settings import SshSettings
+
+"""Percent of what the system says."""
+_THEMES = (("system", "As the system"), ("light", "Light"), ("dark", "Dark"))
+_SIZES = (
+    (formats.USUAL, "GiB in memory, GB on disks"),
+    (formats.DECIMAL, "GB"),
+    (formats.BINARY, "GiB"),
+)
+_TEMPERATURES = ((formats.CELSIUS, "°C"), (formats.FAHRENHEIT, "°F"))
+_CLOCKS = ((formats.HOURS_24, "14:02"), (formats.HOURS_12, "2:02 PM"))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen now."""
+
+    theme: str = "system"
+    scale_percent: int = 100
+    high_contrast: bool = False
+    reduced_motion: bool = False
+    units: Units = field(default_factory=Units)
+    tells_finished: bool = True
+    stays_in_tray: bool = False
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are, as paths that a person can open."""
+
+    data_root: str
+    catalogue: str
+    settings: str
+    log: str
+
+
+class SettingsPage(QWidget):
+    """Every choice applies at once; there is nothing to confirm.
+
+    Signals:
+        theme_chosen: ``system``, ``light`` or ``dark``.
+        scale_chosen: Percent; seen from the window's next start on.
+        restart_requested: Close the window and open it anew; jobs go on.
+        contrast_chosen: Whether there shall be more of it than the design has.
+        motion_chosen: Whether nothing may turn or slide.
+        units_chosen: `Units`.
+        place_opened: A path, for the file manager.
+        checks_requested: Look again at what is installed.
+        report_requested: A file for whoever is to help.
+        keys_requested: The sheet of all keys.
+        help_requested: The pages of the help.
+    """
+
+    theme_chosen = Signal(str)
+    scale_chosen = Signal(int)
+    restart_requested = Signal()
+    contrast_chosen = Signal(bool)
+    motion_chosen = Signal(bool)
+    units_chosen = Signal(Units)
+    place_opened = Signal(str)
+    checks_requested = Signal()
+    report_requested = Signal()
+    keys_requested = Signal()
+    help_requested = Signal()
+
+    def __init__(self, version: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("page")
+        self._theme = SegmentedControl(_THEMES, "system", name="Theme")
+        self._theme.chosen.connect(self.theme_chosen)
+        self._scale = SegmentedControl(
+            [(str(scale), f"{scale} %") for scale in SCALES], "100", name="Size"
+        )
+        for key, does in (("Ctrl++", "Larger"), ("Ctrl+-", "Smaller"), ("Ctrl+0", "100 %")):
+            self._scale.add_tip(plain_tip(does, key))
+        self._scale.chosen.connect(self._choose_scale)
+        self._scale_now = 100
+        self._restart = Button("Restart the window", icon="arrow-clockwise")
+        self._restart.clicked.connect(self.restart_requested)
+        self._restart_line = Line(
+            "The size is used from the next start on", "Jobs go on meanwhile.", self._restart
+        )
+        self._contrast = Switch(name="More contrast")
+        self._contrast.toggled.connect(self.contrast_chosen)
+        self._motion = Switch(name="Reduce motion")
+        self._motion.toggled.connect(self.motion_chosen)
+        self._sizes = SegmentedControl(_SIZES, name="Sizes")
+        self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
+        self._clock = SegmentedControl(_CLOCKS, name="Time of day")
+        for control in (self._sizes, self._temperature, self._clock):
+            control.chosen.connect(self._choose_units)
+        self.notices = NoticeSettings()
+        self.ssh = SshSettings()
+        self.ssh.place_opened.connect(self.place_opened)
+        self._places = QVBoxLayout()
+        self._places.setSpacing(0)
+        self._checks = QVBoxLayout()
+        self._checks.setSpacing(S2)
+        self._again = Button("Check again")
+        self._again.clicked.connect(self._look_again)
+        keys = Button("Keys", icon="keyboard", tip=plain_tip("All keys", "?"))
+        keys.clicked.connect(self.keys_requested)
+        pages = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
+        pages.clicked.connect(self.help_requested)
+        report = Button("Report a problem…", icon="first-aid")
+        report.clicked.connect(self.report_requested)
+        body = QWidget()
+        body.setMaximumWidth(FORM_MAX_W)
+        body.setLayout(
+            col(
+                section(
+                    "Appearance",
+                    Line("Theme", "", self._theme),
+                    Line("Size", "Of texts and everything else.", self._scale),
+                    self._restart_line,
+                    Line(
+                        "More contrast",
+                        "Darker lines and texts, and edges in place of tints. Where the system "
+                        "asks for it, it is so in any case.",
+                        self._contrast,
+                    ),
+                    Line("Reduce motion", "Nothing turns or slides.", self._motion),
+                ),
+                section(
+                    "Units",
+                    Line("Sizes", "", self._sizes),
+                    Line("Temperatures", "", self._temperature),
+                    Line("Time of day", "", self._clock),
+                ),
+                section("Notices", self.notices),
+                section("SSH", self.ssh),
+                section("Where things are", self._places),
+                section(
+                    "This installation",
+                    self._checks,
+                    row(Label(f"Ringmaster {version}", "small", "text3"), STRETCH, self._again),
+                ),
+                section(
+                    "Help",
+                    Line("Help", "The guide, the nodes, and what the words mean.", pages),
+                    Line("Keys", "All of them, by place.", keys),
+                    Line(
+                        "Something does not work",
+                        "Writes one file with logs and versions; secrets are left out, and "
+                        "nothing is sent.",
+                        report,
+                    ),
+                ),
+                STRETCH,
+                gap=S4,
+                margins=(PAGE_MARGIN, 0, PAGE_MARGIN, PAGE_MARGIN),
+            )
+        )
+        holder = QWidget()
+        holder.setLayout(row((body, 100), STRETCH, gap=0, top=False))
+        self.setLayout(col(PageHeader("Settings"), (Scroll(holder), 1), gap=0))
+        self._restart_line.hide()
+
+    def show_choices(self, choices: Choices) -> None:
+        self._theme.choose(choices.theme)
+        self._scale.choose(str(choices.scale_percent))
+        for switch, is_on in (
+            (self._contrast, choices.high_contrast),
+            (self._motion, choices.reduced_motion),
+        ):
+            with QSignalBlocker(switch):
+                switch.setChecked(is_on)
+        self._sizes.choose(choices.units.sizes)
+        self._temperature.choose(choices.units.temperature)
+        self._clock.choose(choices.units.clock)
+        self.notices.show_finished(choices.tells_finished)
+        self.notices.show_stays(choices.stays_in_tray)
+        self._restart_line.setVisible(choices.scale_percent != self._scale_now)
+
+    def set_scale_now(self, percent: int) -> None:
+        """The size with which this window was opened."""
+        self._scale_now = percent
+
+    def show_places(self, places: Places) -> None:
+        clear(self._places)
+        for caption, path in (
+            ("Data root", places.data_root),
+            ("Catalogue", places.catalogue),
+            ("These settings", places.settings),
+            ("Log of this window", places.log),
+        ):
+            self._places.addLayout(place_line(caption, path, self.place_opened.emit))
+
+    def show_checks(self, findings: Sequence[Finding]) -> None:
+        """What is installed here, one line each; what is missing with what mends it."""
+        self._again.setEnabled(True)
+        clear(self._checks)
+        for finding in findings:
+            icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            words = col(Label(finding.sentence, "body", wrap=True), gap=S1)
+            if finding.remedy and not finding.ok:
+                remedy = Label(finding.remedy, "small", "text2", wrap=True, selectable=True)
+                words.addWidget(remedy)
+            self._checks.addLayout(
+                row(IconLabel(icon, tone, ICON_NAV), (words, 1), gap=S3, top=True)
+            )
+
+    def show_checking(self) -> None:
+        self._again.setEnabled(False)
+        clear(self._checks)
+        self._checks.addWidget(Label("Looking…", "body", "text3"))
+
+    @Slot(str)
+    def _choose_scale(self, key: str) -> None:
+        self.scale_chosen.emit(int(key))
+
+    @Slot()
+    def _choose_units(self) -> None:
+        self.units_chosen.emit(Units(self._sizes.key(), self._temperature.key(), self._clock.key()))
+
+    @Slot()
+    def _look_again(self) -> None:
+        self.show_checking()
+        self.checks_requested.emit()

@@ -1,0 +1,60 @@
+"""What the sections of the settings are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from widgets.common.buttons import IconButton
+from widgets.common.cards import Card, Rule
+from widgets.common.labels import Label
+from widgets.common.layout import col, row
+from widgets.common.theme import S1, S2, S3, S4
+
+
+class Line(QWidget):
+    """Words on the left, what is chosen on the right."""
+
+    def __init__(self, title: str, sentence: str, control: QWidget) -> None:
+        super().__init__()
+        self.sentence = Label(sentence, "small", "text2", wrap=True)
+        self.sentence.setVisible(bool(sentence))
+        words = col(Label(title, "body"), self.sentence, gap=S1)
+        self._rule = Rule()
+        self._rule.hide()
+        line = row((words, 1), control, gap=S4)
+        line.setAlignment(control, Qt.AlignmentFlag.AlignVCenter)
+        self.setLayout(col(self._rule, line, gap=S3))
+
+    def set_ruled(self) -> None:
+        self._rule.show()
+
+
+def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
+    """A card under its heading, a rule between its lines."""
+    parts: list[QWidget | QHBoxLayout | QVBoxLayout] = []
+    for line in lines:
+        if parts and isinstance(line, Line):
+            line.set_ruled()
+        parts.append(line)
+    holder = QWidget()
+    holder.setLayout(col(Label(title, "heading"), Card(*parts, gap=S3), gap=S2))
+    return holder
+
+
+def place_line(caption: str, path: str, open_it: Callable[[str], object]) -> QHBoxLayout:
+    """Where something is, and a button that opens its folder."""
+    # SSH is no word that begins with a capital.
+    words = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"
+    button = IconButton("folder-open", f"Open {words}")
+    button.setEnabled(bool(path))
+    button.clicked.connect(lambda: open_it(path))
+    return row(
+        Label(caption, "body"),
+        S3,
+        (Label(path or "none", "mono", "text2", elide="middle", align="right"), 1),
+        button,
+        gap=S2,
+    )

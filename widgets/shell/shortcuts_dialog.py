@@ -1,0 +1,68 @@
+"""The sheet of all keys, by place."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+
+from PySide6.QtWidgets import QDialog, QGridLayout, QWidget
+
+from widgets.common.buttons import Button
+from widgets.common.cards import Scroll
+from widgets.common.chunked_work import Turns
+from widgets.common.labels import Label, native_key
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.shell.shortcuts import KEYS, Key
+
+_SIZE = (460, 640)
+_AROUND = 48
+"""What stays to be seen of the window, above and below together."""
+
+
+class KeysSheet(QDialog):
+    """What each key does, and where.
+
+    One room: a person who looks for a key reads down one column.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Keys")
+        self.setObjectName("dialog")
+        self._lines = QGridLayout()
+        self._lines.setHorizontalSpacing(S4)
+        self._lines.setVerticalSpacing(S2)
+        self._lines.setColumnStretch(1, 1)
+        body = QWidget()
+        body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
+        close = Button("Close", kind="primary")
+        close.setDefault(True)
+        close.clicked.connect(self.accept)
+        self.setLayout(
+            col(
+                Label("Keys", "title"),
+                (Scroll(body), 1),
+                row(STRETCH, close),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        width, height = _SIZE
+        if parent is not None:
+            height = min(height, parent.window().height() - _AROUND)
+        self.resize(width, height)
+        Turns(self).put(
+            partial(self._add_place, where or "Everywhere", tuple(keys))
+            for where, keys in groupby(KEYS, key=lambda key: key.where)
+        )
+
+    def _add_place(self, where: str, keys: tuple[Key, ...]) -> None:
+        lines = self._lines
+        heading = Label(where, "strong")
+        heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
+        lines.addWidget(heading, lines.rowCount(), 0, 1, 2)
+        for key in keys:
+            at = lines.rowCount()
+            lines.addWidget(Label(native_key(key.key), "mono", "text2"), at, 0)
+            lines.addWidget(Label(key.does), at, 1)

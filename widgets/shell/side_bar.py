@@ -1,0 +1,381 @@
+"""The side bar: which job runs, how far, is a node unwell; at the same spot on every page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from PySide6.QtCore import QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QBoxLayout, QWidget
+
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import NodeState
+from backend.records.queue.entry import Queue
+from widgets.common import formats
+from widgets.common.buttons import IconButton
+from widgets.common.cards import Rule
+from widgets.common.job_mime import DraggedJobs, DropOffer
+from widgets.common.labels import IconLabel, Label, plain_tip
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.painting import paint_focus
+from widgets.common.state_badge import MOST_SEGMENTS, Logo, Mark, RankRing, state_tone
+from widgets.common.theme import (
+    ICON_LARGE,
+    RAIL_W,
+    S1,
+    S2,
+    S3,
+    S4,
+    SIDEBAR_W,
+    SIDEBAR_WIDE_W,
+)
+from widgets.jobs.ranks.rank_strip import rank_marks
+from widgets.shell.cluster_summary import ClusterSummary
+from widgets.shell.nav_button import NavButton
+from widgets.shell.notification_list import Bell
+from widgets.shell.pages import PLACES
+from widgets.shell.shortcuts import KEYS
+
+_RUNNING_SHOWN = 3
+_RING = RAIL_W - 2 * S3
+"""As large as the rail has room for."""
+
+
+class RunningJob(QWidget):
+    """A live job: its ring, its name, its percent so large that two metres away it is read.
+
+    Signals:
+        opened: The job's id.
+    """
+
+    opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._job_id = ""
+        self._view: JobView | None = None
+        self._narrow = False
+        self._stale = False
+        self._name = Label("", "name", elide="right")
+        self._ring = RankRing(_RING, role="strong", with_figure=False, width=6)
+        self._percent = Label("", "far")
+        self._unit = Label("%", "small_strong", "text2")
+        self._left = Label("", "strong", "live", align="right", elide="right")
+        self._phase = Label("", "small", "text2", elide="right")
+        figures = row(self._percent, self._unit, (self._left, 1), gap=3)
+        self._words = QWidget()
+        self._words.setLayout(col(figures, self._phase, gap=0))
+        self.setLayout(col(self._name, row(self._ring, (self._words, 1), gap=S3), gap=2))
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def show_job(self, view: JobView) -> None:
+        self._job_id, self._view = view.id, view
+        self._name.setText(view.name)
+        self._show_ring()
+        self._percent.setText(formats.progress_figure(view.progress))
+        self._left.setText(formats.short_time_left(view.eta_s))
+        unit = "GPU" if view.config.uses_gpus else "process"
+        plural = "GPUs" if view.config.uses_gpus else "processes"
+        on = formats.plural(view.world_size, unit, plural)
+        self._phase.setText(view.doubt or f"{view.state.word} · {on}")
+        self._phase.set_tone("warn" if view.doubt else "text2")
+        self._settle_tones()
+        sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"
+        self.setAccessibleName(sentence)
+        self.setToolTip(plain_tip(sentence))
+
+    def set_narrow(self, narrow: bool) -> None:
+        """On the rail the ring says the percent itself, and its ranks give it the room."""
+        self._narrow = narrow
+        self._name.setVisible(not narrow)
+        self._words.setVisible(not narrow)
+        self._ring.set_figure(narrow)
+        self._show_ring()
+
+    def set_stale(self, stale: bool) -> None:
+        """Nobody knows whether its figures are still true."""
+        self._stale = stale
+        self._settle_tones()
+
+    def _show_ring(self) -> None:
+        if self._view is not None:
+            ranks: Sequence[Mark] = () if self._narrow else segments(self._view)
+            self._ring.set_progress(self._view.state, self._view.progress, ranks)
+
+    def _settle_tones(self) -> None:
+        self._percent.set_tone("text3" if self._stale else "text")
+        if self._view is not None:
+            self._left.set_tone("text3" if self._stale else state_tone(self._view.state))
+
+    def set_wide(self, wide: bool) -> None:
+        self._percent.set_role("far_large" if wide else "far")
+
+    def mousePressEvent(self, _event: QMouseEvent) -> None:
+        self.opened.emit(self._job_id)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(self.rect()))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.opened.emit(self._job_id)
+        else:
+            super().keyPressEvent(event)
+
+
+def segments(view: JobView) -> Sequence[Mark]:
+    """Of the ring of a job: one for each rank, of very many ranks one for each node."""
+    marks = rank_marks(view)
+    if len(marks) <= MOST_SEGMENTS:
+        return marks
+    worst: list[Mark] = []
+    for placement in view.config.placement[:MOST_SEGMENTS]:
+        own, marks = marks[: placement.slots], marks[placement.slots :]
+        worst.append("bad" if "bad" in own else "warn" if "warn" in own else "")
+    return worst
+
+
+class SideBar(QWidget):
+    """Places, running jobs, the cluster, and the foot.
+
+    Signals:
+        place_chosen: Key of a place.
+        jobs_dropped: Ids of jobs that were dropped on Compare, as a tuple.
+        job_opened: Id of a running job.
+        node_opened: Name of a node of the map, after its place was chosen.
+        theme_toggled: Light or dark, the other one.
+        notices_wished: The bell.
+        folder_wished: The data root in the file manager.
+        settings_wished, help_wished, keys_wished: The gear, the question mark, the keyboard.
+    """
+
+    place_chosen = Signal(str)
+    jobs_dropped = Signal(object)
+    job_opened = Signal(str)
+    node_opened = Signal(str)
+    theme_toggled = Signal()
+    notices_wished = Signal()
+    folder_wished = Signal()
+    settings_wished = Signal()
+    help_wished = Signal()
+    keys_wished = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("sidebar")
+        self._narrow = False
+        self._wide = False
+        self._live: tuple[JobView, ...] = ()
+        self._buttons = {place.key: NavButton(place) for place in PLACES}
+        for key, button in self._buttons.items():
+            button.clicked.connect(partial(self.place_chosen.emit, key))
+            button.dwelt.connect(partial(self.place_chosen.emit, key))
+            button.jobs_dropped.connect(self.jobs_dropped)
+        self._mark = Label("Ringmaster", "name")
+        logo = Logo(24)
+        logo.setToolTip(_window_keys())
+        self._head = row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, 0))
+        self._trouble = Label("", "small", "bad", wrap=True)
+        self._trouble.setContentsMargins(S2, 0, S2, 0)
+        self._trouble_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
+        for part in (self._trouble, self._trouble_mark):
+            part.hide()
+        self._running_title = Label("Running", "small_strong", "text2")
+        self._running_count = Label("", "small", "text3")
+        self._jobs = [RunningJob() for _ in range(_RUNNING_SHOWN)]
+        for job in self._jobs:
+            job.opened.connect(self.job_opened)
+            job.hide()
+        self._more = Label("", "small", "text3")
+        self._more.hide()
+        self._next = Label("", "small", "text2", elide="right")
+        self._next.hide()
+        self._running = QWidget()
+        self._running.setLayout(
+            col(
+                row(self._running_title, STRETCH, self._running_count),
+                *self._jobs,
+                col(self._more, self._next, gap=2),
+                gap=S3,
+                margins=(S2, 0, S2, 0),
+            )
+        )
+        self.cluster = ClusterSummary()
+        self.cluster.node_opened.connect(self._open_node)
+        self._cluster = QWidget()
+        self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
+        self._root = Label("", "small", "text2", elide="middle")
+        self._folder = IconButton("folder", "Open the data root")
+        self._folder.clicked.connect(self.folder_wished)
+        self.bell = Bell()
+        self.bell.clicked.connect(self.notices_wished)
+        self._theme = IconButton("moon", "Dark or light")
+        self._theme.clicked.connect(self.theme_toggled)
+        self._gear = IconButton("gear", "Settings")
+        self._gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
+        self._gear.clicked.connect(self.settings_wished)
+        keys = IconButton("keyboard", "All keys")
+        keys.setToolTip(plain_tip("All keys", "?"))
+        keys.clicked.connect(self.keys_wished)
+        manual = IconButton("question", "Help")
+        manual.setToolTip(plain_tip("Help", "F1"))
+        manual.clicked.connect(self.help_wished)
+        acts = (self.bell, self._theme, keys, manual, self._gear)
+        self._foot = row(*acts, STRETCH, gap=2)
+        for act in acts:
+            self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
+        places = col(*self._buttons.values(), gap=2)
+        self._rules = (Rule(), Rule())
+        self.setLayout(
+            col(
+                self._head,
+                S3,
+                places,
+                S2,
+                self._rules[0],
+                S1,
+                self._trouble,
+                row(STRETCH, self._trouble_mark, STRETCH),
+                self._running,
+                self._rules[1],
+                S1,
+                self._cluster,
+                STRETCH,
+                row(self._folder, (self._root, 1), gap=2),
+                self._foot,
+                gap=S2,
+                margins=(S3, S4, S3, S3),
+            )
+        )
+        self.setFixedWidth(SIDEBAR_W)
+        self.show_live(())
+
+    def choose(self, key: str) -> None:
+        """Light a place, or none where the page that is shown is none."""
+        for place, button in self._buttons.items():
+            # One that is exclusive cannot be switched off.
+            button.setAutoExclusive(key in self._buttons)
+            button.setChecked(place == key)
+
+    def set_count(self, key: str, count: int) -> None:
+        self._buttons[key].set_count(count)
+
+    def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
+        """From now on jobs can be dropped on Compare; ``offer_for`` says what that means."""
+        self._buttons["compare"].take_jobs(offer_for)
+
+    def set_root(self, path: str) -> None:
+        self._root.setText(path)
+
+    def set_dark(self, dark: bool) -> None:
+        self._theme.set_icon("sun" if dark else "moon")
+
+    def set_unread(self, count: int) -> None:
+        """How many notices nobody has looked at."""
+        self.bell.set_count(count)
+
+    def show_trouble(self, sentence: str) -> None:
+        """The data root does not answer, or "" when it does."""
+        self._trouble.setText(sentence)
+        self._trouble_mark.setToolTip(plain_tip(sentence))
+        self._trouble_mark.setAccessibleName(sentence)
+        for job in self._jobs:
+            job.set_stale(bool(sentence))
+        self._settle_trouble()
+
+    def _settle_trouble(self) -> None:
+        told = bool(self._trouble.text())
+        self._trouble.setVisible(told and not self._narrow)
+        self._trouble_mark.setVisible(told and self._narrow)
+
+    def show_live(self, views: tuple[JobView, ...]) -> None:
+        """The jobs that run, oldest first; a job keeps its place while it runs."""
+        self._live = views
+        self._running_count.setText(formats.count(len(views)) if views else "")
+        for index, job in enumerate(self._jobs):
+            job.setVisible(index < len(views))
+            if index < len(views):
+                job.show_job(views[index])
+        rest = len(views) - _RUNNING_SHOWN
+        self._more.setText(f"and {rest} more" if rest > 0 else "Nothing is running")
+        self._more.setVisible((rest > 0 or not views) and not self._narrow)
+        self._next.setVisible(not views and bool(self._next.text()) and not self._narrow)
+        for rule in self._rules:
+            rule.setVisible(not self._narrow or bool(views))
+
+    def show_queue(self, queue: Queue) -> None:
+        """While nothing runs, who comes next and for what it waits."""
+        first = next(iter(queue.places), None)
+        self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
+        self._next.set_tip(first.sentence if first is not None else "")
+        self.show_live(self._live)
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """All nodes, in the order they keep."""
+        self.cluster.show_nodes(states)
+
+    def set_narrow(self, narrow: bool) -> None:
+        """The rail: icons and rings."""
+        if narrow == self._narrow:
+            return
+        self._narrow = narrow
+        self._settle_width()
+        inner = 0 if narrow else S2
+        for part in (self._running, self._cluster):
+            layout = part.layout()
+            if layout is not None:
+                layout.setContentsMargins(inner, 0, inner, 0)
+        for button in self._buttons.values():
+            button.set_narrow(narrow)
+        for job in self._jobs:
+            job.set_narrow(narrow)
+        for widget in (
+            self._mark,
+            self._root,
+            self._running_title,
+            self._running_count,
+            self._folder,
+        ):
+            widget.setVisible(not narrow)
+        directions = QBoxLayout.Direction
+        self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
+        self.cluster.set_narrow(narrow)
+        self._settle_trouble()
+        self.show_live(self._live)
+
+    def set_wide(self, wide: bool) -> None:
+        """On a large screen all that is read from afar is larger."""
+        if wide == self._wide:
+            return
+        self._wide = wide
+        self._settle_width()
+        for job in self._jobs:
+            job.set_wide(wide)
+        self.cluster.set_wide(wide)
+
+    def _settle_width(self) -> None:
+        whole = SIDEBAR_WIDE_W if self._wide else SIDEBAR_W
+        self.setFixedWidth(RAIL_W if self._narrow else whole)
+
+    @Slot(int)
+    def set_room(self, height: int) -> None:
+        """A low window hides the cluster's details first."""
+        self.cluster.set_room(height)
+
+    @Slot(str)
+    def _open_node(self, name: str) -> None:
+        self.place_chosen.emit("nodes")
+        self.node_opened.emit(name)
+
+
+def _window_keys() -> str:
+    """What no button does: the keys of the window itself, each on its line."""
+    keys = ("Ctrl+K", "Alt+Left", "Alt+Right", "F5", "Shift+F10", "F11", "?")
+    known = {key.key: key.does for key in KEYS if not key.where}
+    return "\n".join(plain_tip(known[key], key) for key in keys)

@@ -1,0 +1,126 @@
+"""The part SSH of the settings: with which keys one gets in, and which machines are trusted."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from backend.records.nodes.entry import HostKey, SshFacts
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
+from widgets.common.layout import clear, col, row
+from widgets.common.theme import S1, S2, S3
+from widgets.shell.settings_rows import Line, place_line
+
+_HOSTS_W = 220
+_KEPT = (
+    "Typed once, they are known until the program ends; in the system keyring where you wish so."
+)
+
+
+class SshSettings(QWidget):
+    """Facts, and one act: to trust a machine no longer.
+
+    Signals:
+        opened: Somebody looks; answer with `show_facts` or `show_trouble`.
+        forget_requested: A `HostKey`: the keys of its host and port are accepted no longer.
+        place_opened: A path, for the file manager.
+    """
+
+    opened = Signal()
+    forget_requested = Signal(HostKey)
+    place_opened = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._keys: dict[str, HostKey] = {}
+        self._ways = Label("Looking…", "small", "text2", wrap=True)
+        self._places = QVBoxLayout()
+        self._places.setSpacing(0)
+        self._hosts = ComboBox(name="Machine whose host key was accepted")
+        self._hosts.setFixedWidth(_HOSTS_W)
+        self._hosts.currentIndexChanged.connect(self._show_fingerprint)
+        self._forget = Button("Forget", tip="The next look at this machine asks for its key again")
+        self._forget.clicked.connect(self._wish_forget)
+        control = QWidget()
+        control.setLayout(row(self._hosts, self._forget, gap=S2))
+        self._hosts_line = Line("Host keys that were accepted", "–", control)
+        self._hosts_line.sentence.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+        )
+        self._passphrases = Label("", "small", "text2", wrap=True)
+        self.setLayout(
+            col(
+                col(Label("Keys", "body"), self._ways, gap=S1),
+                col(Label("Passphrases", "body"), self._passphrases, gap=S1),
+                self._hosts_line,
+                self._places,
+                gap=S3,
+            )
+        )
+        self._hosts_line.set_ruled()
+        self._show_keys(())
+
+    def show_facts(self, facts: SshFacts) -> None:
+        self._ways.set_tone("text2")
+        self._ways.setText(_ways(facts))
+        known = formats.plural(facts.passphrases, "passphrase")
+        now = f"{known} {'is' if facts.passphrases == 1 else 'are'} known now." * bool(
+            facts.passphrases
+        )
+        self._passphrases.setText(" ".join(filter(None, (_KEPT, now, facts.keyring_fault))))
+        self._show_keys(facts.accepted)
+        clear(self._places)
+        for caption, path in (
+            ("File of accepted host keys", facts.known_hosts),
+            ("SSH client settings", facts.config),
+        ):
+            self._places.addLayout(place_line(caption, path, self.place_opened.emit))
+
+    def show_trouble(self, sentence: str) -> None:
+        """That could not be looked at."""
+        self._ways.set_tone("bad")
+        self._ways.setText(sentence)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.opened.emit()
+
+    def _show_keys(self, keys: tuple[HostKey, ...]) -> None:
+        self._keys = {f"{key.host}:{key.port}": key for key in keys}
+        self._hosts.set_options((place, _name(key)) for place, key in self._keys.items())
+        for part in (self._hosts, self._forget):
+            part.setVisible(bool(keys))
+        self._show_fingerprint()
+
+    @Slot()
+    def _show_fingerprint(self) -> None:
+        key = self._keys.get(self._hosts.key())
+        none = "None yet. Each machine is asked about once, when it is added."
+        self._hosts_line.sentence.setText(f"{key.kind} {key.fingerprint}" if key else none)
+
+    @Slot()
+    def _wish_forget(self) -> None:
+        key = self._keys.get(self._hosts.key())
+        if key is not None:
+            self.forget_requested.emit(key)
+
+
+def _name(key: HostKey) -> str:
+    return key.host if key.port == 22 else f"{key.host}, port {key.port}"
+
+
+def _ways(facts: SshFacts) -> str:
+    held = facts.agent_keys
+    agent = "No SSH agent answers here"
+    if held is not None:
+        agent = f"The SSH agent holds {formats.plural(held, 'key')}"
+    files = f"of files, {formats.listed(facts.keys)} are" if len(facts.keys) > 1 else ""
+    if len(facts.keys) == 1:
+        files = f"of files, {facts.keys[0]} is"
+    told = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."
+    named = " A node, and the SSH client settings, may name others."
+    return told + named
