@@ -12,7 +12,7 @@ from backend.records.base.remote_root import FarRoot
 def open_window(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:
     """Open the window, with the example's job started in it where ``demo_workers`` is given."""
     # Late: the command line must not wait for Qt.
-    from app.process import main
+    from app.main.gui_main import main
 
     return main(data_root, catalogue, demo_workers)
 

@@ -19,7 +19,7 @@ from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.garbage import collect_due
+from app.runtime.gui_thread_gc import collect_due
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from tests.scheduling import FileScheduling, is_of_cluster

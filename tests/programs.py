@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication, QEvent
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 
 WINDOW_THAT_STARTS_A_JOB = """
 import sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 
 app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)

@@ -3,7 +3,7 @@
 A person's keys stay on their desktop. The program makes a pair for the cluster, puts the private
 part on each node and lists the public part there with ``restrict`` and the nodes' subnet, so that
 whoever steals it can use it from the cluster only, with no terminal and no forwarding; mpirun works
-with it all the same. Who wants more has sshd start `backend.node.agent.ssh_command_filter` for it (``command=``),
+with it all the same. Who wants more has sshd start `ssh_command_filter` for it (``command=``),
 which lets mpirun's daemon start and little else.
 
 What is edited here is text of another program, so each edit is a pure function that leaves every
@@ -257,7 +257,7 @@ def install_key(
 ) -> bool:
     """Put the cluster's key on a node and let it in; False when both was so already.
 
-    With the path of a Python there, the key starts only what `backend.node.agent.ssh_command_filter` lets it.
+    With the path of a Python there, the key starts only what `ssh_command_filter` lets it.
 
     Raises:
         BackendError: The node's files cannot be written.

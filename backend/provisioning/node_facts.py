@@ -50,7 +50,7 @@ def look_at(
     """Look at ``node``; ``node_data_root`` is where it sees the data root, if not at the same path.
 
     The data root is found there only if the node reads what this computer has just written to it;
-    ``leave`` and ``take_away`` write and remove a file below ``data_root``.
+    ``leave`` and ``file_export`` write and remove a file below ``data_root``.
 
     Raises:
         BackendError: It has no Python, an old one, or a home that cannot be written.

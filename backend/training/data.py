@@ -51,8 +51,8 @@ class TrainingOrder(Sampler[Share]):
             raise BackendError(
                 f"The dataset has {number_format.count(samples)} samples, and one step of "
                 f"{world_size} × {batch_size} needs {number_format.count(self.global_batch)}.",
-                f"Choose a batch size of {number_format.count(max(1, samples // world_size))} or less"
-                + (", or fewer processes." if world_size > 1 else "."),
+                f"Choose a batch size of {number_format.count(max(1, samples // world_size))} "
+                + ("or less, or fewer processes." if world_size > 1 else "or less."),
             )
 
     @property

@@ -160,8 +160,8 @@ class Trainer:
             for kind, here, there in zip(("training", "validation"), first, sizes, strict=True):
                 if here != there:
                     raise BackendError(
-                        f"The loader gives rank 0 {number_format.count(here)} {kind} samples and rank "
-                        f"{rank} {number_format.count(there)}; all ranks need the same samples.",
+                        f"The loader gives rank 0 {number_format.count(here)} {kind} samples and "
+                        f"rank {rank} {number_format.count(there)}; all ranks need the same samples.",
                         "Draw what is random in the loader from random, numpy.random or torch, "
                         "which have the same seed on every rank, or from a generator with a "
                         "fixed seed.",
@@ -184,8 +184,8 @@ class Trainer:
             for node, other in zip(nodes[1:], others, strict=True):
                 if None not in (first, other) and first != other:
                     raise BackendError(
-                        f"Sample {number_format.count(index)} of the loader is another one on {node} "
-                        f"than on {nodes[0]}; all ranks need the same samples.",
+                        f"Sample {number_format.count(index)} of the loader is another one on "
+                        f"{node} than on {nodes[0]}; all ranks need the same samples.",
                         "Sort what the loader lists, files and classes: "
                         "sorted(os.listdir(folder)), sorted(Path(folder).iterdir()).",
                     )

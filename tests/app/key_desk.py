@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from tests.app.hands import Hands
 from tests.app.keyboard_window import rows
-from tests.app.lived_in import WAITING, rows_of_all
+from tests.app.pointer import Hands
+from tests.app.used_data_root import WAITING, rows_of_all
 from widgets.common.cards import Card, PageHeader
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.list.job_list_model import JobColumn

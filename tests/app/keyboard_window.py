@@ -8,9 +8,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
-from tests.app.hands import Hands
-from tests.app.lived_in import move_in, move_out, rows_of_all
+from app.main.bootstrap import Program
+from tests.app.pointer import Hands
+from tests.app.used_data_root import move_in, move_out, rows_of_all
 from tests.programs import end
 from widgets.common.theme_manager import ThemeChoice
 

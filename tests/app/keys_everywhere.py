@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QApplication
 
 from tests.app.key_desk import presses
-from tests.app.lived_in import FALLING
+from tests.app.used_data_root import FALLING
 from tests.fakes import trained
 from widgets.shell.shortcuts import KEYS
 

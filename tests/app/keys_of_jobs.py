@@ -10,7 +10,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
 from tests.app.key_desk import presses
 from tests.app.keyboard_window import answer_file_dialog, rows
-from tests.app.lived_in import FALLING, WAITING
+from tests.app.used_data_root import FALLING, WAITING
 from tests.fakes import trained
 from tests.pictures import lab
 from widgets.jobs.checkpoints.export_dialog import ExportDialog

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.form_controller import FormController
+from app.jobs.form_controller import FormController
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
 from backend.services.jobs.dataset_size import DataSizes

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import silence
+from app.runtime import stale_data
 from backend.base.progress import Progress
 from backend.node.system import process_cleanup, process_identity
 from backend.records.base.atomic_files import replace_json
@@ -23,7 +23,7 @@ from backend.records.library.item import Kind
 from backend.records.nodes import health
 from backend.records.nodes.reading import Presence
 from backend.services.context.container import open_services
-from tests.app.shut_folder import ShutFolder
+from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
@@ -257,7 +257,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     window, training, tmp_path, monkeypatch
 ):
     # As after half a minute.
-    monkeypatch.setattr(silence, "HANGS_S", 1.0)
+    monkeypatch.setattr(stale_data, "HANGS_S", 1.0)
     folder = ShutFolder(tmp_path / "data", monkeypatch)
     folder.hang()
     try:

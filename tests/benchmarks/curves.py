@@ -121,7 +121,7 @@ from PySide6.QtCore import QLineF, QStringListModel
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QApplication, QListView
 from backend.records.sweeps.parallel_coordinates import parallel
-from tests.widgets.cluster import samples
+from tests.widgets.nodes import samples
 from tests.widgets.compare.sweep_samples import sweep
 from widgets.nodes.row.node_row import node_row
 from widgets.nodes.page.rack import Rack

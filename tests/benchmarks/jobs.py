@@ -37,7 +37,7 @@ import gc, json, sys, time
 from pathlib import Path
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.jobs.summary import JobChoices
 from widgets.jobs.list.job_columns import JobColumn
 

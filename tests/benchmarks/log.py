@@ -66,7 +66,7 @@ def measure() -> list[Figure]:
 def _measured(root: Path) -> list[Figure]:
     from PySide6.QtWidgets import QApplication
 
-    from app.background import Background
+    from app.runtime.background import Background
     from backend.records.base.atomic_files import replace_json
     from backend.records.base.layout import DataRoot
 
@@ -134,7 +134,7 @@ def _measured(root: Path) -> list[Figure]:
 def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     import tomllib
 
-    from app.log_controller import LogController
+    from app.jobs.log_controller import LogController
     from backend.records.base.layout import DataRoot
     from backend.records.jobs.config import parse_job
     from backend.records.jobs.state import JobState

@@ -27,7 +27,7 @@ from PySide6.QtCore import QObject, QPoint, Qt, QTimer, Signal
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 
 PRESS_S = 0.005
 LONG_S = 0.05

@@ -53,7 +53,7 @@ app.exec()
 OURS = """
 import sys, time
 from pathlib import Path
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 
@@ -79,7 +79,7 @@ import sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 
 app = QApplication(sys.argv[:1])
 program = Program(app, Path(sys.argv[1]), Path(sys.argv[2]), None)

@@ -14,7 +14,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.nodes import health
 from installers.console import Progress
 from tests.cluster.cluster import Cluster

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QMenu, QWi
 from pytestqt.exceptions import TimeoutError
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from tests.turns import are_done
 from tests.waiting import LIMIT_MS
 from widgets.common.theme_manager import ThemeChoice

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.base.program_name import to_forget
 from backend.records.nodes.entry import SetUp
 from tests.cluster.faults import FAULTS

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.base.layout import RUN_VARIABLE
 from backend.records.nodes.entry import NodeAddress
 from backend.records.nodes.reading import Presence

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind

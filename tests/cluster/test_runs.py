@@ -12,7 +12,7 @@ import pytest
 import torch
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.base.errors import BackendError
 from backend.launch import mpirun
 from backend.records.base.atomic_files import read_json
@@ -226,7 +226,7 @@ def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
     qtbot: QtBot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.ssh_watch.EVERY_S", 2.0)
+    monkeypatch.setattr("app.nodes.ssh_poller.EVERY_S", 2.0)
     program.window.go("nodes")
     shown = program.nodes.rack.rows_model
     qtbot.waitUntil(lambda: len(shown.rows) == 4)

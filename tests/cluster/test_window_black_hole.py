@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh import client as ssh_client
 from tests.cluster.ready import ReadyCluster

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.nodes.entry import HostKey
 from backend.services.context.container import Services
 from tests.programs import end

@@ -73,7 +73,7 @@ class _Tray(QSystemTrayIcon):
 
 
 def _know_the_tray() -> None:
-    from app import tray
+    from app.notifications import tray
 
     tray.QSystemTrayIcon = _Tray  # type: ignore[misc]
 

@@ -17,7 +17,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.context.container import open_services
-from tests.app.lived_in import WAITING, move_in, move_out
+from tests.app.used_data_root import WAITING, move_in, move_out
 from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk
 from tests.fakes import trained
 from tests.waiting import wait_for

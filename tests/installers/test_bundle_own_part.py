@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.help import TOPICS
+from app.shell.help import TOPICS
 from backend.provisioning.code_archive import make_bundle
 from installers import archive, bundled_python
 from installers.console import Progress

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from PySide6.QtGui import QImage
 
-from app.help import TOPICS
+from app.shell.help import TOPICS
 from backend import VERSION
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import built_wheels
@@ -42,7 +42,7 @@ import faulthandler, json, sys
 from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QLabel
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from widgets.common.chunked_work import Turns
 
 # One that stands still says where.

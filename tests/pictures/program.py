@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
 
-from app.bootstrap import Program
+from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
 from tests.programs import end

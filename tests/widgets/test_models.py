@@ -14,7 +14,7 @@ import widgets
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.sweeps.parallel_coordinates import parallel
-from tests.app.test_status_poller import LIVE
+from tests.app.jobs.test_status_poller import LIVE
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
 from tests.widgets.nodes import samples

@@ -1,6 +1,7 @@
 """Processes of runs that are over: found by their tag, ended only when somebody wants it.
 
-``python -m backend.node.checks.orphans --data-root DIR [--end PID:TICKS ...]`` prints one JSON document:
+``python -m backend.node.checks.orphans --data-root DIR [--end PID:TICKS ...]`` prints one JSON
+document:
 the orphans of this computer and, with ``--end``, the pids of those that would not go. Processes of
 other users, and those that no run of ours started, are never listed and never ended.
 """

@@ -407,7 +407,7 @@ def _made_of(python: str) -> str:
 
 
 def _program(request: dict[str, Any]) -> Any:
-    """The digest of the bundle as `backend.provisioning.code_archive` makes it, "" when it is not there."""
+    """The digest of the bundle (`backend.provisioning.code_archive`), "" where there is none."""
     top = request["bundle"]
     contents = {}
     for folder, _, names in os.walk(os.path.join(top, "backend")):

@@ -1,7 +1,8 @@
 """One reading of this computer: processors, memory, disk, network, GPUs and who is on them.
 
 The data root is asked in a thread that can be given up: `statvfs` on a share that hangs cannot be
-interrupted. ``python -m backend.node.metrics.probe NAME DATA_ROOT`` prints one reading, a JSON object.
+interrupted. ``python -m backend.node.metrics.probe NAME DATA_ROOT`` prints one reading as a JSON
+object.
 """
 
 from __future__ import annotations

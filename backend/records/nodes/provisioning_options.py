@@ -26,7 +26,7 @@ class SetUpOptions:
     """Path of a private key on the nodes with which they reach each other already."""
     shared: bool = False
     limits_key: bool = False
-    """The cluster's key starts nothing but what a run needs; see `backend.node.agent.ssh_command_filter`."""
+    """The cluster's key starts nothing but what a run needs; see `ssh_command_filter`."""
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:

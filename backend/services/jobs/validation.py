@@ -310,8 +310,8 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     )
     checked.fault(
         "batch_size",
-        f"One step takes {processes}{number_format.count(config.batch_size)} items, but the dataset has "
-        f"{number_format.count(size.training)}; {way_out}.",
+        f"One step takes {processes}{number_format.count(config.batch_size)} items, "
+        f"but the dataset has {number_format.count(size.training)}; {way_out}.",
     )
 
 

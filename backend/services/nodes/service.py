@@ -263,8 +263,8 @@ class NodeService:
         if room.fetched_bytes:
             told += (
                 f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear gives "
-                f"{number_format.size(room.fetched_bytes)} back, which are fetched again when they are "
-                "wanted"
+                f"{number_format.size(room.fetched_bytes)} back, "
+                "which are fetched again when they are wanted"
             )
         yield Finding("mirror", True, f"{told}.")
 

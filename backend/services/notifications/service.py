@@ -1,8 +1,8 @@
 """Webhook and mail from the desktop: what this user wants to be told, and telling it.
 
 The end of a run on this computer is told by what its supervisor leaves behind
-(`backend.node.notifications.send`), and so is one on nodes that were given these settings. A desktop tells what
-is not told yet: what needs a password, which the keyring here has and no node, and what ended where
+(`backend.node.notifications.send`), and so is one on nodes that were given these
+settings. A desktop tells what is not told yet: what needs a password, which the keyring here has and no node, and what ended where
 nobody could tell.
 """
 

@@ -20,7 +20,7 @@ _MTU_REMEDY = (
 
 @dataclass(frozen=True)
 class Meeting:
-    """One node's attempt to reach another: its facts as `backend.node.checks.preflight_probe` has them."""
+    """One node's attempt to reach another: its facts as `preflight_probe` has them."""
 
     source: str
     target: str

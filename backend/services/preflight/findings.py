@@ -154,8 +154,8 @@ def apart(head: Site, other: Site) -> Iterator[PreflightFinding]:
         yield fault(
             DATA_ROOT,
             other.node,
-            f"{blind.node} does not see the data root and {wording.place(sees.node)} does; the nodes "
-            "of a job need to be of one kind.",
+            f"{blind.node} does not see the data root and {wording.place(sees.node)} does; "
+            "the nodes of a job need to be of one kind.",
             f"Choose others, or mount the data root on {blind.node} and add it anew.",
             Fix.LEAVE_OUT,
         )

@@ -127,8 +127,8 @@ class Survey:
             if waited > 1:
                 self._fault(
                     ItemFault(
-                        f"Item {number_format.count(index)} of {self._data.class_name} did not come "
-                        f"within {waited:.0f} s.",
+                        f"Item {number_format.count(index)} of {self._data.class_name} did not "
+                        f"come within {waited:.0f} s.",
                         "Look for a loop without an end or a download in __getitem__.",
                         index,
                     )
@@ -258,8 +258,8 @@ class Survey:
     def _warnings(self, examined: int) -> Iterator[str]:
         if examined < self._count:
             yield (
-                f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the time "
-                "given; the figures are of those."
+                f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the "
+                "time given; the figures are of those."
             )
         if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
             name = self._name(next(iter(self._classes)))

@@ -136,7 +136,10 @@ def test_usage_and_remedies_say_what_was_called(name: str, tmp_path: Path) -> No
 
 
 def test_what_it_starts_was_called_by_nobody() -> None:
-    code = "import os; from backend.records.base.program_name import COMMAND; print(COMMAND, *os.environ)"
+    code = (
+        "import os; from backend.records.base.program_name import COMMAND\n"
+        "print(COMMAND, *os.environ)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=MAIN.parent,

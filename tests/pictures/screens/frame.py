@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.help import read_topics
+from app.shell.help import read_topics
 from backend.records.nodes.entry import HostKey, SshFacts
 from backend.records.nodes.reading import Finding
 from backend.records.notifications.notification import Channels, Mail

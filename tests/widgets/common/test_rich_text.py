@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.help import read_topics
+from app.shell.help import read_topics
 from widgets.common.rich_text import RichText
 
 pytestmark = pytest.mark.usefixtures("look")

@@ -9,12 +9,12 @@ from PySide6.QtCore import QEvent, QItemSelectionModel, QMimeData, Qt
 from PySide6.QtGui import QDrag
 from PySide6.QtWidgets import QApplication, QToolTip
 
-from app.compare_controller import CompareController
-from app.take_away import TakeAway
+from app.jobs.compare_controller import CompareController
+from app.jobs.file_export import TakeAway
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
-from tests.app.test_compare_controller import Service
+from tests.app.jobs.test_compare_controller import Service
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.job_finder import JobFinder
+from app.jobs.list_controller import JobFinder
 from backend.records.jobs.summary import JobListing, line_of
 from tests.conftest import Immediately
 from widgets.jobs.list.job_rows import JobRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QMimeData, QPoint
 
-from app.library_controller import LibraryController
+from app.library.library_controller import LibraryController
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from tests.widgets import drags

@@ -8,7 +8,7 @@ from pathlib import Path
 
 _ALL_PAGES = """
 import linecache
-import app.pages
+import app.main.pages
 import backend.services.context.container
 
 print(sum(len(entry[2]) for entry in linecache.cache.values() if len(entry) > 1))

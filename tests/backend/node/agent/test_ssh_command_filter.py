@@ -37,7 +37,10 @@ ORTED = (
     f'-mca plm_rsh_args "-F {HOME}/ssh/config" -mca hwloc_base_binding_policy "none" '
     '-mca rmaps_base_mapping_policy "slot" -mca pmix "^s1,s2,cray,isolated"'
 )
-SWEEP = f"env PYTHONPATH={HOME}/bundles/ab12 {ENV}/bin/python -m backend.node.run.remote_cleanup 20261121-abc/2"
+SWEEP = (
+    f"env PYTHONPATH={HOME}/bundles/ab12 {ENV}/bin/python "
+    "-m backend.node.run.remote_cleanup 20261121-abc/2"
+)
 
 
 def test_mpirun_s_daemon_starts_with_what_mpirun_sets_and_no_shell() -> None:

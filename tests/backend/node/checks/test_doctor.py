@@ -138,7 +138,10 @@ def test_m04_debians_mpirun_is_understood(tmp_path: Path) -> None:
 
 
 def test_the_checks_need_nothing_but_the_standard_library() -> None:
-    code = "import sys, backend.node.checks.doctor, backend.node.run.supervisor; print(sorted(sys.modules))"
+    code = (
+        "import sys, backend.node.checks.doctor, backend.node.run.supervisor\n"
+        "print(sorted(sys.modules))"
+    )
     names = subprocess.run(
         [sys.executable, "-S", "-c", code],
         capture_output=True,

@@ -170,7 +170,8 @@ def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
         [
             sys.executable,
             "-c",
-            "import sys; from pathlib import Path; from backend.node.system.start_supervisor import *\n"
+            "import sys; from pathlib import Path\n"
+            "from backend.node.system.start_supervisor import *\n"
             "start_supervisor(JobFolder(Path(sys.argv[1])), 1, sys.executable)\n"
             "import signal; signal.pause()",
             str(run.folder.path),

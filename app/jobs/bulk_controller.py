@@ -1,0 +1,174 @@
+"""What a person does with several jobs at once, and in a cell of the wide table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.jobs.bulk_runner import Done, Named, do_each
+from app.jobs.job_controller import JobController
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.summary import JobLine
+from backend.records.jobs.view import JobView
+from backend.services.context.container import Services
+from widgets.common import formats
+from widgets.common.dialog_holder import KeptDialog
+from widgets.jobs.list.bulk_dialogs import TagDialog
+from widgets.jobs.page.jobs_page import JobsPage
+
+_LANE = "many jobs"
+_EXPORT = ("latest", "zip")
+
+
+class ManyJobs(QObject):
+    """Serves the wide table.
+
+    Signals:
+        told: A sentence for the toast, about what the user did.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: JobsPage,
+        jobs: JobController,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._jobs = services.jobs
+        self._runner = runner
+        self._page = page
+        self._window = window
+        self._controller = jobs
+        self._dialog: KeptDialog[TagDialog] = KeptDialog()
+        many = page.many
+        page.table.model.edited.connect(self._edit)
+        many.tag_requested.connect(self._ask_tags)
+        many.stop_requested.connect(self._stop)
+        many.export_requested.connect(self._ask_folder)
+        many.clone_requested.connect(self._clone)
+
+    @Slot(str, str, object, object)
+    def _edit(self, job_id: str, what: str, was: object, value: object) -> None:
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.edit, job_id, what, was, value),
+            self._page.show_view,
+            partial(self._not_edited, job_id),
+        )
+
+    def _not_edited(self, job_id: str, error: BackendError) -> None:
+        self.told.emit(error.with_remedy)
+        # What somebody else made of it is shown, too.
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.show, job_id),
+            self._page.show_view,
+            lambda _error: None,
+        )
+
+    # Tags.
+
+    @Slot(object)
+    def _ask_tags(self, ids: tuple[str, ...]) -> None:
+        lines = self._lines(ids)
+        known = dict.fromkeys(tag for line in lines for tag in line.tags)
+        dialog = TagDialog([line.name for line in lines], tuple(known), self._window)
+
+        def wish(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
+            retag = partial(self._jobs.retag, add=add, remove=remove)
+            self._each(lines, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
+
+        dialog.wished.connect(wish)
+        self._dialog.open(dialog)
+
+    # Stop: it saves first, so nobody is asked.
+
+    @Slot(object)
+    def _stop(self, ids: tuple[str, ...]) -> None:
+        live = [line for line in self._lines(ids) if line.state.is_live]
+        for line in live:
+            self._controller.stop(line.id)
+        if live:
+            self.told.emit(f"Stopping {formats.plural(len(live), 'job')}; each saves first")
+
+    # Clone: of one the form, in which it is changed; of several a draft each.
+
+    @Slot(object)
+    def _clone(self, ids: tuple[str, ...]) -> None:
+        if len(ids) == 1:
+            self._controller.clone(ids[0])
+            return
+
+        def clone(job_id: str) -> JobView:
+            return self._jobs.create(self._jobs.clone(job_id))
+
+        def tell(done: Done[JobView]) -> None:
+            made = [view.id for view in done.outcomes]
+            self._page.choose(made)
+            drafts = "The drafts are chosen." if made else ""
+            self.told.emit(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
+
+        jobs = _named(self._lines(ids))
+        do_each(self._runner, _LANE, jobs, clone, self._page.show_view, tell)
+
+    # Export: the newest checkpoint of each, beside one another.
+
+    @Slot(object)
+    def _ask_folder(self, ids: tuple[str, ...]) -> None:
+        chosen = QFileDialog.getExistingDirectory(
+            self._window, f"Export {formats.plural(len(ids), 'job')} into"
+        )
+        if chosen:
+            self.export(ids, Path(chosen))
+
+    def export(self, ids: Sequence[str], folder: Path) -> None:
+        """The newest checkpoint of each of them into ``folder``; nothing there is written over."""
+        lines = self._lines(ids)
+        checkpoint, kind = _EXPORT
+        names = {line.id: _file_name(line) for line in lines}
+
+        def export(job_id: str) -> Path:
+            target = folder / f"{names[job_id]}.{kind}"
+            return self._jobs.export(job_id, checkpoint, kind, target)
+
+        self._each(lines, export, "Exported", lambda _path: None)
+
+    # All of them.
+
+    def _each(
+        self,
+        lines: Sequence[JobLine],
+        act: Callable[[str], object],
+        did: str,
+        then: Callable[..., None],
+    ) -> None:
+        """Do ``act`` with each, one after the other, and say in the end what came of it."""
+
+        def tell(done: Done[object]) -> None:
+            self.told.emit(done.sentence(f"{did} {{jobs}}."))
+
+        do_each(self._runner, _LANE, _named(lines), act, then, tell)
+
+    def _lines(self, ids: Sequence[str]) -> list[JobLine]:
+        found = map(self._page.model.line, ids)
+        return [line for line in found if line is not None]
+
+
+def _named(lines: Sequence[JobLine]) -> list[Named]:
+    return [(line.id, line.name) for line in lines]
+
+
+def _file_name(line: JobLine) -> str:
+    """Its name as a file's, and its id, because two jobs may be called alike."""
+    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in line.name).strip()
+    return f"{stem[:60].strip()} {line.id}".strip()

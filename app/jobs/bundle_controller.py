@@ -1,0 +1,188 @@
+"""Jobs leave in bundles, come in bundles, and replays are held against their originals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QStandardPaths, Signal, Slot
+from PySide6.QtWidgets import QDialog, QWidget
+
+from app.jobs.file_export import show_in_folder
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.bundles.job_archive import Bundled, ReplayVerdict, Unbundled
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import RunUpdate
+from backend.services.context.container import Services
+from widgets.common.dialog_holder import KeptDialog
+from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.jobs_page import JobsPage
+
+
+class BundleController(QObject):
+    """Serves the entries of a job's menu about bundles, and bundles that are opened or dropped.
+
+    Signals:
+        made: A `JobView` of a job that is new, to be shown.
+        told: A sentence for the toast.
+    """
+
+    made = Signal(object)
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: JobsPage,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._detail = page.detail
+        self._page = page
+        self._window = window
+        self._dialog: KeptDialog[QDialog] = KeptDialog()
+        self._progress: Progress | None = None
+        self._judged: tuple[str, int] = ("", 0)
+        self._detail.bundle_requested.connect(self.ask)
+        self._detail.replayed_requested.connect(self.compare)
+
+    # Out.
+
+    @Slot(str)
+    def ask(self, job_id: str) -> None:
+        """What goes into the bundle, and where to."""
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._services.jobs.checkpoints, job_id),
+            partial(self._ask, job_id),
+            partial(self._refused, job_id),
+        )
+
+    def _ask(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
+        line = self._page.model.line(job_id)
+        if line is None:
+            return
+        home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
+        dialog = BundleDialog(line.name, checkpoints, home, self._window)
+        dialog.bundle_requested.connect(partial(self._bundle, job_id, dialog))
+        dialog.folder_requested.connect(show_in_folder)
+        self._dialog.open(dialog)
+        dialog.cancel_requested.connect(self._cancel)
+
+    def _bundle(
+        self,
+        job_id: str,
+        dialog: BundleDialog,
+        path: str,
+        checkpoint: str,
+        with_data: bool,
+        overwrite: bool,
+    ) -> None:
+        progress = self._runner.progress(
+            lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
+        )
+        self._progress = progress
+
+        def write() -> Bundled:
+            return self._services.bundles.bundle(
+                job_id,
+                Path(path),
+                with_data=with_data,
+                checkpoint=checkpoint,
+                overwrite=overwrite,
+                progress=progress,
+            )
+
+        self._runner.run(
+            f"export {job_id}",
+            write,
+            lambda made: self._in(dialog, lambda: dialog.show_done(made)),
+            lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
+        )
+
+    # In.
+
+    @Slot(object)
+    def unbundle(self, path: Path) -> None:
+        """A bundle was chosen or dropped."""
+        dialog = UnbundleDialog(path.name, self._window)
+        self._dialog.open(dialog)
+        dialog.cancel_requested.connect(self._cancel)
+        progress = self._runner.progress(
+            lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
+        )
+        self._progress = progress
+
+        def arrived(found: Unbundled) -> None:
+            self._in(dialog, lambda: dialog.show_done(found))
+            self.made.emit(found.view)
+            self.told.emit(found.origin)
+
+        self._runner.run(
+            "import",
+            partial(self._services.bundles.unbundle, path, progress),
+            arrived,
+            lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
+        )
+
+    # Again.
+
+    @Slot(object)
+    def see(self, update: RunUpdate) -> None:
+        """The open job has finished: if it is a replay, its page says how it went."""
+        view = update.view
+        if view.state is not JobState.FINISHED or (view.id, view.run) == self._judged:
+            return
+        self._judged = view.id, view.run
+        replays = self._services.replays
+
+        def judge() -> ReplayVerdict | None:
+            return replays.compare(view.id) if replays.original(view.id) else None
+
+        def show(verdict: ReplayVerdict | None) -> None:
+            if verdict is not None:
+                self._detail.show_verdict(view.id, verdict.sentence, verdict.is_same)
+
+        self._runner.run(f"read {view.id}", judge, show, lambda _error: None)
+
+    @Slot(str)
+    def compare(self, job_id: str) -> None:
+        """How a replay went beside its original."""
+
+        def show(verdict: ReplayVerdict) -> None:
+            self._dialog.open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
+
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._services.replays.compare, job_id),
+            show,
+            partial(self._refused, job_id),
+        )
+
+    # The one dialog.
+
+    @property
+    def dialog(self) -> QDialog | None:
+        return self._dialog.now
+
+    def _in(self, dialog: QDialog, show: Callable[[], None]) -> None:
+        """Show it, unless the dialog was closed meanwhile."""
+        if self._dialog.now is dialog:
+            show()
+
+    @Slot()
+    def _cancel(self) -> None:
+        if self._progress is not None:
+            self._progress.cancel()
+
+    def _refused(self, job_id: str, error: BackendError) -> None:
+        self._detail.show_busy(job_id, "")
+        self._detail.show_error(job_id, str(error), error.remedy)

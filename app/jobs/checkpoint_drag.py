@@ -1,0 +1,111 @@
+"""A checkpoint that is dragged out of the window leaves it as what Export would write."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import tempfile
+from collections import deque
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError, Cancelled
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.services.jobs.service import JobService
+from widgets.common.lazy_file_drag import Promise
+from widgets.jobs.detail.job_detail import JobDetail
+
+_LANE = "carry out"
+_KEPT = 3
+"""Where something is dropped it may be copied for a while yet."""
+
+
+class CarryOut(QObject):
+    """Exports into a folder of its own, beginning with the drag, off the GUI thread.
+
+    Signals:
+        told: A sentence for the toast.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self,
+        jobs: JobService,
+        runner: Runner,
+        detail: JobDetail,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._jobs = jobs
+        self._runner = runner
+        self._folder = Path(tempfile.gettempdir()) / f"ringmaster-{secrets.token_hex(8)}"
+        self._made: deque[Path] = deque()
+        self._missed: dict[tuple[str, ...], Path] = {}
+        detail.take_out_requested.connect(self.begin)
+
+    @Slot(str, object, str, str, object)
+    def begin(
+        self, job_id: str, checkpoint: Checkpoint, kind: str, name: str, promise: Promise
+    ) -> None:
+        """Make the file that is dragged; what came too late for the last drag is there already."""
+        key = (job_id, checkpoint.sha256, kind, name)
+        missed = self._missed.pop(key, None)
+        if missed is not None:
+            promise.path = str(missed)
+            promise.keep()
+            return
+        target = self._folder / secrets.token_hex(4) / name
+        promise.path = str(target)
+        progress = self._runner.progress(lambda _share, _what: None)
+        promise.abandoned.connect(progress.cancel)
+        promise.late.connect(partial(self._too_late, promise, key))
+        stale = [self._made.popleft() for _ in range(len(self._made) - _KEPT + 1)]
+        self._missed = {k: path for k, path in self._missed.items() if path not in stale}
+        self.told.emit(f"Making “{name}”…")
+
+        def make() -> Path:
+            for old in stale:
+                shutil.rmtree(old.parent, ignore_errors=True)
+            try:
+                # Others on this computer must not read it.
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                target.parent.mkdir()
+            except OSError as error:
+                raise BackendError(
+                    f"“{name}” cannot be made in {self._folder.parent}: {error.strerror or error}.",
+                    "Make room there, or use Export….",
+                ) from error
+            return self._jobs.export(job_id, checkpoint.name, kind, target, progress)
+
+        self._runner.run(
+            _LANE, make, partial(self._kept, promise, key), partial(self._refused, promise, key)
+        )
+
+    def close(self) -> None:
+        """What was not copied by now is not wanted; blocks for as long as it takes to delete."""
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._folder)
+
+    def _kept(self, promise: Promise, key: tuple[str, ...], path: Path) -> None:
+        self._made.append(path)
+        promise.keep()
+        if key in self._missed:
+            self.told.emit(f"“{path.name}” is ready now: drag it again")
+        elif not promise.is_let_go:
+            self.told.emit(f"“{path.name}” is ready: let it go where it is wanted")
+
+    def _too_late(self, promise: Promise, key: tuple[str, ...]) -> None:
+        path = Path(promise.path)
+        self._missed[key] = path
+        self.told.emit(f"“{path.name}” was not ready yet; you are told when to drag it again")
+
+    def _refused(self, promise: Promise, key: tuple[str, ...], error: BackendError) -> None:
+        self._missed.pop(key, None)
+        promise.give_up()
+        if not isinstance(error, Cancelled):
+            self.told.emit(error.with_remedy)

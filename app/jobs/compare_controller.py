@@ -1,0 +1,234 @@
+"""Which jobs are compared, and their news: looks at each of them while somebody looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.jobs.file_export import TakeAway
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.comparison import MOST_JOBS, ComparedLook, too_many
+from backend.records.jobs.summary import JobListing, JobQuery
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.spec import sweep_of
+from backend.services.jobs.comparison import ComparisonService
+from widgets.common import formats
+from widgets.compare.compare_page import ComparePage
+from widgets.jobs.list.job_rows import JobRows
+
+LOOK_INTERVAL_MS = 1000
+Find = Callable[[JobQuery, Callable[[JobRows], None]], None]
+"""Asks the index of all jobs; it answers later."""
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A job that is compared; one that was taken out and added again is another one."""
+
+    job_id: str
+    view: JobView | None = None
+    cursor: object = None
+    is_looked_at: bool = False
+
+
+class CompareController(QObject):
+    """Serves the place Compare.
+
+    Signals:
+        place_wished: The place Compare should be in front.
+        told: A sentence for the toast.
+    """
+
+    place_wished = Signal()
+    told = Signal(str)
+
+    def __init__(
+        self,
+        comparison: ComparisonService,
+        runner: Runner,
+        page: ComparePage,
+        take_away: TakeAway,
+        find: Find,
+        parent: QObject | None = None,
+        interval_ms: int = LOOK_INTERVAL_MS,
+    ) -> None:
+        super().__init__(parent)
+        self._comparison = comparison
+        self._runner = runner
+        self._page = page
+        self._take_away = take_away
+        self._find = find
+        self._siblings: dict[str, JobView] = {}
+        self._sweeps: set[str] = set()
+        self._followed: dict[str, _Followed] = {}
+        self._timer = QTimer(self)
+        self._timer.setInterval(interval_ms)
+        self._timer.timeout.connect(self.look)
+        page.add_requested.connect(self.add)
+        page.remove_requested.connect(self.remove)
+        page.jobs_dropped.connect(self.drop)
+        page.csv_requested.connect(self.save_csv)
+        page.save_requested.connect(take_away.save)
+        page.rows_wished.connect(lambda query: find(query, partial(page.show_rows, query)))
+
+    def start(self) -> None:
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.stop()
+
+    # -- what a person wishes
+
+    @Slot(object)
+    def compare(self, job_ids: Sequence[str]) -> None:
+        """Compare these and no others; one alone joins those that are compared already."""
+        ids = tuple(dict.fromkeys(job_ids))
+        if len(ids) == 1:
+            self.add(ids[0])
+        elif ids:
+            if len(ids) > MOST_JOBS:
+                self.told.emit(f"{MOST_JOBS} jobs are the most: the first {MOST_JOBS} are compared")
+            self._follow(ids[:MOST_JOBS])
+        if ids:
+            self.place_wished.emit()
+
+    @Slot(str)
+    def add(self, job_id: str) -> None:
+        if job_id in self._followed:
+            return
+        refusal = too_many(self._followed, (job_id,))
+        if refusal:
+            self.told.emit(refusal)
+            return
+        self._follow((*self._followed, job_id))
+
+    @Slot(object)
+    def drop(self, job_ids: Sequence[str]) -> None:
+        """Jobs were dragged here: all of them join those that are compared, or none does."""
+        new = tuple(each for each in dict.fromkeys(job_ids) if each not in self._followed)
+        refusal = too_many(self._followed, new)
+        if not refusal and new:
+            self._follow((*self._followed, *new))
+        total = formats.plural(len(self._followed), "job")
+        verb = "is" if len(self._followed) == 1 else "are"
+        self.told.emit(refusal or f"{total} {verb} compared{'' if new else ' already'}")
+
+    @Slot(str)
+    def remove(self, job_id: str) -> None:
+        self._follow(tuple(each for each in self._followed if each != job_id))
+
+    @Slot()
+    def save_csv(self) -> None:
+        self._take_away.save_csv("curves", tuple(self._followed))
+
+    def has_jobs(self) -> bool:
+        return bool(self._followed)
+
+    # -- news
+
+    @Slot(JobListing)
+    def see(self, listing: JobListing) -> None:
+        """What is new about all jobs."""
+        for job_id in listing.gone:
+            followed = self._followed.get(job_id)
+            if followed is not None and followed.view is not None:
+                self._page.show_gone(job_id, _gone(followed.view.name))
+        for view in listing.views:
+            followed = self._followed.get(view.id)
+            if followed is not None and _moved(followed.view, view):
+                self._look_at(followed)
+        self._see_siblings(listing)
+
+    @Slot()
+    def look(self) -> None:
+        """Look at those that live, while the page is seen."""
+        if self._page.isVisible():
+            for followed in self._followed.values():
+                if followed.view is None or followed.view.state.is_live:
+                    self._look_at(followed)
+
+    def _follow(self, ids: tuple[str, ...]) -> None:
+        self._followed = {each: self._followed.get(each, _Followed(each)) for each in ids}
+        self._page.set_jobs(ids)
+        self._find_siblings()
+        for followed in self._followed.values():
+            if followed.view is None:
+                self._look_at(followed)
+
+    # -- the sweeps that they are of
+
+    def _find_siblings(self) -> None:
+        """Read all jobs of the sweeps that are compared, once for each sweep."""
+        views = (followed.view for followed in self._followed.values())
+        wanted = {sweep_of(view.tags) for view in views if view is not None} - {""}
+        if wanted == self._sweeps:
+            return
+        new, self._sweeps = wanted - self._sweeps, wanted
+        self._show_siblings({})
+        for tag in new:
+            self._find(JobQuery(tag=tag), self._read_siblings)
+
+    def _read_siblings(self, rows: JobRows) -> None:
+        ids = [rows.lines[slot].id for slot in rows.order.tolist()]
+        self._runner.run(
+            "compare sweep",
+            partial(self._comparison.views, ids),
+            lambda views: self._show_siblings({view.id: view for view in views}),
+            lambda error: self.told.emit(error.with_remedy),
+        )
+
+    def _see_siblings(self, listing: JobListing) -> None:
+        news = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
+        gone = self._siblings.keys() & set(listing.gone)
+        for job_id in gone:
+            del self._siblings[job_id]
+        if news or gone:
+            self._show_siblings(news)
+
+    def _show_siblings(self, news: dict[str, JobView]) -> None:
+        known = {**self._siblings, **news}
+        self._siblings = {
+            key: view for key, view in known.items() if sweep_of(view.tags) in self._sweeps
+        }
+        self._page.show_siblings(tuple(self._siblings.values()))
+
+    def _look_at(self, followed: _Followed) -> None:
+        if followed.is_looked_at:
+            return
+        followed.is_looked_at = True
+        self._runner.run(
+            f"compare {followed.job_id}",
+            partial(self._comparison.look, followed.job_id, followed.cursor),
+            partial(self._looked, followed),
+            partial(self._missed, followed),
+        )
+
+    def _looked(self, followed: _Followed, look: ComparedLook) -> None:
+        followed.is_looked_at = False
+        if self._followed.get(followed.job_id) is followed:
+            followed.view, followed.cursor = look.view, look.cursor
+            self._page.show_look(look)
+            self._find_siblings()
+
+    def _missed(self, followed: _Followed, error: BackendError) -> None:
+        followed.is_looked_at = False
+        if self._followed.get(followed.job_id) is not followed:
+            return
+        if followed.view is None:
+            # Nothing of it was ever seen: there is nothing to keep.
+            self.remove(followed.job_id)
+            self.told.emit(error.with_remedy)
+        else:
+            self._page.show_gone(followed.job_id, str(error))
+
+
+def _moved(seen: JobView | None, view: JobView) -> bool:
+    return seen is None or (view.state, view.run, view.name) != (seen.state, seen.run, seen.name)
+
+
+def _gone(name: str) -> str:
+    return f"“{name}” is not in the list of jobs any more; its curves stay until you take it out."

@@ -1,0 +1,90 @@
+"""What a person takes along in a file of their own: pictures of plots, tables of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.base.atomic_files import replace_bytes
+from backend.services.jobs.comparison import ComparisonService
+
+_FILTERS = {
+    ".csv": "Table (*.csv)",
+    ".png": "Picture (*.png)",
+    ".svg": "Drawing (*.svg)",
+    ".pdf": "Page (*.pdf)",
+}
+
+
+class TakeAway(QObject):
+    """Asks for a place, writes there off the GUI thread, and says what came of it.
+
+    Signals:
+        told: A sentence for the toast.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self,
+        comparison: ComparisonService,
+        runner: Runner,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._comparison = comparison
+        self._runner = runner
+        self._window = window
+
+    @Slot(str, object)
+    def save(self, suggested: str, content: bytes) -> None:
+        """Bytes that are there already."""
+
+        def write(path: Path) -> Path:
+            try:
+                replace_bytes(path, content)
+            except OSError as error:
+                raise BackendError(
+                    f"{path} cannot be written: {error.strerror or error}."
+                ) from error
+            return path
+
+        self._write(suggested, write)
+
+    def save_csv(self, name: str, job_ids: Sequence[str]) -> None:
+        """All scalars of these jobs."""
+        ids = tuple(job_ids)
+
+        def write(path: Path) -> Path:
+            return self._comparison.write_csv(ids, path, replaces=True)
+
+        if ids:
+            self._write(f"{name}.csv", write)
+
+    def _write(self, suggested: str, write: Callable[[Path], Path]) -> None:
+        kind = _FILTERS[Path(suggested).suffix]
+        safe = suggested.replace("/", " ").replace("\\", " ")
+        # The dialog itself asks before something is written over.
+        chosen, _ = QFileDialog.getSaveFileName(self._window, "Save", safe, kind)
+        if not chosen:
+            return
+        path = Path(chosen)
+        self.told.emit(f"Writing {path.name}…")
+        self._runner.run(
+            "save",
+            lambda: write(path),
+            lambda made: self.told.emit(f"Saved {made.name}"),
+            lambda error: self.told.emit(error.with_remedy),
+        )
+
+
+def show_in_folder(path: str) -> None:
+    """Open the folder of a file in the file manager."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(Path(path).absolute().parent)))

@@ -1,0 +1,462 @@
+"""What a person does on the page New job becomes calls of the services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.jobs.start_controller import StartController, StartWish
+from app.jobs.sweep_controller import SweepController
+from app.jobs.template_controller import TemplateController, draft_of
+from app.jobs.terms import read_terms
+from app.runtime.background import Runner
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.timestamps import seconds
+from backend.records.bundles.job_archive import SUFFIX
+from backend.records.jobs.config import Placement
+from backend.records.jobs.metric_labels import USUAL_METRICS, tells_how_good
+from backend.records.jobs.view import JobCheck, JobView
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from backend.services.tools.tool_process import ToolError
+from widgets.common import formats
+from widgets.jobs.form.job_fields import JobDraft, Origin
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.trial_status import BatchTrial, TrialState
+from widgets.jobs.page.jobs_page import JobsPage
+
+_NEW_JOB: Mapping[str, Any] = {
+    "epochs": 10,
+    "batch_size": 32,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    "schedule": {"name": "cosine", "warmup_epochs": 1},
+    "placement": [{"node": "this-computer", "processes": 1}],
+}
+_LATELY = 50
+"""So many jobs."""
+_TRIED = "One batch was tried"
+_JOBS_SHOWN = 50
+"""Of those that a search for weights finds."""
+_WEIGHTS = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"
+_VALIDATED_BY = ("validation_dataset", "validation_loader")
+
+
+class FormController(QObject):
+    """Serves the form, and whatever opens it.
+
+    Attributes:
+        sweeps: Serves it where it is about several jobs.
+        templates: Serves it where it begins with something.
+
+    Signals:
+        form_wished: The page New job should be in front.
+        made: A `JobView` of a job that is new, to be shown.
+        told: A sentence for the toast.
+        bundle_opened: The path of a bundle that was chosen or dropped.
+    """
+
+    form_wished = Signal()
+    made = Signal(object)
+    told = Signal(str)
+    bundle_opened = Signal(object)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        starts: StartController,
+        page: JobsPage,
+        form: JobForm,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._jobs = services.jobs
+        self._runner = runner
+        self._starts = starts
+        self._page = page
+        self._form = form
+        self._window = window
+        self._saving: Progress | None = None
+        self._check_number = 0
+        self._given_name = self._named_for = ""
+        self._counted: set[tuple[str, ...]] = set()
+        self._checked_draft = JobDraft()
+        self._together: tuple[str, ...] = ()
+        self._trials: dict[tuple[str, ...], BatchTrial] = {}
+        self._trial: Progress | None = None
+        self.sweeps = SweepController(services.sweeps, runner, form, self)
+        self.sweeps.told.connect(self.told)
+        self.templates = TemplateController(services, runner, form, window, self)
+        self.templates.told.connect(self.told)
+        self.templates.load_wished.connect(self.load_job)
+        self.templates.begun.connect(self._begin)
+        form.check_requested.connect(self._check)
+        form.try_requested.connect(partial(self._try, fetch=True))
+        form.try_cancelled.connect(self._cancel_trial)
+        form.start_requested.connect(self._start_draft)
+        form.start_cancelled.connect(self._cancel_draft)
+        form.queue_requested.connect(self._queue_draft)
+        form.save_requested.connect(partial(self._create, then=lambda view: view))
+        form.open_requested.connect(self._choose_job_file)
+        form.start_from.searched.connect(self._find_jobs)
+        form.start_from.checkpoints_requested.connect(self._read_checkpoints)
+        form.start_from.file_requested.connect(self._choose_weights)
+        runner.run("help", read_terms, form.show_terms, self._form_refused)
+
+    # What the form begins with.
+
+    @Slot()
+    def new_job(self) -> None:
+        """Defaults that train: what the newest job was made of, as far as it is still there."""
+        self.new_job_of({})
+
+    def new_job_with(self, kind: Kind, reference: str) -> None:
+        """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
+        self.new_job_of({kind.value: reference.partition("@")[0]})
+
+    def new_job_of(self, chosen: Mapping[str, str]) -> None:
+        """A new job with these names, by their keys in the job file."""
+
+        def show(usual: Mapping[str, str]) -> None:
+            raw = {**_NEW_JOB, **usual, **chosen}
+            self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
+
+        self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
+
+    def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
+        """Names from the catalogue on this disk: a new job waits for no share."""
+        newest = self._jobs.search("", 1)
+        worked = [vars(one) for one in self._services.library.used_together()]
+        usual = {}
+        for kind in Kind:
+            items = self._services.catalogue.items(kind)
+            fits = (one for one in worked if chosen.items() <= one.items())
+            wished = [one[kind.value] for one in fits] if chosen else []
+            wished += chosen.values()
+            if items and newest:
+                last = max(items, key=lambda item: seconds(item.created))
+                # What was brought since the newest job is meant to be used.
+                is_news = seconds(last.created) > seconds(newest[0].created)
+                wished += [last.name] if is_news else []
+            wished += [getattr(job.config, kind.value) for job in newest]
+            names = (reference.partition("@")[0] for reference in wished)
+            there = {item.name for item in items}
+            found = next((name for name in names if name in there), "")
+            if found:
+                usual[kind.value] = found
+        return usual
+
+    def _known_metrics(self) -> list[str]:
+        """What jobs measured lately, as the catalogue on this disk knows it."""
+        jobs = self._jobs.search("", _LATELY)
+        measured = {name for job in jobs for name in job.metrics if tells_how_good(name)}
+        return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
+
+    def _free_name(self, raw: Mapping[str, Any]) -> str:
+        """A name that takes no thought: the model's and a number, "resnet50 7"."""
+        self._named_for = _model_of(raw)
+        self._given_name = self._page.model.free_name(self._named_for or "job")
+        return self._given_name
+
+    def _rename(self, raw: Mapping[str, Any]) -> None:
+        """With another model it is named after that, unless a person named it."""
+        is_given = self._given_name and raw.get("name") == self._given_name
+        if is_given and _model_of(raw) not in ("", self._named_for):
+            self._form.rename(self._free_name(raw))
+
+    @Slot(object)
+    def _begin(self, draft: JobDraft) -> None:
+        """With a template: what it does not say is as for any new job."""
+        raw = {**_NEW_JOB, **draft.raw}
+        raw["name"] = self._free_name(raw)
+        self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
+
+    def show_draft(self, draft: JobDraft) -> None:
+        self._form.show_draft(draft)
+        self._runner.run(
+            "metrics", self._known_metrics, self._form.show_metrics, lambda _error: None
+        )
+        self._name_weights(str(draft.raw.get("start_from", "")))
+        self.templates.refresh()
+        self.form_wished.emit()
+
+    @Slot(str)
+    def load_job(self, job_id: str) -> None:
+        """The settings of an old job in the form, to change one and start."""
+        self.begin_with(job_id, {}, self._form_refused)
+
+    def begin_with(
+        self,
+        job_id: str,
+        other: Mapping[str, Any],
+        refused: Callable[[BackendError], None],
+    ) -> None:
+        """The settings of a job, but for some ``other`` ones."""
+
+        def read() -> JobDraft:
+            raw = self._jobs.clone(job_id)
+            origin = Origin(f"“{self._jobs.show(job_id).name}”", raw)
+            return JobDraft({**raw, **other}, origin=origin)
+
+        self._runner.run("form", read, self.show_draft, refused)
+
+    def replay(self, job_id: str, refused: Callable[[BackendError], None]) -> None:
+        """Train a job again: its nodes can be chosen, and all else is as it was."""
+
+        def read() -> JobDraft:
+            view = self._jobs.show(job_id)
+            try:
+                raw = self._services.replays.draft(job_id)
+            except BackendError:
+                # Where it ran is not here: its nodes are to be chosen, and the check says so.
+                raw = self._services.replays.draft(job_id, view.config.placement)
+            return JobDraft(raw, origin=Origin(f"“{view.name}”", raw, job_id))
+
+        self._runner.run("form", read, self.show_draft, refused)
+
+    def open_job_file(self, path: Path) -> None:
+        """A job file, a sweep file or a bundle was chosen or dropped."""
+        if path.suffix.lower() == SUFFIX:
+            self.bundle_opened.emit(path)
+            return
+        self._runner.run(
+            "form",
+            lambda: draft_of(self._jobs.read_file(path), path.name),
+            self.show_draft,
+            self._form_refused,
+        )
+
+    def _form_refused(self, error: BackendError) -> None:
+        self.form_wished.emit()
+        self._form.show_error(error.with_remedy)
+
+    @Slot()
+    def _choose_job_file(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(
+            self._window, "Job file", "", f"Job files, sweeps and bundles (*.toml *{SUFFIX})"
+        )
+        if chosen:
+            self.open_job_file(Path(chosen))
+
+    # The weights that it starts from.
+
+    @Slot(str)
+    def _find_jobs(self, text: str) -> None:
+        self._runner.run(
+            "weights",
+            partial(self._jobs.search, text, _JOBS_SHOWN),
+            self._form.start_from.show_jobs,
+            self._no_weights,
+        )
+
+    @Slot(str)
+    def _read_checkpoints(self, job_id: str) -> None:
+        self._runner.run(
+            "weights",
+            partial(self._jobs.checkpoints, job_id),
+            partial(self._form.start_from.show_checkpoints, job_id),
+            self._no_weights,
+        )
+
+    def _no_weights(self, error: BackendError) -> None:
+        self._form.start_from.show_error(error.with_remedy)
+
+    @Slot()
+    def _choose_weights(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(self._window, "Weights", "", _WEIGHTS)
+        if chosen:
+            self._form.start_from.choose(chosen)
+
+    def _name_weights(self, start_from: str) -> None:
+        """A checkpoint is shown with the name of its job; the file has the id."""
+        job_id, _, checkpoint = start_from.partition("/")
+        if job_id and checkpoint and "@" not in job_id:
+            self._runner.run(
+                "weights",
+                lambda: self._jobs.show(job_id).name,
+                lambda name: self._form.start_from.name(start_from, f"{name}, {checkpoint}"),
+                lambda _error: None,
+            )
+
+    # The check.
+
+    @Slot(object)
+    def _check(self, draft: JobDraft) -> None:
+        self._rename(draft.raw)
+        self._check_number += 1
+        self._runner.run(
+            "check",
+            partial(self.sweeps.check, draft)
+            if draft.axes
+            else partial(self._jobs.check, draft.raw),
+            partial(self._checked, self._check_number, draft),
+            lambda error: self._form.show_error(str(error)),
+        )
+
+    def _checked(self, number: int, draft: JobDraft, check: JobCheck) -> None:
+        if number != self._check_number:
+            return
+        self._checked_draft = draft
+        self._choose_together(check.together)
+        self._form.show_check(check, self._known_trial(check))
+        # A hidden form holds no choice of the user.
+        if not self._form.isVisible():
+            return
+        if check.together and not check.is_counted:
+            self._count(draft)
+        if check.together and check.trial is None and check.together not in self._trials:
+            self._try(fetch=False)
+
+    def _count(self, draft: JobDraft) -> None:
+        """Steps and time depend on the size of the dataset, which only its loader can tell."""
+        key = (*self._together, *(str(draft.raw.get(part, "")) for part in _VALIDATED_BY))
+        if key in self._counted:
+            return
+        # Once: a loader that cannot be used is told of when the job starts.
+        self._counted.add(key)
+
+        def counted(is_known: bool) -> None:
+            if is_known:
+                self._check(self._form.draft())
+
+        self._runner.run(
+            "count", partial(self._jobs.count_items, draft.raw), counted, lambda _error: None
+        )
+
+    # One batch.
+
+    def _known_trial(self, check: JobCheck) -> BatchTrial:
+        found = check.trial
+        if found is None:
+            unknown = TrialState.UNTRIED if check.together else TrialState.UNKNOWN
+            return self._trials.get(check.together, BatchTrial(unknown))
+        loss = "" if found.loss is None else f": loss {formats.metric(found.loss)}"
+        return BatchTrial(TrialState.PASSED, f"{_TRIED}{loss}")
+
+    def _try(self, *, fetch: bool) -> None:
+        """Try one batch of what is chosen; another choice ends it."""
+        together, draft = self._together, self._checked_draft
+        if not together or self._trial is not None:
+            return
+
+        def show(state: TrialState, words: str = "", field: str = "") -> None:
+            # What another choice took the place of is not known, and may be tried again.
+            trial = BatchTrial(state, words, field)
+            if self._trial is progress and self._trials.get(together) != trial:
+                self._trials[together] = trial
+                self._form.show_trial(trial)
+
+        def over(state: TrialState, words: str = "", field: str = "") -> None:
+            show(state, words, field)
+            if self._trial is progress:
+                self._trial = None
+
+        def tried(is_tried: bool) -> None:
+            if is_tried:
+                over(TrialState.PASSED, _TRIED)
+                self._check(self._form.draft())
+            else:
+                over(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
+
+        def failed(error: BackendError) -> None:
+            if isinstance(error, Cancelled):
+                over(TrialState.UNTRIED)
+            else:
+                part = error.part if isinstance(error, ToolError) else ""
+                over(TrialState.FAILED, error.with_remedy, part or Kind.MODEL.value)
+
+        def work() -> bool:
+            progress.step(0, 0, "Python starts")
+            return self._jobs.try_together(draft.raw, progress, fetch=fetch)
+
+        progress = self._trial = self._runner.progress(
+            lambda _share, what: show(TrialState.UNDER_WAY, what)
+        )
+        show(TrialState.UNDER_WAY)
+        # In the lane of the count: each of both takes a Python with PyTorch.
+        self._runner.run("count", work, tried, failed)
+
+    @Slot()
+    def _cancel_trial(self) -> None:
+        if self._trial is not None:
+            self._trial.cancel()
+
+    def _choose_together(self, together: tuple[str, ...]) -> None:
+        """Other files are chosen: a trial of those before is not wanted any more."""
+        if together == self._together:
+            return
+        if self._trial is not None:
+            self._trial.cancel()
+            self._trials.pop(self._together)
+        self._trial, self._together = None, together
+
+    # The job.
+
+    @Slot(object)
+    def _queue_draft(self, draft: JobDraft) -> None:
+        if draft.axes:
+            self.sweeps.queue(draft)
+        else:
+            self._create(draft, then=self._queue_new)
+
+    def _queue_new(self, view: JobView) -> JobView:
+        self._services.queue.enqueue(view.id)
+        return self._jobs.show(view.id)
+
+    def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
+        """Make a job that does not start now, and do ``then`` with it on the worker."""
+        self._form.set_busy("Creating…")
+        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+        self._saving = progress
+
+        def create() -> JobView:
+            return then(self._jobs.create(draft.raw, progress, _replayed(draft)))
+
+        self._runner.run("create", create, self._created, self._not_created)
+
+    @Slot()
+    def _cancel_draft(self) -> None:
+        self._starts.cancel("")
+        self.sweeps.cancel()
+        if self._saving is not None:
+            self._saving.cancel()
+
+    @Slot(object)
+    def _start_draft(self, draft: JobDraft) -> None:
+        def act(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+            raw = dict(draft.raw)
+            if placement:
+                raw["placement"] = [one.to_dict() for one in placement]
+            return self._jobs.create_and_start(raw, progress, _replayed(draft))
+
+        self._starts.start(
+            StartWish("", act, self._form.set_busy, self._created, self._not_created)
+        )
+
+    def _not_created(self, error: BackendError) -> None:
+        self._form.show_error(error.with_remedy)
+
+    def _created(self, view: JobView) -> None:
+        self._form.set_busy("")
+        self.made.emit(view)
+
+
+def _model_of(raw: Mapping[str, Any]) -> str:
+    return str(raw.get("model", "")).partition("@")[0]
+
+
+def _replayed(draft: JobDraft) -> str:
+    return draft.origin.replays if draft.origin is not None else ""
+
+
+def is_job_file(path: Path) -> bool:
+    """Whether a dropped file is meant as a job file or a bundle; reads nothing."""
+    return path.suffix.lower() in (".toml", SUFFIX)

@@ -1,0 +1,437 @@
+"""What a person does with jobs becomes calls of the job service; outcomes come back to the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import tomli_w
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QKeySequence, QShortcut
+from PySide6.QtWidgets import QWidget
+
+from app.jobs.file_export import show_in_folder
+from app.jobs.form_controller import FormController
+from app.jobs.start_controller import NO_PLACE, StartController, StartWish
+from app.jobs.status_poller import StatusPoller
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import Placement, parse_placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobCommand, JobView
+from backend.records.nodes.reading import NodeState
+from backend.records.sweeps.spec import SweepMade, SweepTaken
+from backend.services.context.container import Services
+from backend.services.context.example import create_example
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
+
+_SOUND = "read just now and found right"
+
+
+class JobController(QObject):
+    """Serves the place Jobs.
+
+    Attributes:
+        drafts: Serves the form.
+
+    Signals:
+        jobs_wished: The place Jobs should be in front.
+        told: A sentence for the toast, about what the user did.
+    """
+
+    jobs_wished = Signal()
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        poller: StatusPoller,
+        page: JobsPage,
+        form: JobForm,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._jobs = services.jobs
+        self._runner = runner
+        self._poller = poller
+        self._page = page
+        self._form = form
+        self._window = window
+        self._starts = StartController(services, runner, window, self)
+        self._starts.told.connect(self.told)
+        self.drafts = FormController(services, runner, self._starts, page, form, window, self)
+        self.drafts.made.connect(self.show_new)
+        self.drafts.told.connect(self.told)
+        self.drafts.sweeps.made.connect(self._sweep_made)
+        self.drafts.sweeps.taken.connect(self._sweep_taken)
+        self._export: Progress | None = None
+        self._moving: dict[str, str] = {}
+        poller.updated.connect(lambda update: self._move_on(update.view))
+        poller.listed.connect(self._look_at_moving)
+        detail = page.detail
+        page.opened.connect(self._open)
+        page.new_requested.connect(self.drafts.new_job)
+        QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
+        page.first_start.example_requested.connect(self.train_example)
+        detail.start_requested.connect(self.start)
+        detail.stop_requested.connect(self.stop)
+        detail.kill_requested.connect(self.kill)
+        detail.resume_requested.connect(self.resume)
+        detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
+        detail.smaller_requested.connect(self.resume_smaller)
+        detail.start_over_requested.connect(self.start_over)
+        detail.start_cancelled.connect(self._starts.cancel)
+        detail.preflight_requested.connect(self.look_before)
+        detail.clone_requested.connect(self.clone)
+        detail.replay_requested.connect(self.replay)
+        detail.new_from_requested.connect(self._new_from)
+        detail.export_requested.connect(self.export)
+        detail.export_cancelled.connect(self._cancel_export)
+        detail.exports.folder_requested.connect(show_in_folder)
+        detail.rename_requested.connect(self._rename)
+        detail.notes_requested.connect(self._note)
+        detail.tags_requested.connect(self._tag)
+        detail.folder_requested.connect(self._open_folder)
+        detail.runs_requested.connect(self._runs)
+        detail.earlier_requested.connect(self._earlier)
+        detail.checkpoints_requested.connect(self._checkpoints)
+        detail.keep_requested.connect(self._keep)
+        detail.verify_requested.connect(self._verify)
+        detail.acts_requested.connect(self._acts)
+        detail.settings_requested.connect(self._settings)
+
+    # A job's life.
+
+    @Slot(str)
+    def start(self, job_id: str) -> None:
+        self._starts.start(self._wish(job_id, self._jobs.start))
+
+    @Slot(str)
+    def start_over(self, job_id: str) -> None:
+        self._starts.start(self._wish(job_id, partial(self._jobs.start, start_over=True)))
+
+    @Slot(str)
+    def stop(self, job_id: str) -> None:
+        self._stop(job_id)
+
+    def _stop(self, job_id: str, leaving: str = "") -> None:
+        # Whoever asks for something else meanwhile does not move it any more.
+        self._moving.pop(job_id, None)
+        if leaving:
+            self._moving[job_id] = leaving
+        self._page.detail.show_busy(job_id, "Stopping…")
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.stop, job_id),
+            self._acted,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str)
+    def kill(self, job_id: str) -> None:
+        """End what was to stop and does not."""
+        self._page.detail.show_busy(job_id, "Killing…")
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.kill, job_id),
+            self._acted,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, str)
+    def resume(self, job_id: str, checkpoint: str = "") -> None:
+        resume = partial(self._jobs.resume, checkpoint=checkpoint)
+        self._starts.start(self._wish(job_id, resume))
+
+    @Slot(str, object)
+    def resume_elsewhere(self, job_id: str, raw: object) -> None:
+        placement, faults = parse_placement(raw)
+        if faults:
+            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
+            return
+        self._starts.start(self._wish(job_id, self._jobs.resume, placement))
+
+    @Slot(str, int)
+    def resume_smaller(self, job_id: str, batch_size: int) -> None:
+        """Go on from the newest checkpoint with another batch size."""
+        resume = partial(self._jobs.resume, batch_size=batch_size)
+        self._starts.start(self._wish(job_id, resume))
+
+    @Slot(str)
+    def look_before(self, job_id: str) -> None:
+        """All that would keep the job from starting, or from going on."""
+        view = self._page.open_view
+        if view is not None and view.id == job_id and not view.state.is_live:
+            act: Callable[..., JobView] = self._jobs.start
+            if view.run and self._page.detail.has_checkpoints is False:
+                act = partial(self._jobs.start, start_over=True)
+            elif view.run:
+                act = self._jobs.resume
+            self._starts.look(self._wish(job_id, act), view.config)
+
+    def _wish(
+        self,
+        job_id: str,
+        act: Callable[..., JobView],
+        placement: tuple[Placement, ...] = NO_PLACE,
+    ) -> StartWish:
+        self._moving.pop(job_id, None)
+        return StartWish(
+            job_id,
+            lambda other, progress: act(job_id, placement=other or placement, progress=progress),
+            partial(self._page.detail.show_starting, job_id),
+            self._acted,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, str)
+    def move_off(self, job_id: str, node: str) -> None:
+        """Stop a job; when its checkpoint is written, ask where it goes on without this node."""
+        self._stop(job_id, leaving=node)
+        self.jobs_wished.emit()
+        self._page.open_job(job_id)
+
+    @Slot(object)
+    def _look_at_moving(self, views: tuple[JobView, ...]) -> None:
+        for view in views if self._moving else ():
+            self._move_on(view)
+
+    def _move_on(self, view: JobView) -> None:
+        if view.id not in self._moving or not view.state.is_over:
+            return
+        node = self._moving.pop(view.id)
+        if view.state is JobState.FINISHED:
+            self.told.emit(f"{view.name} has finished; there is nothing to move.")
+            return
+
+        def ask(found: tuple[Checkpoint, ...]) -> None:
+            detail = self._page.detail
+            detail.show_checkpoints(view.id, found)
+            if not found:
+                sentence = f"{view.name} left {node} and has no checkpoint to go on from."
+                detail.show_error(view.id, sentence, "Start it over on other nodes.")
+            elif self._page.open_id == view.id:
+                detail.open_elsewhere(node)
+
+        self._runner.run(
+            f"read {view.id}",
+            partial(self._jobs.checkpoints, view.id),
+            ask,
+            partial(self._refused, view.id),
+        )
+
+    def _acted(self, view: JobView) -> None:
+        self._move_on(view)
+        self._page.detail.show_busy(view.id, "")
+        self._page.show_view(view)
+        self._poller.know(view)
+
+    def _refused(self, job_id: str, error: BackendError) -> None:
+        self._moving.pop(job_id, None)
+        self._page.detail.show_busy(job_id, "")
+        self._page.detail.show_error(job_id, str(error), error.remedy)
+
+    # The example.
+
+    @Slot()
+    def train_example(self, workers: int = 2) -> None:
+        """Import the built-in example, make its job, and start it."""
+        first = self._page.first_start
+        first.show_busy("Bringing the example…")
+
+        def bring() -> JobView:
+            view = create_example(self._services, workers)
+            return self._jobs.start(view.id)
+
+        self._runner.run(
+            "example",
+            bring,
+            self._example_started,
+            lambda error: first.show_error(str(error), error.remedy),
+        )
+
+    def _example_started(self, view: JobView) -> None:
+        self._page.first_start.show_busy("")
+        self.show_new(view)
+
+    @Slot(object)
+    def show_new(self, view: JobView) -> None:
+        self.jobs_wished.emit()
+        self._page.show_view(view)
+        self._page.open_job(view.id)
+        self._poller.know(view)
+
+    # The form.
+
+    @Slot()
+    def _new_job(self) -> None:
+        # Of a form that is being filled in nothing is lost by a key.
+        if not self._form.isVisible():
+            self.drafts.new_job()
+
+    @Slot(str)
+    def clone(self, job_id: str) -> None:
+        """The settings of an old job in the form, to change one and start."""
+        self.drafts.begin_with(job_id, {}, partial(self._refused, job_id))
+
+    @Slot(str, str)
+    def _new_from(self, job_id: str, checkpoint: str) -> None:
+        weights = {"start_from": f"{job_id}/{checkpoint}"}
+        self.drafts.begin_with(job_id, weights, partial(self._refused, job_id))
+
+    @Slot(str)
+    def replay(self, job_id: str) -> None:
+        """The form with the same files, settings and seed; its nodes can be chosen."""
+        self.drafts.replay(job_id, partial(self._refused, job_id))
+
+    def show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        """What the nodes offer, and why some offer nothing."""
+        self._form.show_nodes(states)
+        self._page.detail.show_nodes(states)
+
+    @Slot(object)
+    def _sweep_made(self, made: SweepMade) -> None:
+        for view in made.jobs[1:]:
+            self._page.show_view(view)
+            self._poller.know(view)
+        self.show_new(made.jobs[0])
+
+    @Slot(object)
+    def _sweep_taken(self, taken: SweepTaken) -> None:
+        for view in taken.taken:
+            self._page.forget(view.id)
+
+    # What is open.
+
+    @Slot(str)
+    def _open(self, job_id: str) -> None:
+        self._poller.open(job_id)
+        self._checkpoints(job_id)
+
+    @Slot(str)
+    def _checkpoints(self, job_id: str) -> None:
+        detail = self._page.detail
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.checkpoints, job_id),
+            partial(detail.show_checkpoints, job_id),
+            lambda error: detail.show_checkpoints_trouble(job_id, error.with_remedy),
+        )
+
+    @Slot(str, str, bool)
+    def _keep(self, job_id: str, checkpoint: str, is_kept: bool) -> None:
+        """Keep a checkpoint for ever, or no more."""
+
+        def marked(_found: Checkpoint) -> None:
+            self._checkpoints(job_id)
+            self._acts(job_id)
+
+        self._runner.run(
+            f"job {job_id}",
+            partial(self._jobs.keep, job_id, checkpoint, is_kept=is_kept),
+            marked,
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, str)
+    def _verify(self, job_id: str, checkpoint: str) -> None:
+        """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
+        show = partial(self._page.detail.show_verified, job_id, checkpoint)
+        show("being checked", "")
+        self._runner.run(
+            f"verify {job_id}",
+            partial(self._jobs.damage, job_id, checkpoint),
+            lambda found: show("damaged" if found else "checked", found or _SOUND),
+            lambda error: show("not checked", error.with_remedy),
+        )
+
+    @Slot(str)
+    def _acts(self, job_id: str) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.acts, job_id),
+            partial(self._page.detail.show_acts, job_id),
+            lambda error: self._page.detail.show_acts(job_id, (Act("", error.with_remedy),)),
+        )
+
+    @Slot(str)
+    def _runs(self, job_id: str) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.runs, job_id),
+            partial(self._page.detail.show_runs, job_id),
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str, int)
+    def _earlier(self, job_id: str, run: int) -> None:
+        self._runner.run(
+            f"read {job_id}",
+            partial(self._jobs.earlier, job_id, run),
+            partial(self._page.detail.show_earlier, job_id, run),
+            partial(self._refused, job_id),
+        )
+
+    @Slot(str)
+    def _settings(self, job_id: str) -> None:
+        def read() -> tuple[str, JobCommand]:
+            view = self._jobs.show(job_id)
+            return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
+
+        self._runner.run(
+            f"read {job_id}",
+            read,
+            lambda found: self._page.detail.show_settings(job_id, *found),
+            partial(self._refused, job_id),
+        )
+
+    # What a person changes.
+
+    @Slot(str, str)
+    def _rename(self, job_id: str, name: str) -> None:
+        self._annotate(job_id, partial(self._jobs.annotate, job_id, name=name))
+
+    @Slot(str, str)
+    def _note(self, job_id: str, notes: str) -> None:
+        self._annotate(job_id, partial(self._jobs.annotate, job_id, notes=notes))
+
+    @Slot(str, object)
+    def _tag(self, job_id: str, tags: tuple[str, ...]) -> None:
+        self._annotate(job_id, partial(self._jobs.annotate, job_id, tags=tags))
+
+    def _annotate(self, job_id: str, work: Callable[[], JobView]) -> None:
+        self._runner.run(
+            f"job {job_id}", work, self._page.show_view, partial(self._refused, job_id)
+        )
+
+    # What a person takes away.
+
+    @Slot(str, str, str, str)
+    def export(self, job_id: str, checkpoint: str, file_format: str, path: str) -> None:
+        detail = self._page.detail
+        progress = self._runner.progress(partial(detail.show_export_progress, job_id))
+        self._export = progress
+        self._runner.run(
+            f"export {job_id}",
+            lambda: self._jobs.export(job_id, checkpoint, file_format, Path(path), progress),
+            lambda made: detail.show_exported(job_id, str(made)),
+            partial(self._refused, job_id),
+        )
+
+    @Slot()
+    def _cancel_export(self) -> None:
+        if self._export is not None:
+            self._export.cancel()
+
+    @Slot(str)
+    def _open_folder(self, job_id: str) -> None:
+        folder = self._services.data_root.job(job_id).path
+        QDesktopServices.openUrl(QUrl(self._services.share.url(folder)))

@@ -1,0 +1,179 @@
+"""Finds what the lists of jobs show, off the GUI thread, and keeps them up to date.
+
+There is one index of all jobs, and one lane in which it is asked and told. The lists hold numbers
+into it (`JobRows`); what a list shows is asked anew when a person asks for something else, and when
+jobs came, went, or belong elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.summary import JobLine, JobListing, JobQuery, line_of
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.summary import Folds
+from backend.services.jobs.index import Found, JobIndex
+from widgets.common.throttle import Throttle
+from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.page.jobs_page import JobsPage
+
+LEARN_INTERVAL_MS = 100
+_LANE = "index"
+Uses = Mapping[tuple[str, str], int]
+
+
+class JobFinder(QObject):
+    """Serves the lists of the place Jobs.
+
+    Signals:
+        counted: How many jobs there are.
+        used: How many jobs use which version: ``(key in the job file, NAME@VERSION)`` to number.
+    """
+
+    counted = Signal(int)
+    used = Signal(object)
+
+    def __init__(self, runner: Runner, page: JobsPage, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._page = page
+        self._index = JobIndex()
+        self._asked: dict[str, int] = {}
+        self._seen: dict[str, JobView] = {}
+        self._learning = Throttle(LEARN_INTERVAL_MS, self._learn_seen, self)
+        self._is_warm = False
+        page.rows_wished.connect(self.find)
+        page.queue_moved.connect(lambda at_once: self._find(page.queries, at_once=at_once))
+        page.sweeps.folded.connect(lambda: self._find(page.queries, at_once=True))
+        page.known.connect(self._learn)
+        page.seen.connect(self._learn_soon)
+        page.forgotten.connect(self._forget)
+        page.table.choices_wished.connect(self._choose)
+
+    def take(self, listing: JobListing) -> None:
+        """All jobs were looked at."""
+        self._page.show_views(listing.views)
+        self._tell(listing.views, listing.lines, listing.gone, is_listing=True)
+
+    @Slot(str, JobQuery)
+    def find(self, which: str, query: JobQuery) -> None:
+        """Somebody asked for other rows."""
+        self._find({which: query}, at_once=True)
+
+    def rows(self, query: JobQuery, then: Callable[[JobRows], None]) -> None:
+        """What fits to a query, for a list that is none of the page's."""
+
+        def show(found: Found) -> None:
+            then(self._rows(found))
+
+        self._runner.run(_LANE, partial(self._index.find, query), show, _never)
+
+    def named(self, text: str, most: int, then: Callable[[tuple[JobLine, ...]], None]) -> None:
+        """The sweeps and jobs with these words in their name."""
+
+        def find() -> tuple[JobLine, ...]:
+            return (*self._index.sweeps_named(text, most), *self._index.named(text, most))
+
+        self._runner.run(_LANE, find, then, _never)
+
+    @Slot(JobView)
+    def _learn(self, view: JobView) -> None:
+        self._seen.pop(view.id, None)
+        self._tell((view,))
+
+    @Slot(JobView)
+    def _learn_soon(self, view: JobView) -> None:
+        self._seen[view.id] = view
+        self._learning.ask()
+
+    def _learn_seen(self) -> None:
+        views, self._seen = tuple(self._seen.values()), {}
+        self._tell(views)
+
+    @Slot(str)
+    def _forget(self, job_id: str) -> None:
+        self._seen.pop(job_id, None)
+        self._tell((), gone=(job_id,))
+
+    def _tell(
+        self,
+        views: Iterable[JobView],
+        lines: Iterable[JobLine] = (),
+        gone: Iterable[str] = (),
+        *,
+        is_listing: bool = False,
+    ) -> None:
+        # Lines are made on the lane, too: of many jobs that are new at once they are 0.1 s.
+        def take() -> tuple[tuple[int, ...], bool, Uses | None]:
+            news = self._index.take((*lines, *map(line_of, views)), gone)
+            return news.changed, news.moved, self._index.uses() if news.came_or_went else None
+
+        self._runner.run(_LANE, take, partial(self._told, is_listing), _never)
+
+    def _told(self, is_listing: bool, news: tuple[tuple[int, ...], bool, Uses | None]) -> None:
+        changed, moved, uses = news
+        self._page.show_lines(changed)
+        if uses is not None:
+            self.used.emit(uses)
+        if moved or (is_listing and (changed or not self._asked)):
+            self._find(self._page.queries)
+
+    def _find(self, queries: Mapping[str, JobQuery], *, at_once: bool = False) -> None:
+        places = self._page.model.queue_places()
+        for which, query in queries.items():
+            number = self._asked[which] = self._asked.get(which, 0) + 1
+            folds = self._page.sweeps.folds(which)
+            self._runner.run(
+                _LANE,
+                partial(self._found, which, number, query, places, folds),
+                partial(self._show, which, at_once),
+                _never,
+            )
+
+    def _found(
+        self,
+        which: str,
+        number: int,
+        query: JobQuery,
+        places: Mapping[str, int],
+        folds: Folds,
+    ) -> Found | None:
+        """On the lane. Of what was asked while another question waited, the last is answered."""
+        if self._asked[which] != number:
+            return None
+        return self._index.fold(self._index.find(query, places), query, folds)
+
+    def _show(self, which: str, at_once: bool, found: Found | None) -> None:
+        if found is None:
+            return
+        self._page.show_rows(which, self._rows(found), at_once=at_once)
+        self.counted.emit(found.total)
+        if not self._is_warm:
+            self._is_warm = True
+            self._runner.run(_LANE, self._index.warm, lambda _: None, _never)
+
+    def _rows(self, found: Found) -> JobRows:
+        return JobRows(
+            found.lines,
+            found.order,
+            self._index.slot,
+            found.total,
+            found.live,
+            found.waiting,
+            found.hits,
+            found.head_of,
+        )
+
+    @Slot()
+    def _choose(self) -> None:
+        self._runner.run(_LANE, self._index.choices, self._page.table.show_choices, _never)
+
+
+def _never(error: BackendError) -> None:
+    """The index is memory: nothing of the world can fail in it."""
+    raise error

@@ -1,0 +1,99 @@
+"""What the log tab wishes for: counting, reading and searching, off the GUI thread."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QObject, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.view import LogMatches
+from backend.services.jobs.logs import LogService
+from widgets.jobs.log.log_tab import LogTab
+
+
+class LogController(QObject):
+    """Looks and lines in one lane, searches in another, so that scrolling does not wait."""
+
+    def __init__(
+        self, logs: LogService, runner: Runner, tab: LogTab, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._logs = logs
+        self._runner = runner
+        self._tab = tab
+        self._search: Progress | None = None
+        tab.look_requested.connect(self._look)
+        tab.lines_requested.connect(self._lines)
+        tab.find_requested.connect(self._find)
+        tab.error_requested.connect(self._first_error)
+        tab.copy_requested.connect(self._copy)
+
+    @Slot(str, str)
+    def _look(self, job_id: str, source: str) -> None:
+        self._runner.run(
+            "log",
+            partial(self._logs.look, job_id, source),
+            partial(self._tab.show_size, job_id, source),
+            partial(self._refused, job_id, source),
+        )
+
+    @Slot(str, str, int, int)
+    def _lines(self, job_id: str, source: str, first: int, count: int) -> None:
+        self._runner.run(
+            "log",
+            partial(self._logs.lines, job_id, source, first, count),
+            partial(self._tab.show_lines, job_id, source),
+            partial(self._refused, job_id, source),
+        )
+
+    @Slot(str, str, str, int)
+    def _find(self, job_id: str, source: str, text: str, from_line: int) -> None:
+        """A search ends the one before it; an empty text only does that."""
+        progress = self._new_search(job_id, source)
+        if not text:
+            return
+
+        def found(matches: LogMatches) -> None:
+            if self._search is progress:
+                self._tab.show_matches(job_id, source, matches)
+
+        self._runner.run(
+            "log search",
+            partial(self._logs.find, job_id, source, text, from_line, progress),
+            found,
+            partial(self._refused, job_id, source),
+        )
+
+    @Slot(str, str)
+    def _first_error(self, job_id: str, source: str) -> None:
+        progress = self._new_search(job_id, source)
+        self._runner.run(
+            "log search",
+            partial(self._logs.first_error, job_id, source, progress),
+            partial(self._tab.show_error_line, job_id, source),
+            partial(self._refused, job_id, source),
+        )
+
+    @Slot(str, str, int, int)
+    def _copy(self, job_id: str, source: str, first: int, count: int) -> None:
+        self._runner.run(
+            "log",
+            partial(self._logs.lines, job_id, source, first, count),
+            self._tab.show_copied,
+            partial(self._refused, job_id, source),
+        )
+
+    def _new_search(self, job_id: str, source: str) -> Progress:
+        if self._search is not None:
+            self._search.cancel()
+        self._search = self._runner.progress(
+            lambda share, _what: self._tab.show_searching(job_id, source, share)
+        )
+        return self._search
+
+    def _refused(self, job_id: str, source: str, error: BackendError) -> None:
+        if not isinstance(error, Cancelled):
+            self._tab.show_trouble(job_id, source, error.sentence)

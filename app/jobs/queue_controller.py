@@ -1,0 +1,143 @@
+"""What a person does with the queue becomes calls of its service; what comes back is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.jobs.status_poller import StatusPoller
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.records.queue.entry import Queue
+from backend.services.queue.service import QueueService
+from widgets.jobs.page.jobs_page import JobsPage
+
+_LANE = "queue"
+
+
+class QueueController(QObject):
+    """Serves the queue within the place Jobs.
+
+    Signals:
+        shown: The whole `Queue`, after each look.
+        told: A sentence for the toast, about what the user did.
+    """
+
+    shown = Signal(object)
+    told = Signal(str)
+
+    def __init__(
+        self,
+        service: QueueService,
+        runner: Runner,
+        poller: StatusPoller,
+        page: JobsPage,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._service = service
+        self._runner = runner
+        self._poller = poller
+        self._page = page
+        self._looking = False
+        self._queue = Queue()
+        acts = page.detail.queue
+        acts.queue_requested.connect(self._enqueue)
+        acts.leave_requested.connect(self._leave)
+        acts.top_requested.connect(self._to_top)
+        acts.change_requested.connect(self._change)
+        page.move_requested.connect(self._move)
+        page.pause_requested.connect(self._pause)
+
+    @Slot(object)
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        """The list of jobs was read; where one waits, the queue is looked at as well."""
+        waits = any(view.state is JobState.QUEUED for view in views)
+        if waits or self._queue != Queue():
+            self.look()
+
+    @Slot()
+    def look(self) -> None:
+        """Look once; a look under way is enough."""
+        if self._looking:
+            return
+        self._looking = True
+        self._runner.run(_LANE, self._look, self._take, self._miss)
+
+    def _look(self) -> Queue:
+        """On a worker."""
+        self._service.keep()
+        return self._service.look()
+
+    def _take(self, queue: Queue) -> None:
+        self._looking = False
+        self._show(queue)
+
+    def _miss(self, _error: BackendError) -> None:
+        """The next look tells; that the data root is away, the list of jobs says."""
+        self._looking = False
+
+    def _show(self, queue: Queue, *, at_once: bool = False) -> None:
+        self._queue = queue
+        self._page.show_queue(queue, at_once=at_once)
+        self.shown.emit(queue)
+
+    # What a person wishes.
+
+    @Slot(str)
+    def _enqueue(self, job_id: str) -> None:
+        self._page.detail.show_busy(job_id, "Queueing…")
+        self._act(job_id, lambda: self._service.enqueue(job_id))
+
+    @Slot(str)
+    def _leave(self, job_id: str) -> None:
+        self._act(job_id, lambda: self._service.dequeue(job_id))
+
+    @Slot(str)
+    def _to_top(self, job_id: str) -> None:
+        self._act(job_id, lambda: self._service.to_top(job_id))
+
+    @Slot(str, int, object)
+    def _change(self, job_id: str, priority: int, when: datetime | None) -> None:
+        self._act(
+            job_id,
+            lambda: self._service.change(job_id, priority, when, at_once=when is None),
+        )
+
+    @Slot(str, str, str)
+    def _move(self, job_id: str, before: str, after: str) -> None:
+        self._act(job_id, lambda: self._service.reorder(job_id, before=before, after=after))
+
+    @Slot(bool)
+    def _pause(self, paused: bool) -> None:
+        self._runner.run(
+            _LANE,
+            self._service.pause if paused else self._service.resume,
+            partial(self._show, at_once=True),
+            lambda error: self.told.emit(error.with_remedy),
+        )
+
+    def _act(self, job_id: str, work: Callable[[], object]) -> None:
+        def act() -> Queue:
+            work()
+            return self._service.look()
+
+        self._runner.run(_LANE, act, partial(self._acted, job_id), partial(self._refused, job_id))
+
+    def _acted(self, job_id: str, queue: Queue) -> None:
+        self._page.detail.show_busy(job_id, "")
+        self._show(queue, at_once=True)
+        self._poller.look_at_list()
+
+    def _refused(self, job_id: str, error: BackendError) -> None:
+        self._page.detail.show_busy(job_id, "")
+        if self._page.open_id == job_id:
+            self._page.detail.show_error(job_id, str(error), error.remedy)
+        else:
+            self.told.emit(error.with_remedy)
+        self._poller.look_at_list()

@@ -1,0 +1,365 @@
+"""Starts jobs; where the look before a start finds faults, talks about them and has them mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import SetUp, StepState
+from backend.records.nodes.preflight import (
+    Canary,
+    Preflight,
+    PreflightFinding,
+    placement_after,
+)
+from backend.services.context.container import Services
+from backend.services.preflight.service import NotFit
+from widgets.jobs.preflight.preflight_dialog import PreflightDialog
+
+NO_PLACE: tuple[Placement, ...] = ()
+"""Where the job itself says."""
+
+
+@dataclass(frozen=True)
+class StartWish:
+    """A start that a person asked for; every call but ``act`` comes on the GUI thread.
+
+    Attributes:
+        job_id: "" for a job that is made only when it can start.
+        act: Does it, on a worker. With a placement the job runs there.
+        show_busy: What is being done ("" when it is over).
+        began: It was started.
+        refused: It cannot be, and there is no talk about it, or none any more.
+    """
+
+    job_id: str
+    act: Callable[[tuple[Placement, ...], Progress], JobView]
+    show_busy: Callable[[str], None]
+    began: Callable[[JobView], None]
+    refused: Callable[[BackendError], None]
+
+    @property
+    def lane(self) -> str:
+        return f"job {self.job_id}" if self.job_id else "create"
+
+
+class StartController(QObject):
+    """One talk at a time; another start that is asked for meanwhile ends it.
+
+    Signals:
+        told: A sentence for the toast, about what was mended after the talk was over.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._window = window
+        self._looks: dict[str, Progress] = {}
+        self.talk: Talk | None = None
+
+    def start(self, wish: StartWish) -> None:
+        """Look, and start at once where nothing keeps the job from it."""
+        progress = self._looks[wish.job_id] = self._runner.progress(
+            lambda _share, what: wish.show_busy(f"{what}…")
+        )
+        wish.show_busy("Starting…")
+
+        def over() -> None:
+            if self._looks.get(wish.job_id) is progress:
+                del self._looks[wish.job_id]
+            wish.show_busy("")
+
+        def began(view: JobView) -> None:
+            over()
+            wish.began(view)
+
+        def refused(error: BackendError) -> None:
+            over()
+            if isinstance(error, NotFit):
+                self._open(wish, error.config).show_found(error.found)
+            elif not isinstance(error, Cancelled):
+                wish.refused(error)
+
+        self._runner.run(wish.lane, lambda: wish.act(NO_PLACE, progress), began, refused)
+
+    def cancel(self, job_id: str) -> None:
+        """The start is not wanted any more, as far as it has not begun."""
+        if job_id in self._looks:
+            self._looks[job_id].cancel()
+
+    def look(self, wish: StartWish, config: JobConfig) -> None:
+        """Only look, and show what was found even when all is well."""
+        self._open(wish, config).look_at_all()
+
+    def _open(self, wish: StartWish, config: JobConfig) -> Talk:
+        if self.talk is not None:
+            self.talk.dialog.reject()
+        self.talk = Talk(self._services, self._runner, wish, config, self._window, self)
+        self.talk.told.connect(self.told)
+        self.talk.over.connect(self._forget)
+        self.talk.dialog.open()
+        return self.talk
+
+    @Slot(object)
+    def _forget(self, talk: Talk) -> None:
+        if self.talk is talk:
+            self.talk = None
+
+
+class Talk(QObject):
+    """One dialog about one start, from its first finding to the start or to its being closed.
+
+    Signals:
+        told: See `StartController`.
+        over: The dialog was closed; carries this talk.
+    """
+
+    told = Signal(str)
+    over = Signal(object)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        wish: StartWish,
+        config: JobConfig,
+        window: QWidget,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._wish = wish
+        self._config = config
+        self._found: Preflight | None = None
+        self._placement = NO_PLACE
+        self._progress: Progress | None = None
+        self._to_ask: set[str] = set()
+        self._is_open = True
+        self.dialog = PreflightDialog(bool(wish.job_id), window)
+        self.dialog.fix_requested.connect(self._fix)
+        self.dialog.fix_all_requested.connect(self._fix_all)
+        self.dialog.look_again_requested.connect(self.look_at_all)
+        self.dialog.start_requested.connect(self._start)
+        self.dialog.start_on_requested.connect(self._start_on)
+        self.dialog.canary_requested.connect(self._try)
+        self.dialog.cancel_requested.connect(self._cancel)
+        self.dialog.finished.connect(self._closed)
+
+    def show_found(self, found: Preflight) -> None:
+        self._found = found
+        self.dialog.show_found(found, self._config.placement)
+
+    # Looking.
+
+    @Slot()
+    def look_at_all(self) -> None:
+        self._look({one.node for one in self._config.placement})
+
+    def _look(self, nodes: set[str]) -> None:
+        """At these; those that are asked for during a look are looked at after it."""
+        self._to_ask |= nodes
+        if self._progress is None:
+            self._look_now()
+
+    def _look_now(self) -> None:
+        asked, self._to_ask = sorted(self._to_ask), set()
+        if not asked or not self._is_open:
+            return
+        before, config, job_id = self._found, self._config, self._wish.job_id
+        preflight = self._services.preflight
+        progress = self._begin(f"Looking at {', '.join(asked) if len(asked) < 4 else 'the nodes'}")
+
+        def look() -> Preflight:
+            if before is None or set(before.nodes).issubset(asked):
+                return preflight.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+            return preflight.look_again(
+                config, before, asked, job_id, lambda: progress.is_cancelled
+            )
+
+        def found(news: Preflight) -> None:
+            self._end()
+            self.show_found(news)
+            self._look_now()
+
+        self._runner.run("preflight", look, found, self._refused)
+
+    # Mending.
+
+    @Slot(object)
+    def _fix(self, finding: PreflightFinding) -> None:
+        if finding.fix.is_about_job:
+            self._move(placement_after(self._config.placement, finding), finding)
+        else:
+            self._fix_all(self._mended_with(finding))
+
+    def _mended_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
+        """All that is gone when this one is: a second press would do the same work again."""
+        wrong = (*self._found.faults, *self._found.warnings) if self._found is not None else ()
+        alike = [one for one in wrong if one.fix is finding.fix]
+        if not finding.fix.is_about_all_nodes:
+            alike = [one for one in alike if one.nodes == finding.nodes]
+        return tuple(dict.fromkeys((finding, *alike)))
+
+    def _move(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
+        if not placement:
+            self.dialog.show_not_mended(
+                finding, "Nothing would be left of the job.", "Choose other nodes for it."
+            )
+            return
+        self._placement = placement
+        self._config = replace(self._config, placement=placement)
+        self._look(set(finding.nodes))
+
+    @Slot(object)
+    def _fix_all(self, findings: Sequence[PreflightFinding]) -> None:
+        wanted = tuple(findings)
+        self.dialog.show_fixing(wanted)
+
+        def tell(_share: float | None, what: str) -> None:
+            node, _, step = what.partition(": ")
+            if self._is_open:
+                there = [finding for finding in wanted if node in finding.nodes]
+                self.dialog.show_fixing(there, f"{step}…")
+
+        progress = self._runner.progress(tell)
+        nodes = {node for finding in wanted for node in finding.nodes}
+        self._runner.run(
+            f"mend {' '.join(sorted(nodes))}",
+            lambda: self._services.preflight.fix_all(
+                wanted, lambda news: progress.report(0, 0, _step_of(news))
+            ),
+            partial(self._mended, wanted),
+            lambda error: self._mended(wanted, dict.fromkeys(wanted, error)),
+        )
+
+    def _mended(
+        self,
+        wanted: tuple[PreflightFinding, ...],
+        failed: Mapping[PreflightFinding, BackendError],
+    ) -> None:
+        if not self._is_open:
+            for error in dict.fromkeys(failed.values()):
+                self.told.emit(error.with_remedy)
+            return
+        for finding, error in failed.items():
+            self.dialog.show_not_mended(finding, str(error), error.remedy)
+        nodes = {node for one in wanted if one not in failed for node in one.nodes}
+        if any(one.fix.is_about_all_nodes for one in wanted if one not in failed):
+            nodes = {one.node for one in self._config.placement}
+        if nodes:
+            self._look(nodes)
+
+    # Trying and starting.
+
+    @Slot()
+    def _try(self) -> None:
+        # Not where the job was until now: it may be about to go on elsewhere.
+        placement = self._config.placement
+        progress = self._begin("Training one batch")
+
+        def tried(canary: Canary) -> None:
+            self._end()
+            self.dialog.show_canary(canary)
+
+        self._runner.run(
+            "canary",
+            lambda: self._services.canary.run(
+                self._wish.job_id,
+                lambda state: progress.report(0, 0, f"Training one batch: {state.word.lower()}"),
+                lambda: progress.is_cancelled,
+                placement,
+            ),
+            tried,
+            self._refused,
+        )
+
+    @Slot(object)
+    def _start_on(self, placement: tuple[Placement, ...]) -> None:
+        self._placement = placement
+        self._config = replace(self._config, placement=placement)
+        self._start()
+
+    @Slot()
+    def _start(self) -> None:
+        progress = self._begin("Starting")
+
+        def began(view: JobView) -> None:
+            self._end()
+            self.dialog.accept()
+            self._wish.began(view)
+
+        self._runner.run(
+            self._wish.lane,
+            lambda: self._wish.act(self._placement, progress),
+            began,
+            self._refused,
+        )
+
+    # What both share.
+
+    def _begin(self, sentence: str) -> Progress:
+        progress = self._progress = self._runner.progress(
+            lambda share, what: self._tell(progress, share, what)
+        )
+        self.dialog.show_busy(sentence)
+        return progress
+
+    def _tell(self, progress: Progress, share: float | None, what: str) -> None:
+        if progress is self._progress:
+            self.dialog.show_busy(what, share)
+
+    def _end(self) -> None:
+        self._progress = None
+
+    def _refused(self, error: BackendError) -> None:
+        self._end()
+        self._to_ask.clear()
+        if isinstance(error, NotFit):
+            self.show_found(error.found)
+        elif isinstance(error, Cancelled) and self._found is None:
+            self.dialog.reject()
+        elif isinstance(error, Cancelled):
+            self.dialog.show_busy("")
+        else:
+            self.dialog.show_error(str(error), error.remedy)
+
+    @Slot()
+    def _cancel(self) -> None:
+        if self._progress is not None:
+            self._progress.cancel()
+
+    @Slot(int)
+    def _closed(self, result: int) -> None:
+        self._cancel()
+        self._is_open = False
+        was_given_up = result == PreflightDialog.DialogCode.Rejected
+        if was_given_up and self._found is not None and not self._found.passed:
+            # Where Start was pressed it stays to be read why nothing started.
+            self._wish.refused(NotFit(self._found, self._config))
+        self.dialog.deleteLater()
+        self.over.emit(self)
+
+
+def _step_of(news: SetUp) -> str:
+    """``gpu12: Horovod``."""
+    running = [step.title for step in news.steps if step.state is StepState.RUNNING]
+    return f"{news.node}: {running[0] if running else 'Setting up'}"

@@ -1,0 +1,211 @@
+"""Looks at jobs again and again, and tells the window what is new about them.
+
+Nobody sends the window a message. Rank 0 of a run replaces ``status.json`` and appends to
+``history.toml``; this module looks past the point at which it stopped. So a laptop that slept for
+a night loses nothing, and two windows can watch one run.
+
+The open job is looked at each time, other live ones each second time. The rest come by in the list,
+which is read every few looks, because another desktop may have started one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.runtime.background import Runner
+from app.runtime.stale_data import doubt
+from backend.base.errors import BackendError
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.summary import JobListing
+from backend.records.jobs.view import JobView, RunUpdate
+
+_LOOKS_AT_REST = 2
+"""Jobs that are live but not open are looked at once in so many looks."""
+_LOOKS_A_LIST = 8
+"""The list is read once in so many looks."""
+_MOST_AT_ONCE = 2
+"""Each thread that computes is one more before the GUI thread when that wants Python's lock."""
+_LONG_S = 1.0
+"""A look that takes longer waits for a share, and keeps no other from being made."""
+_MOST_STUCK = 8
+"""Each look that waits for a share keeps a thread; others of the window need some, too."""
+
+
+class StatusPoller(QObject):
+    """Keeps the window up to date about all jobs, and about the curves of the open one.
+
+    Signals:
+        updated: A `RunUpdate`: a job's view changed, or its history has new points.
+        listed: The `JobView` of what moves and of what ended lately, as a tuple.
+        all_listed: The `JobListing` that they are of.
+        unreadable: Job id, sentence. Comes with every look that fails, and while one does not
+            end: show it as doubt, never as a dialog. The job stays watched.
+        unlisted: A sentence: the list could not be read, or has not been for long.
+    """
+
+    updated = Signal(RunUpdate)
+    listed = Signal(object)
+    all_listed = Signal(JobListing)
+    unreadable = Signal(str, str)
+    unlisted = Signal(str)
+
+    def __init__(
+        self,
+        look: Callable[[str, object], RunUpdate],
+        list_jobs: Callable[[], JobListing],
+        runner: Runner,
+        interval_ms: int,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._look = look
+        self._list_jobs = list_jobs
+        self._runner = runner
+        self._live: dict[str, JobView] = {}
+        self._cursors: dict[str, object] = {}
+        self._under_way: dict[str, float] = {}
+        """Looks that have not ended, and when they began."""
+        self._waiting: dict[str, None] = {}
+        self._listing_since: float | None = None
+        self._was_listed = False
+        self._looks = 0
+        self._open_id = ""
+        self._open_is_unread = False
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self.look)
+        self._timer.setInterval(interval_ms)
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        self.look_at_list()
+        self._timer.start()
+
+    def stop(self) -> None:
+        self._timer.stop()
+
+    def open(self, job_id: str) -> None:
+        """From now on the history of this job is wanted too, from its beginning."""
+        before, self._open_id, self._open_is_unread = self._open_id, job_id, False
+        self._forget_resting(before)
+        self._cursors.pop(job_id, None)
+        self._look_at(job_id)
+
+    def know(self, view: JobView) -> None:
+        """A job was created, started or changed here; look at it at once."""
+        self._take_view(view)
+        self._look_at(view.id)
+
+    def live(self) -> tuple[JobView, ...]:
+        """The jobs that are under way."""
+        return tuple(self._live.values())
+
+    @Slot()
+    def look(self) -> None:
+        """Look at the live jobs whose turn it is, and at the list when it is its."""
+        is_turn_of_all = self._looks % _LOOKS_AT_REST == 0
+        self._looks += 1
+        for job_id in list(self._live):
+            if is_turn_of_all or job_id == self._open_id:
+                self._look_at(job_id)
+        self._begin_some()
+        self._doubt_what_hangs()
+        if self._looks % _LOOKS_A_LIST == 0:
+            self.look_at_list()
+            if self._open_is_unread:
+                self._look_at(self._open_id)
+
+    @Slot()
+    def look_at_list(self) -> None:
+        if self._listing_since is not None:
+            return
+        self._listing_since = time.monotonic()
+        self._runner.run("list", self._list_jobs, self._take_list, self._miss_list)
+
+    def _look_at(self, job_id: str) -> None:
+        if job_id not in self._under_way:
+            self._waiting[job_id] = None
+            self._begin_some()
+
+    def _begin_some(self) -> None:
+        """Those that wait longest first."""
+        since = time.monotonic() - _LONG_S
+        room = _MOST_AT_ONCE - sum(began > since for began in self._under_way.values())
+        room = min(room, _MOST_STUCK - len(self._under_way))
+        for job_id in list(self._waiting)[: max(0, room)]:
+            del self._waiting[job_id]
+            self._begin(job_id)
+
+    def _begin(self, job_id: str) -> None:
+        self._under_way[job_id] = time.monotonic()
+        cursor = self._cursors.get(job_id)
+        self._runner.run(
+            f"look {job_id}",
+            partial(self._look, job_id, cursor),
+            partial(self._take, cursor),
+            partial(self._miss, job_id),
+        )
+
+    def _doubt_what_hangs(self) -> None:
+        """Of what does not come back nothing is known: of a job it is told once."""
+        for job_id, began_s in list(self._under_way.items()):
+            view = self._live.get(job_id)
+            words = doubt(began_s)
+            if view is not None and words and not view.doubt:
+                view = self._live[job_id] = replace(view, doubt=words)
+                self.updated.emit(RunUpdate(view, HistoryUpdate(), self._cursors.get(job_id)))
+        # The first list of 100,000 jobs takes long, and the page says so itself.
+        if self._was_listed and self._listing_since is not None:
+            words = doubt(self._listing_since)
+            if words:
+                self.unlisted.emit(f"The data root does not answer: {words}.")
+
+    def _take(self, asked_with: object, update: RunUpdate) -> None:
+        job_id = update.view.id
+        self._under_way.pop(job_id, None)
+        self._begin_some()
+        if asked_with is not self._cursors.get(job_id):
+            # It was opened anew meanwhile: these points belong to the earlier look.
+            self._look_at(job_id)
+            return
+        self._open_is_unread &= job_id != self._open_id
+        self._cursors[job_id] = update.cursor
+        self._take_view(update.view)
+        self.updated.emit(update)
+
+    def _take_view(self, view: JobView) -> None:
+        if view.state.is_live:
+            self._live[view.id] = view
+        else:
+            self._live.pop(view.id, None)
+            self._forget_resting(view.id)
+
+    def _forget_resting(self, job_id: str) -> None:
+        """Where looks stopped counts for what moves or is open: a window sees jobs by thousands."""
+        if job_id != self._open_id and job_id not in self._live:
+            self._cursors.pop(job_id, None)
+
+    def _take_list(self, listing: JobListing) -> None:
+        self._listing_since, self._was_listed = None, True
+        for view in listing.views:
+            if view.state.is_live and view.id not in self._live:
+                self._live[view.id] = view
+        # List and look are read side by side: of a job that is watched only the look has the word,
+        # or its end would be seen, taken back and seen again.
+        views = tuple(self._live.get(view.id, view) for view in listing.views)
+        self.all_listed.emit(replace(listing, views=views))
+        self.listed.emit(views)
+
+    def _miss(self, job_id: str, error: BackendError) -> None:
+        self._under_way.pop(job_id, None)
+        self._begin_some()
+        self._open_is_unread |= job_id == self._open_id
+        self.unreadable.emit(job_id, error.with_remedy)
+
+    def _miss_list(self, error: BackendError) -> None:
+        self._listing_since = None
+        self.unlisted.emit(str(error))

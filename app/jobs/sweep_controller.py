@@ -1,0 +1,89 @@
+"""A job form whose fields take several values: checked as a sweep, queued, and taken back."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.spec import SweepMade, SweepTaken
+from backend.services.sweeps.service import HalfMade, SweepService
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+
+
+class SweepController(QObject):
+    """Serves the form where it is about several jobs.
+
+    Signals:
+        made: A `SweepMade`: all its jobs are in the queue.
+        taken: A `SweepTaken`.
+        told: A sentence for the toast.
+    """
+
+    made = Signal(object)
+    taken = Signal(object)
+    told = Signal(str)
+
+    def __init__(
+        self,
+        sweeps: SweepService,
+        runner: Runner,
+        form: JobForm,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._sweeps = sweeps
+        self._runner = runner
+        self._form = form
+        self._progress: Progress | None = None
+        form.take_back_requested.connect(self.take_back)
+
+    def check(self, draft: JobDraft) -> JobCheck:
+        """On a worker."""
+        return self._sweeps.check(draft.sweep)
+
+    def queue(self, draft: JobDraft) -> None:
+        self._form.set_busy("Checking…")
+        progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
+        self._progress = progress
+        self._runner.run(
+            "create",
+            partial(self._sweeps.queue, draft.sweep, progress),
+            self._queued,
+            self._refused,
+        )
+
+    @Slot()
+    def cancel(self) -> None:
+        if self._progress is not None:
+            self._progress.cancel()
+
+    @Slot(str)
+    def take_back(self, tag: str) -> None:
+        self._form.set_busy("Taking back…")
+        self._runner.run("create", partial(self._sweeps.take_back, tag), self._taken, self._refused)
+
+    def _queued(self, made: SweepMade) -> None:
+        self._progress = None
+        self._form.set_busy("")
+        self.told.emit(f"Queued {len(made.jobs)} jobs")
+        self.made.emit(made)
+
+    def _taken(self, taken: SweepTaken) -> None:
+        self._form.show_error("")
+        stay = f"; {len(taken.left)} that ran stay" if taken.left else ""
+        self.told.emit(f"Moved {len(taken.taken)} jobs to the trash{stay}")
+        self.taken.emit(taken)
+
+    def _refused(self, error: BackendError) -> None:
+        self._progress = None
+        if isinstance(error, HalfMade):
+            self._form.show_half_made(str(error), error.tag)
+            self.told.emit(str(error))
+        else:
+            self._form.show_error(error.with_remedy)

@@ -1,0 +1,235 @@
+"""Settings that a new job begins with: templates, and those of earlier jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.template import SUFFIX, Template
+from backend.records.jobs.view import JobView
+from backend.records.sweeps.spec import read_sweep, sweep_file
+from backend.services.context.container import Services
+from widgets.jobs.form.job_fields import JobDraft, Origin
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog
+from widgets.jobs.form.template_dialog import NameDialog
+
+_JOBS_SHOWN = 100
+_WHERE_KEPT = (
+    "Everything in the form but the name, for all who train in this data root. It can be changed, "
+    "renamed and removed."
+)
+
+
+class TemplateController(QObject):
+    """Serves the form where it begins with something, and where it is kept for later.
+
+    Signals:
+        load_wished: The settings of this job are to be in the form.
+        begun: A `JobDraft` to be shown in the form; its job has no name yet.
+        told: A sentence for the toast.
+    """
+
+    load_wished = Signal(str)
+    begun = Signal(object)
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        form: JobForm,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._templates = services.templates
+        self._runner = runner
+        self._form = form
+        self._window = window
+        self._known: tuple[Template, ...] = ()
+        self._last_name = ""
+        self.dialog: QDialog | None = None
+        form.template_requested.connect(self.load)
+        form.load_requested.connect(self.choose)
+        form.keep_requested.connect(self.ask_name)
+        form.file_requested.connect(self.save_file)
+
+    @Slot()
+    def refresh(self) -> None:
+        """Look which templates there are; another desktop may have made some."""
+        self._run(self._templates.list, self._listed, self._form.show_error)
+
+    def _listed(self, found: tuple[Template, ...]) -> None:
+        self._known = found
+        self._form.show_templates(found)
+        if isinstance(self.dialog, LoadDialog):
+            self.dialog.show_templates(found)
+
+    def _first_listed(self, found: tuple[Template, ...]) -> None:
+        self._listed(found)
+        if isinstance(self.dialog, LoadDialog) and not found:
+            self.dialog.show_kind(JOBS)
+
+    def all(self, then: Callable[[tuple[Template, ...]], None]) -> None:
+        """Those that there are now; none when they cannot be read."""
+        self._run(self._templates.list, then, lambda _sentence: then(()))
+
+    # Beginning with one.
+
+    @Slot(str)
+    def load(self, name: str) -> None:
+        def begin(raw: Mapping[str, Any]) -> None:
+            self._last_name = name
+            self._close()
+            self.begun.emit(draft_of(raw, f"the template “{name}”"))
+
+        self._run(partial(self._read, name), begin, self._refused)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        raw = self._templates.load(name)
+        # On the worker: what is wrong with it is told before the form changes.
+        draft_of(raw, "")
+        return raw
+
+    @Slot()
+    def choose(self) -> None:
+        """All that a job can begin with."""
+        dialog = LoadDialog(self._window)
+        dialog.template_chosen.connect(self.load)
+        dialog.job_chosen.connect(self._load_job)
+        dialog.searched.connect(self._search)
+        dialog.rename_requested.connect(self._rename)
+        dialog.remove_requested.connect(self._remove)
+        self._open(dialog)
+        self._run(self._templates.list, self._first_listed, self._refused)
+
+    @Slot(str)
+    def _load_job(self, job_id: str) -> None:
+        self._close()
+        self.load_wished.emit(job_id)
+
+    @Slot(str)
+    def _search(self, text: str) -> None:
+        def show(found: tuple[JobView, ...]) -> None:
+            if isinstance(self.dialog, LoadDialog):
+                self.dialog.show_jobs(found)
+
+        search = partial(self._services.jobs.search, text, _JOBS_SHOWN)
+        self._run(search, show, self._refused)
+
+    # Keeping one.
+
+    @Slot(object)
+    def ask_name(self, draft: JobDraft) -> None:
+        dialog = NameDialog(
+            "Save as template",
+            "Save",
+            self._last_name,
+            [one.name for one in self._known],
+            self._window,
+            note=_WHERE_KEPT,
+            may_replace=True,
+        )
+        dialog.wished.connect(partial(self._keep, draft))
+        self._open(dialog)
+
+    def _keep(self, draft: JobDraft, name: str, replaces: bool) -> None:
+        def kept(made: Template) -> None:
+            self._last_name = made.name
+            self.told.emit(f"Saved the template “{made.name}”")
+            self.refresh()
+
+        raw = sweep_file(draft.sweep)
+        save = partial(self._templates.save, name, raw, replaces=replaces)
+        self._run(save, kept, self._form.show_error)
+
+    @Slot(str, str)
+    def _rename(self, name: str, new_name: str) -> None:
+        self._run(partial(self._templates.rename, name, new_name), self._changed, self._refused)
+
+    @Slot(str)
+    def _remove(self, name: str) -> None:
+        def gone(found: Template) -> None:
+            self.told.emit(f"Moved the template “{found.name}” to the trash")
+            self._changed(found)
+
+        self._run(partial(self._templates.remove, name), gone, self._refused)
+
+    def _changed(self, _template: Template) -> None:
+        if isinstance(self.dialog, LoadDialog):
+            self.dialog.show_error("")
+        self.refresh()
+
+    @Slot(object)
+    def save_file(self, draft: JobDraft) -> None:
+        """The form as a job file, or as a sweep file where fields take several values."""
+        name = str(draft.raw.get("name", "")) or "job"
+        stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip() or "job"
+        title = "Sweep file" if draft.axes else "Job file"
+        # Qt asks whether an existing file is meant to go.
+        chosen, _ = QFileDialog.getSaveFileName(
+            self._window, title, f"{stem}{SUFFIX}", f"Job files (*{SUFFIX})"
+        )
+        if chosen:
+            raw = sweep_file(draft.sweep)
+            self._run(
+                partial(self._services.jobs.write_file, raw, Path(chosen), replaces=True),
+                lambda path: self.told.emit(f"Wrote {path}"),
+                self._form.show_error,
+            )
+
+    # The one dialog.
+
+    def _open(self, dialog: QDialog) -> None:
+        self._close()
+        self.dialog = dialog
+        dialog.finished.connect(partial(self._forget, dialog))
+        dialog.open()
+
+    def _close(self) -> None:
+        if self.dialog is not None:
+            self.dialog.reject()
+
+    def _forget(self, dialog: QDialog, _result: int = 0) -> None:
+        if self.dialog is dialog:
+            self.dialog = None
+        dialog.deleteLater()
+
+    def _refused(self, sentence: str) -> None:
+        if isinstance(self.dialog, LoadDialog):
+            self.dialog.show_error(sentence)
+        else:
+            self._form.show_error(sentence)
+
+    def _run(
+        self, work: Callable[[], Any], then: Callable[[Any], None], told: Callable[[str], None]
+    ) -> None:
+        self._runner.run("templates", work, then, lambda error: told(error.with_remedy))
+
+
+def draft_of(raw: Mapping[str, Any], whence: str = "") -> JobDraft:
+    """A job file or a sweep file as the form shows it.
+
+    Args:
+        whence: What its settings are held against, "" for nothing.
+
+    Raises:
+        BackendError: Its sweep is none; every fault, one sentence after the other.
+    """
+    origin = Origin(whence, {k: v for k, v in raw.items() if k != "sweep"}) if whence else None
+    if "sweep" not in raw:
+        return JobDraft(raw, origin=origin)
+    sweep, faults = read_sweep(raw)
+    if sweep is None:
+        told = " ".join(fault.sentence for fault in faults[:3])
+        raise BackendError(told, "Change the sweep file.")
+    return JobDraft(sweep.base, sweep.axes, sweep.draws, sweep.seed, origin)

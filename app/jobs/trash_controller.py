@@ -1,0 +1,118 @@
+"""Moves jobs to the trash, and back when a person thinks better of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.jobs.bulk_runner import Done, Named, do_each
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.services.context.container import Services
+from widgets.common import formats
+from widgets.common.dialog_holder import KeptDialog
+from widgets.jobs.list.bulk_dialogs import TrashDialog
+from widgets.jobs.page.jobs_page import JobsPage
+
+_LANE = "many jobs"
+
+
+class JobTrash(QObject):
+    """Serves the head of the open job, which asks nothing, and whoever moves several, which does.
+
+    Signals:
+        told: A sentence for the toast, about what the user did.
+        undoable: The same, and the tag by which `undo` takes back what it tells.
+    """
+
+    told = Signal(str)
+    undoable = Signal(str, str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: JobsPage,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._jobs = services.jobs
+        self._runner = runner
+        self._page = page
+        self._window = window
+        self._dialog: KeptDialog[TrashDialog] = KeptDialog()
+        self._moved: dict[str, tuple[JobView, ...]] = {}
+        """By tag; of the last ones only, as a toast is there for what was done last."""
+        self._number = 0
+        page.many.trash_requested.connect(self._ask)
+        page.detail.remove_requested.connect(self._move_one)
+
+    @Slot(object)
+    def _ask(self, ids: tuple[str, ...]) -> None:
+        lines = map(self._page.model.line, ids)
+        jobs = [(line.id, line.name) for line in lines if line is not None]
+        dialog = TrashDialog([name for _, name in jobs], self._window)
+        dialog.wished.connect(partial(self._move, jobs))
+        self._dialog.open(dialog)
+
+        def tell(size_bytes: int) -> None:
+            if self._dialog.now is dialog:
+                dialog.show_size(size_bytes)
+
+        def refuse(error: BackendError) -> None:
+            if self._dialog.now is dialog:
+                dialog.show_trouble(error.with_remedy)
+
+        self._runner.run(
+            _LANE, lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs), tell, refuse
+        )
+
+    @Slot(str)
+    def _move_one(self, job_id: str) -> None:
+        line = self._page.model.line(job_id)
+        self._move([(job_id, line.name if line is not None else job_id)])
+
+    def _move(self, jobs: Sequence[Named]) -> None:
+        def move(job_id: str) -> tuple[JobView, int]:
+            size_bytes = self._jobs.size_bytes(job_id)
+            return self._jobs.remove(job_id), size_bytes
+
+        def forget(moved: tuple[JobView, int]) -> None:
+            self._page.forget(moved[0].id)
+
+        do_each(self._runner, _LANE, jobs, move, forget, self._tell_moved)
+
+    def _tell_moved(self, done: Done[tuple[JobView, int]]) -> None:
+        views = tuple(view for view, _ in done.outcomes)
+        if not views:
+            self.told.emit(done.sentence("Moved {jobs} to the trash."))
+            return
+        size = formats.disk(sum(size_bytes for _, size_bytes in done.outcomes))
+        self._number += 1
+        tag = f"trash {self._number}"
+        self._moved = {tag: views}
+        self.undoable.emit(done.sentence(f"Moved {{jobs}} to the trash, {size}."), tag)
+
+    @Slot(str)
+    def undo(self, tag: str) -> None:
+        """Put what the toast with this tag told of back where it was."""
+        views = self._moved.pop(tag, ())
+        jobs = [(view.id, view.name) for view in views]
+        waited = {view.id for view in views if view.state is JobState.QUEUED}
+
+        def tell(done: Done[JobView]) -> None:
+            back = [view.id for view in done.outcomes]
+            if len(back) == 1:
+                self._page.open_job(back[0])
+            rest = sum(job_id in waited for job_id in back)
+            no_more = f" {formats.count(rest)} that waited must be queued again." if rest else ""
+            self.told.emit(done.sentence("Moved {jobs} back from the trash." + no_more))
+
+        if jobs:
+            do_each(self._runner, _LANE, jobs, self._jobs.restore, self._page.show_view, tell)

@@ -1,0 +1,416 @@
+"""What a person does in Datasets, Models and Loaders becomes calls of the library service."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.preview import ModelCheck, Preview
+from backend.records.library.project import Found
+from backend.services.context.example import NAME as EXAMPLE
+from backend.services.library.service import LibraryService
+from widgets.common.dialog_holder import KeptDialog
+from widgets.library.import_dialog import ImportDialog, ImportWish
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
+
+_FILES_SHOWN = 5000
+
+
+class LibraryController(QObject):
+    """Serves the three pages and the import dialog.
+
+    Signals:
+        changed: What there is, is another now; ask `items`.
+        told: A sentence for the toast, about what the user did.
+        offered: Such a sentence, the words of the next step, and a call that takes it.
+        job_wished: Kind and reference: a new job should begin with it.
+        job_of_wished: Names by kind, as in a job file: a new job should begin with just these.
+    """
+
+    changed = Signal()
+    told = Signal(str)
+    offered = Signal(str, str, object)
+    job_wished = Signal(object, str)
+    job_of_wished = Signal(object)
+    _written = Signal(object)
+
+    def __init__(
+        self,
+        library: LibraryService,
+        runner: Runner,
+        pages: dict[Kind, LibraryPage],
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._library = library
+        self._runner = runner
+        self._pages = pages
+        self._window = window
+        self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
+        self._together: tuple[Together, ...] = ()
+        self._import_for: Kind | None = None
+        self._trials: dict[Kind, Progress] = {}
+        self._copying: Progress | None = None
+        self._dialog: KeptDialog[ImportDialog] = KeptDialog()
+        self._import: Progress | None = None
+        self._written.connect(self._read)
+        library.watch(self._written.emit)
+        for kind, page in pages.items():
+            page.import_requested.connect(partial(self._wish_import, kind))
+            page.weights_dropped.connect(self._give_weights)
+            page.look_requested.connect(self.refresh)
+            page.detail.remove_requested.connect(partial(self._remove, kind))
+            page.detail.job_requested.connect(partial(self.job_wished.emit, kind))
+            page.detail.preview_requested.connect(partial(self._preview, kind))
+            page.detail.check_requested.connect(partial(self._check, kind))
+            page.detail.cancel_requested.connect(partial(self._cancel, kind))
+            page.detail.files_requested.connect(partial(self._files, kind))
+            page.detail.changes_requested.connect(partial(self._changes, kind))
+            page.detail.text_requested.connect(partial(self._text, kind))
+            page.detail.folder_requested.connect(partial(self._open_folder, kind))
+            page.detail.partner_requested.connect(partial(self._import_partner, kind))
+
+    def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
+        return self._items[kind]
+
+    @Slot()
+    def refresh(self) -> None:
+        """Read again what there is: another desktop may have imported something.
+
+        What this process writes is read by itself (`LibraryService.watch`).
+        """
+        self._read(*Kind)
+
+    @Slot(object)
+    def _read(self, *kinds: Kind) -> None:
+        for kind in kinds:
+            self._pages[kind].begin_reading()
+
+        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Together, ...]]:
+            found = {kind: self._library.list(kind) for kind in kinds}
+            return found, self._library.used_together()
+
+        def missed(error: BackendError) -> None:
+            for kind in kinds:
+                self._pages[kind].show_trouble(str(error), error.remedy)
+
+        self._runner.run("library", read, lambda found: self._take(*found), missed)
+
+    @Slot(object)
+    def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
+        """How many jobs use which version as what, by the key in the job file."""
+        for kind, page in self._pages.items():
+            counts: dict[str, int] = {}
+            for (key, reference), number in uses.items():
+                if kind.value in key:
+                    counts[reference] = counts.get(reference, 0) + number
+            page.detail.show_jobs(counts)
+
+    def drop(self, path: Path) -> None:
+        """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
+
+        def ask(found: Found) -> None:
+            self._open_dialog(found.kind, str(path), "", found)
+
+        self._look_at(str(path), ask)
+
+    def _look_at(self, source: str, then: Callable[[Found], None]) -> None:
+        # A lane of its own: a share that does not answer holds up no look at another path.
+        self._runner.run(
+            f"look at {source}",
+            lambda: self._library.look_at(_path_of(source)),
+            then,
+            lambda error: self.told.emit(str(error)),
+        )
+
+    # Importing.
+
+    def _wish_import(self, kind: Kind, name: str) -> None:
+        self._open_dialog(kind, "", name)
+
+    def _import_partner(self, asking: Kind, partner: Kind) -> None:
+        self._open_dialog(partner, "", "", prefers_all=False)
+        self._import_for = asking
+
+    def _open_dialog(
+        self,
+        kind: Kind,
+        source: str,
+        name: str,
+        found: Found | None = None,
+        *,
+        prefers_all: bool = True,
+    ) -> None:
+        self._import_for = None
+        newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
+        for k, items in self._items.items():
+            for item in items:
+                newest[k][item.name] = max(item.version, newest[k].get(item.name, 0))
+        dialog = ImportDialog(kind, source, name, newest, self._window, prefers_all=prefers_all)
+        if found is not None:
+            dialog.show_found(source, found)
+        dialog.look_requested.connect(self._look_for_dialog)
+        dialog.import_requested.connect(self._start_import)
+        dialog.cancel_requested.connect(self._cancel_import)
+        self._dialog.open(dialog)
+
+    @Slot(str)
+    def _look_for_dialog(self, source: str) -> None:
+        def show(found: Found) -> None:
+            if self._dialog.now is not None:
+                self._dialog.now.show_found(source, found)
+
+        self._look_at(source, show)
+
+    def _start_import(self, wish: ImportWish) -> None:
+        progress = self._runner.progress(self._report_import)
+        self._import = progress
+        project = wish.project
+        if project is not None:
+            self._runner.run(
+                "import",
+                lambda: self._library.import_project(
+                    _path_of(wish.source), project, wish.name, progress
+                ),
+                self._imported_project,
+                self._not_imported,
+            )
+            return
+        self._runner.run(
+            "import",
+            lambda: self._library.import_item(
+                wish.kind, _path_of(wish.source), wish.name, progress
+            ),
+            self._imported,
+            self._not_imported,
+        )
+
+    def _report_import(self, share: float | None, what: str) -> None:
+        if self._dialog.now is not None:
+            self._dialog.now.show_progress(share, what)
+
+    def _imported(self, item: LibraryItem) -> None:
+        self._show_imported(item)
+        asking = self._import_for
+        if asking is not None and item.kind not in (asking, Kind.MODEL):
+            self._pages[asking].detail.choose_partner(item.kind, item.name)
+        left_out = f". {item.left_out}" if item.left_out else ""
+        imported = f"Imported {item.name} @ {item.version}{left_out}"
+        self.offered.emit(imported, *self._next_step(item))
+
+    def _imported_project(self, items: Sequence[LibraryItem]) -> None:
+        self._show_imported(*items)
+        name = items[0].name
+        has_data = items[0].kind is Kind.DATASET
+        if has_data:
+            self._pages[Kind.DATASET].detail.choose_partner(Kind.LOADER, name)
+        versions = ", ".join(f"{item.kind.value} @ {item.version}" for item in items)
+        left_out = dict.fromkeys(item.left_out for item in items if item.left_out)
+        imported = ". ".join((f"Imported {name}: {versions}", *left_out))
+        if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
+            chosen = {item.kind.value: name for item in items}
+            act = "New job with it", partial(self.job_of_wished.emit, chosen)
+        else:
+            act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
+        self.offered.emit(imported, *act)
+
+    def _show_imported(self, *items: LibraryItem) -> None:
+        """Close the dialog and open what was imported in its page."""
+        self._import = None
+        if self._dialog.now is not None:
+            self._dialog.now.accept()
+        for item in items:
+            if item.reference not in {known.reference for known in self._items[item.kind]}:
+                self._items[item.kind] = (*self._items[item.kind], item)
+                self._show(item.kind)
+            self._pages[item.kind].show_item(item.reference)
+
+    def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
+        """What is missing for a job with it, else that job."""
+        loaders = {loader.name for loader in self._items[Kind.LOADER]}
+        readers = {one.loader for one in self._together if one.dataset == item.name}
+        if item.kind is Kind.DATASET and not loaders & {item.name, *readers}:
+            return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
+        has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
+        if item.kind is Kind.LOADER and not has_own:
+            open_dialog = partial(self._open_dialog, prefers_all=False)
+            return "Import a model…", partial(open_dialog, Kind.MODEL, "", "")
+        return "New job with it", partial(self.job_wished.emit, item.kind, item.reference)
+
+    def _not_imported(self, error: BackendError) -> None:
+        self._import = None
+        if self._dialog.now is not None:
+            self._dialog.now.show_error(str(error), error.remedy)
+        else:
+            self.told.emit(str(error))
+
+    @Slot()
+    def _cancel_import(self) -> None:
+        if self._import is not None:
+            self._import.cancel()
+
+    @Slot(str, str)
+    def _give_weights(self, reference: str, path: str) -> None:
+        detail = self._pages[Kind.MODEL].detail
+        # What is found of the model now is found without them.
+        self._cancel_trial(Kind.MODEL)
+        progress = self._copying = self._runner.progress(detail.show_trial_progress)
+        detail.show_trial_progress(None, "Copying weights")
+        # Not in the lane of looks: one that was cancelled ends when its process has ended.
+        self._runner.run(
+            "import",
+            lambda: self._library.give_weights(reference, Path(path), progress),
+            self._has_weights,
+            partial(self._failed, Kind.MODEL),
+        )
+
+    def _has_weights(self, item: LibraryItem) -> None:
+        self._pages[Kind.MODEL].detail.end_trial()
+        self.told.emit(f"New jobs of {item.name} @ {item.version} begin with these weights")
+
+    # Looking inside.
+
+    def _preview(self, kind: Kind, trial: Trial) -> None:
+        progress = self._begin_trial(kind)
+        self._runner.run(
+            f"try {kind.value}",
+            lambda: self._library.preview(trial.dataset, trial.loader, progress=progress),
+            partial(self._show_preview, kind, trial),
+            partial(self._trial_failed, kind, progress),
+        )
+
+    def _check(self, kind: Kind, trial: Trial) -> None:
+        progress = self._begin_trial(kind)
+        self._runner.run(
+            f"try {kind.value}",
+            lambda: self._library.check_model(
+                trial.model, trial.dataset, trial.loader, progress=progress
+            ),
+            partial(self._show_check, kind, trial),
+            partial(self._trial_failed, kind, progress),
+        )
+
+    def _begin_trial(self, kind: Kind) -> Progress:
+        self._cancel_trial(kind)
+        self._trials[kind] = self._runner.progress(self._pages[kind].detail.show_trial_progress)
+        return self._trials[kind]
+
+    def _cancel(self, kind: Kind) -> None:
+        """Nothing takes its place, so its end is told."""
+        for progress in (self._trials.get(kind), self._copying if kind is Kind.MODEL else None):
+            if progress is not None:
+                progress.cancel()
+
+    def _cancel_trial(self, kind: Kind) -> None:
+        trial = self._trials.pop(kind, None)
+        if trial is not None:
+            trial.cancel()
+
+    def _show_preview(self, kind: Kind, trial: Trial, preview: Preview) -> None:
+        self._pages[kind].detail.show_preview(trial, preview)
+
+    def _show_check(self, kind: Kind, trial: Trial, check: ModelCheck) -> None:
+        self._pages[kind].detail.show_check(trial, check)
+
+    def _trial_failed(self, kind: Kind, progress: Progress, error: BackendError) -> None:
+        if self._trials.get(kind) is progress:
+            self._failed(kind, error)
+
+    def _failed(self, kind: Kind, error: BackendError) -> None:
+        self._pages[kind].detail.show_trial_error(str(error), error.remedy)
+
+    def _files(self, kind: Kind, reference: str) -> None:
+        detail = self._pages[kind].detail
+
+        def paths() -> tuple[str, ...]:
+            return tuple(e.path for e in self._library.files(kind, reference)[:_FILES_SHOWN])
+
+        self._runner.run(
+            "library",
+            paths,
+            partial(detail.show_files, reference),
+            lambda error: detail.show_files_fault(reference, error.with_remedy),
+        )
+
+    def _changes(self, kind: Kind, newer: str, older: str) -> None:
+        versions = self._pages[kind].detail.versions
+        self._runner.run(
+            "library",
+            partial(self._library.changes, kind, newer, older),
+            versions.show_changes,
+            lambda error: versions.show_changes_fault(newer, older, error.with_remedy),
+        )
+
+    def _text(self, kind: Kind, reference: str, path: str) -> None:
+        page = self._pages[kind]
+        self._runner.run(
+            "library",
+            partial(self._library.text, kind, reference, path),
+            partial(page.detail.show_text, reference, path),
+            lambda error: page.detail.show_text(reference, path, str(error)),
+        )
+
+    def _open_folder(self, kind: Kind, reference: str) -> None:
+        self._runner.run(
+            "library",
+            partial(self._library.content, kind, reference),
+            _open_folder,
+            partial(self._failed, kind),
+        )
+
+    def _remove(self, kind: Kind, reference: str) -> None:
+        self._runner.run(
+            "library",
+            partial(self._library.remove, kind, reference),
+            self._removed,
+            partial(self._failed, kind),
+        )
+
+    def _removed(self, item: LibraryItem) -> None:
+        self.told.emit(f"Moved {item.name} @ {item.version} to the trash")
+
+    # What there is.
+
+    def _take(
+        self, found: Mapping[Kind, tuple[LibraryItem, ...]], together: tuple[Together, ...]
+    ) -> None:
+        if together != self._together:
+            self._together = together
+            self._show_companions()
+        for kind, items in found.items():
+            if items != self._items[kind] or not items:
+                self._items[kind] = items
+                self._show(kind)
+
+    def _show_companions(self) -> None:
+        names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
+        for page in self._pages.values():
+            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], self._together)
+
+    def _show(self, kind: Kind) -> None:
+        self._show_companions()
+        self._pages[kind].show_items(self._items[kind])
+        self.changed.emit()
+
+
+def _path_of(source: str) -> Path:
+    """The path that a person typed; ``~`` of a user who does not exist is a name like others."""
+    with contextlib.suppress(RuntimeError):
+        return Path(source).expanduser()
+    return Path(source)
+
+
+def _open_folder(folder: Path) -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -1,0 +1,511 @@
+"""The composition root: builds every object and wires every signal, on one page.
+
+The window is painted first, with nothing behind it. Its controllers and pages, the catalogue,
+SQLAlchemy and all that hangs on them are imported on a worker thread meanwhile, because a window
+that appears in a second is worth more than one that appears whole in two.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, QUrl, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QApplication
+
+from app.main.data_root_opener import Opening
+from app.main.session_restore import first_place, take_up
+from app.runtime.background import Background
+from app.runtime.gui_thread_gc import Garbage
+from app.runtime.malloc_tuning import FreedMemory
+from app.runtime.paths import settings_file
+from app.runtime.settings import Settings
+from app.runtime.settings_writer import Keeping
+from app.shell.window_geometry import WindowPlace
+from backend.records.base.remote_root import FarRoot
+from backend.records.jobs.view import JobView, RunUpdate
+from backend.records.library.item import Kind
+from backend.records.nodes.reading import Finding, NodeState
+from widgets.common import formats
+from widgets.common.chunked_work import Turns
+from widgets.common.state_badge import logo_icon
+from widgets.common.theme_manager import Look
+from widgets.common.throttle import Throttle
+from widgets.shell.main_window import MainWindow
+from widgets.shell.pages import PLACES_OF_KINDS
+
+if TYPE_CHECKING:
+    from app.main.pages import Pages
+    from app.shell.window_controller import FrameController
+    from backend.services.context.container import Services
+    from widgets.jobs.form.job_form import JobForm
+    from widgets.jobs.page.jobs_page import JobsPage
+    from widgets.library.library_page import LibraryPage
+    from widgets.nodes.page.nodes_page import NodesPage
+
+LOOK_INTERVAL_MS = 500
+NODE_INTERVAL_MS = 2000
+LIVE_INTERVAL_MS = 250
+"""Between two looks of side bar and tray; of twenty jobs there are news forty times a second."""
+
+
+class Program(QObject):
+    """Everything that lives as long as the application.
+
+    Attributes:
+        is_built: All pages are there; before that the frame stands alone.
+    """
+
+    def __init__(
+        self,
+        app: QApplication,
+        data_root: Path | FarRoot,
+        catalogue: Path | None,
+        demo_workers: int | None,
+    ) -> None:
+        super().__init__()
+        self._data_root = data_root
+        self._demo_workers = demo_workers
+        self._services: Services | None = None
+        self._frame: FrameController | None = None
+        settings = Settings(settings_file())
+        preferences = settings.preferences
+        formats.use(preferences.units)
+        self._background = Background(parent=self)
+        self._keeping = Keeping(settings, self._background, self)
+        self._garbage = Garbage(self)
+        FreedMemory(self._background, self)
+        self._turns = Turns(self)
+        self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
+        self._node_names: tuple[str, ...] = ()
+        self.is_built = False
+
+        self.window = MainWindow()
+        # After the window: each widget that joins a dressed one is dressed by itself.
+        self._look = Look(
+            app,
+            preferences.theme_choice,
+            preferences.reduced_motion,
+            preferences.high_contrast,
+        )
+        self.window.setWindowIcon(logo_icon())
+        self.window.side_bar.set_root(_short(data_root))
+        self._first_place = first_place(preferences)
+        self.window.side_bar.choose(self._first_place)
+        self.window.side_bar.set_dark(self._look.is_dark)
+        self.opening = Opening(data_root, catalogue, self._background, self.window, self)
+        self.opening.opened.connect(self._furnish)
+        self.opening.refused.connect(partial(self.window.go, "refusal"))
+        self.place = WindowPlace(app, self.window, settings, self._keeping.remember, self)
+        self.window.side_bar.folder_wished.connect(self._open_root)
+        self.window.side_bar.job_opened.connect(self._open_job)
+
+    def show(self) -> None:
+        """The window now, all else right after its first frame."""
+        self.window.show()
+        self._background.run("pages", _import_pages, self._begin_pages, self.opening.refuse)
+
+    def end(self) -> None:
+        """As a person ends it; jobs go on."""
+        if self._frame is None:
+            self.window.close()
+        else:
+            self._frame.end()
+
+    # The pages.
+
+    def _begin_pages(self, pages: Pages) -> None:
+        self._pages = pages
+        self._make_frame()
+        self._building = pages.build()
+        self._build_next()
+
+    @Slot()
+    def _build_next(self) -> None:
+        """One page, then the events that wait, then the next."""
+        found = next(self._building, None)
+        if found is not None:
+            self.window.add_page(*found)
+            if found[0] == self._first_place:
+                self.window.go(self._first_place)
+            QTimer.singleShot(0, self._build_next)
+            return
+        self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
+        self.frame.take_pages(self._pages.settings, self._pages.help)
+        preferences = self._keeping.preferences
+        take_up(preferences, self.window, self._pages, self._keeping.remember)
+        self.is_built = True
+        self.opening.begin(self._pages.refusal)
+
+    @property
+    def jobs(self) -> JobsPage:
+        return self._pages.jobs
+
+    @property
+    def form(self) -> JobForm:
+        return self._pages.form
+
+    @property
+    def library(self) -> dict[Kind, LibraryPage]:
+        return self._pages.library
+
+    @property
+    def nodes(self) -> NodesPage:
+        return self._pages.nodes
+
+    def close(self) -> bool:
+        """The window is gone. Jobs go on; nothing of theirs hangs on this process.
+
+        No timer of the program outlives this: what it would show is shown in a window that is gone.
+        False: a thread stands in a call that may never return (see `Background.close`).
+        """
+        self._turns.stop()
+        self._live_shown.stop()
+        if self._services is not None:
+            self._poller.stop()
+            self._node_controller.stop()
+            self._compare_controller.stop()
+        has_ended = self._background.close()
+        if self._services is not None:
+            self._carry_out.close()
+        self._keeping.save()
+        if self._frame is not None:
+            self._frame.tray.close()
+        self._look.deleteLater()
+        self._garbage.close()
+        if self._services is not None and has_ended:
+            self._services.close()
+        self.deleteLater()
+        return has_ended
+
+    # The frame.
+
+    @property
+    def frame(self) -> FrameController:
+        """There a moment after the first frame of the window, before the first page."""
+        assert self._frame is not None, "asked for before the pages begin"
+        return self._frame
+
+    def _make_frame(self) -> None:
+        from app.shell.window_controller import FrameController
+
+        self._frame = frame = FrameController(
+            self._keeping, self._look, self.window, self._background, logo_icon(), self
+        )
+        frame.brought_up.connect(self.place.bring_in)
+        frame.job_opened.connect(self._open_job)
+        frame.node_opened.connect(self._open_node)
+
+    @Slot()
+    def _open_root(self) -> None:
+        root = self._data_root
+        address = root.url(root.path) if isinstance(root, FarRoot) else root.absolute().as_uri()
+        QDesktopServices.openUrl(QUrl(address))
+
+    @Slot(str)
+    def _open_job(self, job_id: str) -> None:
+        self.window.go("jobs")
+        self.jobs.reveal(job_id)
+        # Its keys are heard where it is, and whoever came here by key goes on by key.
+        self.jobs.setFocus()
+
+    def _open_sweep(self, tag: str) -> None:
+        self.window.go("jobs")
+        self.jobs.show_list()
+        self.jobs.open_sweep(tag)
+        self.jobs.setFocus()
+
+    @Slot(str)
+    def _open_node(self, name: str) -> None:
+        self.window.go("nodes")
+        self.nodes.open_node(name)
+        self.nodes.setFocus()
+
+    def _open_item(self, kind: Kind, name: str) -> None:
+        self.window.go(PLACES_OF_KINDS[kind])
+        self.library[kind].show_item(name)
+        self.library[kind].setFocus()
+
+    # The services.
+
+    @Slot(object)
+    def _furnish(self, services: Services) -> None:
+        self._services = services
+        if self.window.place == "refusal":
+            self.window.go(self._first_place)
+        self._make_controllers(services)
+        self._wire_jobs()
+        self._wire_compare()
+        self._wire_library()
+        self._wire_nodes()
+        self._offer_everything(services)
+        self._library_controller.refresh()
+        self._node_controller.start()
+        self._compare_controller.start()
+        self._poller.start()
+        self.jobs.begin_reading()
+        self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
+        if self._demo_workers is not None:
+            self._job_controller.train_example(self._demo_workers)
+        self._garbage.settle()
+
+    def _make_controllers(self, services: Services) -> None:
+        from app.jobs.bulk_controller import ManyJobs
+        from app.jobs.bundle_controller import BundleController
+        from app.jobs.checkpoint_drag import CarryOut
+        from app.jobs.compare_controller import CompareController
+        from app.jobs.file_export import TakeAway
+        from app.jobs.job_controller import JobController
+        from app.jobs.list_controller import JobFinder
+        from app.jobs.log_controller import LogController
+        from app.jobs.onboarding import OwnJob
+        from app.jobs.queue_controller import QueueController
+        from app.jobs.status_poller import StatusPoller
+        from app.jobs.trash_controller import JobTrash
+        from app.library.library_controller import LibraryController
+        from app.nodes.node_controller import NodeController
+        from backend.services.jobs.feed import JobList
+
+        runner, window, jobs = self._background, self.window, self.jobs
+        self._poller = StatusPoller(
+            services.jobs.look, JobList(services.jobs).look, runner, LOOK_INTERVAL_MS, self
+        )
+        self._finder = JobFinder(runner, jobs, self)
+        self._job_controller = JobController(
+            services, runner, self._poller, jobs, self.form, window, self
+        )
+        self._many_jobs = ManyJobs(services, runner, jobs, self._job_controller, window, self)
+        self._job_trash = JobTrash(services, runner, jobs, window, self)
+        self._carry_out = CarryOut(services.jobs, runner, jobs.detail, self)
+        self._bundle_controller = BundleController(services, runner, jobs, window, self)
+        self._log_controller = LogController(services.logs, runner, jobs.detail.log, self)
+        self._library_controller = LibraryController(
+            services.library, runner, self.library, window, self
+        )
+        self._node_controller = NodeController(
+            services, runner, self.nodes, window, NODE_INTERVAL_MS, self
+        )
+        self._own_job = OwnJob(
+            jobs.own_strip,
+            lambda kind: self.library[kind].import_requested.emit(""),
+            self._node_controller.add,
+            self,
+        )
+        self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)
+        self._take_away = TakeAway(services.comparison, runner, window, self)
+        self._compare_controller = CompareController(
+            services.comparison,
+            runner,
+            self._pages.compare,
+            self._take_away,
+            self._finder.rows,
+            self,
+        )
+        self._job_trash.undoable.connect(lambda text, tag: window.toast.tell(text, undo_tag=tag))
+        window.toast.undone.connect(self._job_trash.undo)
+        for teller in (
+            self._many_jobs,
+            self._job_trash,
+            self._carry_out,
+            self._queue_controller,
+            self._job_controller,
+            self._bundle_controller,
+            self._library_controller,
+            self._node_controller,
+            self._take_away,
+            self._compare_controller,
+        ):
+            teller.told.connect(window.toast.tell)
+
+    def _wire_jobs(self) -> None:
+        side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
+        poller.all_listed.connect(self._finder.take)
+        poller.all_listed.connect(self.frame.bell.see)
+        poller.listed.connect(self._listed)
+        poller.listed.connect(self._queue_controller.show_jobs)
+        poller.updated.connect(self._updated)
+        poller.updated.connect(self._bundle_controller.see)
+        poller.unreadable.connect(self.jobs.detail.show_doubt)
+        poller.unreadable.connect(self._cannot_open)
+        poller.unlisted.connect(side_bar.show_trouble)
+        poller.unlisted.connect(self.jobs.show_trouble)
+        self._finder.counted.connect(partial(side_bar.set_count, "jobs"))
+        self._queue_controller.shown.connect(side_bar.show_queue)
+        drafts.form_wished.connect(partial(self.window.go, "new-job"))
+        drafts.bundle_opened.connect(self._bundle_controller.unbundle)
+        self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
+        self._bundle_controller.made.connect(self._job_controller.show_new)
+        self.window.look_wished.connect(self._look_again)
+
+    def _wire_compare(self) -> None:
+        controller, detail = self._compare_controller, self.jobs.detail
+        controller.place_wished.connect(partial(self.window.go, "compare"))
+        self._poller.all_listed.connect(controller.see)
+        self.window.side_bar.take_jobs(self._pages.compare.offer_for)
+        self.window.side_bar.jobs_dropped.connect(controller.drop)
+        self.jobs.many.compare_requested.connect(controller.compare)
+        self.jobs.many.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
+        self._pages.compare.opened.connect(self._open_job)
+        detail.compare_requested.connect(lambda job_id: controller.compare((job_id,)))
+        for page in (detail, self.nodes):
+            page.save_requested.connect(self._take_away.save)
+        self.form.picture_requested.connect(self._take_away.save)
+        detail.csv_requested.connect(self._save_csv_of)
+        self.frame.add_act(
+            "Save all compared curves as CSV…",
+            "download-simple",
+            controller.save_csv,
+            controller.has_jobs,
+        )
+
+    def _wire_library(self) -> None:
+        controller, drafts = self._library_controller, self._job_controller.drafts
+        controller.changed.connect(self._library_changed)
+        controller.offered.connect(self.window.toast.offer)
+        controller.job_wished.connect(drafts.new_job_with)
+        controller.job_of_wished.connect(drafts.new_job_of)
+        self._finder.used.connect(controller.show_uses)
+        self._finder.used.connect(self._own_job.see_uses)
+        self.window.dropped.connect(self._take_dropped)
+        first = self.jobs.first_start
+        for kind, wished in (
+            (Kind.DATASET, first.dataset_requested),
+            (Kind.MODEL, first.model_requested),
+        ):
+            wished.connect(partial(self.library[kind].import_requested.emit, ""))
+
+    def _wire_nodes(self) -> None:
+        self._node_controller.listed.connect(self._show_nodes)
+        self.window.side_bar.node_opened.connect(self._open_node)
+        self.jobs.detail.node_requested.connect(self._open_node)
+        self.nodes.move_off_requested.connect(self._job_controller.move_off)
+
+    def _offer_everything(self, services: Services) -> None:
+        """What the command palette reaches."""
+        from app.shell.palette_commands import Things, offer_acts, offer_pages, offer_things
+
+        self.frame.furnish(services)
+        offer_acts(self.frame, self._job_controller, self._node_controller)
+        offer_pages(self.frame, self.window, self._pages, self._open_job, self._open_sweep)
+        templates = self._job_controller.drafts.templates
+        offer_things(
+            self.frame,
+            Things(
+                jobs=self._finder.named,
+                nodes=lambda: self._node_names,
+                items=self._library_controller.items,
+                templates=templates.all,
+            ),
+            open_job=self._open_job,
+            open_sweep=self._open_sweep,
+            open_node=self._open_node,
+            open_item=self._open_item,
+            begin_with=templates.load,
+        )
+
+    @Slot(str)
+    def _take_dropped(self, path: str) -> None:
+        from app.jobs.form_controller import is_job_file
+
+        if is_job_file(Path(path)):
+            self._job_controller.drafts.open_job_file(Path(path))
+        else:
+            self._library_controller.drop(Path(path))
+
+    @Slot(str)
+    def _save_csv_of(self, job_id: str) -> None:
+        line = self.jobs.model.line(job_id)
+        if line is not None:
+            self._take_away.save_csv(line.name, (job_id,))
+
+    def _checked(self, findings: tuple[Finding, ...]) -> None:
+        self.jobs.first_start.show_findings(findings)
+        self.frame.show_checks(findings)
+
+    @Slot()
+    def _look_again(self) -> None:
+        """What other desktops and nodes may have changed, now and not at the next look."""
+        self._poller.look()
+        self._poller.look_at_list()
+        self._node_controller.look()
+        self._library_controller.refresh()
+        self.window.toast.tell("Looking again")
+
+    # News.
+
+    @Slot(object)
+    def _listed(self, views: tuple[JobView, ...]) -> None:
+        self.window.side_bar.show_trouble("")
+        self.frame.see_jobs(views)
+        self._node_controller.show_jobs(views)
+        self.form.show_jobs(views)
+        self._live_shown.ask()
+
+    @Slot(RunUpdate)
+    def _updated(self, update: RunUpdate) -> None:
+        self.frame.see_jobs((update.view,))
+        self.jobs.show_update(update)
+        self._live_shown.ask()
+
+    def _show_live(self) -> None:
+        live = sorted(self._poller.live(), key=lambda view: (view.started, view.id))
+        self.window.side_bar.show_live(tuple(live))
+        self.frame.tray.show_live(tuple(live))
+
+    @Slot(str, str)
+    def _cannot_open(self, job_id: str, sentence: str) -> None:
+        if job_id == self.jobs.open_id and self.jobs.open_view is None:
+            self.jobs.cannot_open(job_id, sentence)
+            if not self.jobs.shows_unreadable:
+                self.window.toast.tell(sentence)
+
+    @Slot()
+    def _library_changed(self) -> None:
+        items = {kind: self._library_controller.items(kind) for kind in Kind}
+        self._own_job.see_items(items)
+        self.form.show_choices(items[Kind.MODEL], items[Kind.DATASET], items[Kind.LOADER])
+        for kind, key in PLACES_OF_KINDS.items():
+            names = {item.name for item in items[kind]}
+            self.window.side_bar.set_count(key, len(names))
+
+    @Slot(object)
+    def _show_nodes(self, states: tuple[NodeState, ...]) -> None:
+        self._node_names = tuple(state.name for state in states)
+        self._own_job.see_nodes(len(states))
+        here = states[0].reading
+        self._turns.put(
+            (
+                partial(self.window.side_bar.show_nodes, states),
+                partial(self.window.side_bar.set_count, "nodes", len(states)),
+                partial(self._job_controller.show_nodes, states),
+                partial(self.frame.notices.see_nodes, states),
+                self._show_pasts,
+                *(() if here is None else (partial(self.jobs.first_start.show_reading, here),)),
+            )
+        )
+
+    def _show_pasts(self) -> None:
+        self.jobs.detail.show_pasts(self.nodes.histories, self.nodes.beats(), time.time())
+        self._node_controller.watch(self.jobs.detail.job_nodes)
+
+
+def _import_pages() -> Pages:
+    """On a worker: the plots alone take longer to import than the frame to appear."""
+    import app.shell.palette_commands
+    import app.shell.window_controller  # noqa: F401
+    from app.main.pages import Pages
+
+    return Pages()
+
+
+def _short(path: Path | FarRoot) -> str:
+    """A path as its owner thinks of it: ``~/ringmaster``, ``gpu1:/lab/ring``."""
+    if isinstance(path, FarRoot):
+        return path.label
+    try:
+        return f"~/{path.expanduser().absolute().relative_to(Path.home())}"
+    except ValueError:
+        return str(path)

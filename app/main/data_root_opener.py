@@ -1,0 +1,147 @@
+"""Opens the data root and its catalogue, and asks a person what stands in the way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.base.remote_root import FarRoot
+from widgets.common.cards import EmptyState
+from widgets.common.dialog_holder import KeptDialog
+
+if TYPE_CHECKING:
+    from backend.records.nodes.entry import HostKey
+    from backend.services.context.container import Services
+    from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
+
+
+class Opening(QObject):
+    """A refusal is one sentence on its own page, with the one button that leads further.
+
+    Attributes:
+        unknown_key: The key of the data root's host, while a person is asked whether it is its.
+
+    Signals:
+        opened: The `Services`.
+        refused: The page that says why is to be shown.
+    """
+
+    opened = Signal(object)
+    refused = Signal()
+
+    def __init__(
+        self,
+        data_root: Path | FarRoot,
+        catalogue: Path | None,
+        runner: Runner,
+        window: QWidget,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._data_root = data_root
+        self._catalogue = catalogue
+        self._runner = runner
+        self._window = window
+        self._page: EmptyState | None = None
+        self._sets_aside = False
+        self.unknown_key: HostKey | None = None
+        self._locked_key = ""
+        self._passphrase = ""
+        self._keeps_passphrase = False
+        self._has_given_passphrase = False
+        self._dialog: KeptDialog[PassphraseDialog] = KeptDialog()
+
+    def begin(self, page: EmptyState) -> None:
+        """Open on a worker; ``page`` is where a refusal is said."""
+        self._page = page
+        page.pressed.connect(self._again)
+        self._open()
+
+    def refuse(self, error: BackendError) -> None:
+        """The data root or the catalogue cannot be used: one sentence, and the way out."""
+        self._sets_aside = bool(getattr(error, "is_damaged", False))
+        self.unknown_key = getattr(error, "key", None) if _is_question(error) else None
+        self._locked_key = str(getattr(error, "identity", ""))
+        button = "Set it aside and build a new one" if self._sets_aside else "Try again"
+        if self.unknown_key is not None:
+            button = "It is the same: accept the key"
+        elif self._locked_key:
+            button = "Enter the passphrase"
+        if self._page is not None:
+            self._page.say("warning-octagon", str(error), error.remedy, button=button)
+        self.refused.emit()
+
+    def _open(self) -> None:
+        self._runner.run("open", self._open_services, self.opened.emit, self.refuse)
+
+    def _open_services(self) -> Services:
+        # On the worker: these imports take longer than the first frame.
+        import app.jobs.bulk_controller
+        import app.jobs.job_controller
+        import app.jobs.list_controller
+        import app.jobs.queue_controller
+        import app.library.library_controller  # noqa: F401
+        from backend.services.context.container import open_services
+
+        accepted, self.unknown_key = self.unknown_key, None
+        passphrase, self._passphrase = self._passphrase, ""
+        keep, self._keeps_passphrase = self._keeps_passphrase, False
+        services = open_services(
+            self._data_root,
+            self._catalogue,
+            accept=lambda key: key == accepted,
+            passphrase=(lambda _identity: passphrase) if passphrase else None,
+        )
+        if passphrase and keep:
+            # A keyring that stays locked keeps nobody from the data root that is open now.
+            with suppress(BackendError):
+                services.cluster.keep_passphrase(self._locked_key)
+        return services
+
+    @Slot()
+    def _again(self) -> None:
+        if self._locked_key and not self._passphrase:
+            self._ask_passphrase()
+        elif self._sets_aside:
+            self._runner.run("open", self._set_aside, self.opened.emit, self.refuse)
+        else:
+            self._open()
+
+    def _set_aside(self) -> Services:
+        from backend.services.context.container import set_catalogue_aside
+
+        set_catalogue_aside(self._data_root, self._catalogue)
+        return self._open_services()
+
+    def _ask_passphrase(self) -> None:
+        from backend.ssh.system_keyring import SystemKeyring
+        from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
+
+        refusal = "That passphrase does not open it." if self._has_given_passphrase else ""
+        dialog = PassphraseDialog(self._locked_key, refusal, self._window)
+
+        def take(passphrase: str, keep: bool) -> None:
+            self._passphrase, self._keeps_passphrase = passphrase, keep
+            self._has_given_passphrase = True
+            self._again()
+
+        dialog.given.connect(take)
+        self._runner.run("keyring", SystemKeyring().fault, self._tell_keyring, lambda _error: None)
+        self._dialog.open(dialog)
+
+    def _tell_keyring(self, fault: str) -> None:
+        if self._dialog.now is not None:
+            self._dialog.now.show_keyring(fault)
+
+
+def _is_question(error: BackendError) -> bool:
+    """Whether a person may accept the key that an error is about; a changed one is no question."""
+    from backend.ssh.interface import HostKeyUnknown
+
+    return isinstance(error, HostKeyUnknown)

@@ -1,0 +1,73 @@
+"""The window as it was left: place, open job, widths, columns, folded sweeps.
+
+A change is remembered when a person makes it and written a second later, not when the window is
+closed: after a crash it is all there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from app.runtime.settings import Preferences
+from widgets.common.list_detail_splitter import ListSplit
+from widgets.shell.pages import PLACES, PLACES_OF_KINDS
+
+if TYPE_CHECKING:
+    from app.main.pages import Pages
+    from widgets.shell.main_window import MainWindow
+
+_NARROWEST, _WIDEST = 200, 2000
+"""Pixels; a file may say anything."""
+
+
+def first_place(preferences: Preferences) -> str:
+    """The place that a window opens with."""
+    known = {place.key for place in PLACES}
+    return preferences.place if preferences.place in known else "jobs"
+
+
+def take_up(
+    preferences: Preferences,
+    window: MainWindow,
+    pages: Pages,
+    remember: Callable[..., None],
+) -> None:
+    """Set everything as it was left, and remember from now on what is changed.
+
+    Args:
+        remember: Takes fields of `Preferences` by name.
+    """
+    jobs = pages.jobs
+    jobs.table.view.restore(preferences.job_table)
+    jobs.table.layout_changed.connect(lambda layout: remember(job_table=layout))
+    jobs.sweeps.restore(preferences.sweep_folds)
+    jobs.sweeps.folded.connect(lambda folds: remember(sweep_folds=folds))
+    jobs.restore(preferences.open_job, as_table=preferences.jobs_as_table)
+    jobs.opened.connect(lambda job_id: remember(open_job=job_id))
+    jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
+    jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
+    jobs.detail.restore_export_kind(preferences.export_format)
+    jobs.detail.export_kind_chosen.connect(lambda kind: remember(export_format=kind))
+    window.went.connect(partial(_remember_place, remember))
+    widths = {
+        key: width
+        for key, width in preferences.list_widths.items()
+        if isinstance(width, int) and _NARROWEST <= width <= _WIDEST
+    }
+
+    def keep(key: str, width: int) -> None:
+        widths[key] = width
+        remember(list_widths=dict(widths))
+
+    splits: dict[str, ListSplit] = {"jobs": jobs.split}
+    splits.update((PLACES_OF_KINDS[kind], page.split) for kind, page in pages.library.items())
+    for key, split in splits.items():
+        split.restore(widths.get(key, 0))
+        split.list_sized.connect(partial(keep, key))
+
+
+def _remember_place(remember: Callable[..., None], key: str) -> None:
+    if key in {place.key for place in PLACES}:
+        remember(place=key)

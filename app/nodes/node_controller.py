@@ -1,0 +1,439 @@
+"""Looks at the nodes every two seconds, and turns what a person does with them into service calls.
+
+Adding a node is a talk: the look stops at whatever only a person can decide (is this its key, what
+is the passphrase), and begins anew with the answer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.nodes.orphan_finder import OrphanFinder
+from app.nodes.provisioning_controller import SetUpController
+from app.nodes.ssh_poller import SshWatch
+from app.runtime.background import Runner
+from app.runtime.stale_data import doubt
+from backend.base import worker_yield
+from backend.base.errors import BackendError
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
+from backend.records.nodes.health import Health
+from backend.records.nodes.provisioning_options import usual_options
+from backend.records.nodes.reading import NodeState, Presence
+from backend.services.context.container import Services
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
+from widgets.nodes.history.node_history import Past, past_of
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
+
+_WAKE_EVERY_S = 60.0
+"""A node that was rebooted and has neither systemd nor cron waits for this contact."""
+
+_SLOW_S = 10.0
+"""A look at the data root that takes longer is news; a share that hangs never ends it."""
+_PAST_EVERY_S = 120.0
+_WATCHED_EVERY_S = 600.0
+"""What this window saw itself is kept for twenty minutes."""
+_PASTS = 8
+"""So many are held beside those of the nodes that are watched: of eight GPUs a week is 2 MB."""
+
+
+def _judged(
+    look: Callable[[], Iterable[NodeState]], known: Mapping[str, Health]
+) -> tuple[tuple[NodeState, Health], ...]:
+    """The nodes with what their readings so far say about their health."""
+    now = time.monotonic()
+    found = []
+    for state in look():
+        found.append(_state_judged(state, known.get(state.name, Health()), now))
+        worker_yield.pause()
+    return tuple(found)
+
+
+def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeState, Health]:
+    if state.reading is None:
+        return state, before
+    health = before.after(state.reading, now_s, state.silent_s)
+    return replace(state, health=health.findings), health
+
+
+class NodeController(QObject):
+    """Serves the place Nodes and its dialogs.
+
+    Signals:
+        listed: All nodes as they are now, a tuple of `NodeState`; this computer is the first.
+        told: A sentence for the toast, about what the user did.
+    """
+
+    listed = Signal(object)
+    told = Signal(str)
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: NodesPage,
+        window: QWidget,
+        interval_ms: int,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._page = page
+        self._window = window
+        self._here: tuple[NodeState, ...] = ()
+        self._far: tuple[NodeState, ...] | None = None
+        """None until the data root has said once which there are."""
+        self._since: dict[str, float] = {}
+        self._looking: dict[str, float] = {}
+        """Lanes in which a look has not ended, and when it began."""
+        self._woken: dict[str, float] = {}
+        self._health: dict[str, Health] = {}
+        self._past_read: dict[str, float] = {}
+        self._watched: tuple[str, ...] = ()
+        self._adding: AddNodeDialog | None = None
+        self._wish: tuple[NodeAddress, str, str, bool] = (NodeAddress(""), "", "", False)
+        self.set_ups = SetUpController(services, runner, page, window, self)
+        self.set_ups.told.connect(self.told)
+        self.set_ups.ended.connect(self.look)
+        self._orphans = OrphanFinder(services, runner, page, self)
+        self._orphans.told.connect(self.told)
+        self._ssh = SshWatch(services, runner)
+        self._timer = QTimer(self)
+        self._timer.setInterval(interval_ms)
+        self._timer.timeout.connect(self.look)
+        page.check_requested.connect(self._check)
+        page.look_requested.connect(self._look_again)
+        page.add_requested.connect(self.add)
+        page.set_up_requested.connect(self.set_ups.set_up)
+        page.service_requested.connect(self._set_in_service)
+        page.remove_requested.connect(self._remove)
+        page.forget_requested.connect(self._forget_passphrase)
+        page.past_requested.connect(self._read_past)
+
+    def start(self) -> None:
+        self._page.begin_reading()
+        self.look()
+        self._timer.start()
+
+    def stop(self) -> None:
+        """No more looks; set-ups end at their next step and are found again by the next one."""
+        self._timer.stop()
+        self.set_ups.stop()
+
+    def show_jobs(self, views: tuple[JobView, ...]) -> None:
+        self._page.show_jobs(views)
+
+    # Looking.
+
+    @Slot()
+    def look(self) -> None:
+        """One look; a look that has not ended is not repeated, and delays no other."""
+        self._look_in("node this-computer", self._state_here, self._take_here, lambda _error: None)
+        self._look_in("nodes", self._services.nodes.far, self._take_far, self._miss_far)
+
+    def _look_in(
+        self,
+        lane: str,
+        look: Callable[[], tuple[NodeState, ...]],
+        take: Callable[[tuple[NodeState, ...]], None],
+        miss: Callable[[BackendError], None],
+    ) -> None:
+        if lane in self._looking:
+            return
+        self._looking[lane] = time.monotonic()
+
+        def taken(found: Sequence[tuple[NodeState, Health]]) -> None:
+            self._looking.pop(lane, None)
+            self._health.update((state.name, health) for state, health in found)
+            take(tuple(state for state, _ in found))
+
+        def missed(error: BackendError) -> None:
+            self._looking.pop(lane, None)
+            miss(error)
+
+        self._runner.run(lane, partial(_judged, look, dict(self._health)), taken, missed)
+
+    def _state_here(self) -> tuple[NodeState, ...]:
+        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self._services.nodes.reading()),)
+
+    def _take_here(self, states: tuple[NodeState, ...]) -> None:
+        self._here = states
+        # The others come in a moment, and to show 64 nodes is work; but nobody waits for a share
+        # that hangs.
+        far_s = time.monotonic() - self._looking.get("nodes", -math.inf)
+        if not self._far or 1000 * far_s > self._timer.interval() / 2:
+            self._doubt_what_hangs()
+            self._show()
+        if math.isfinite(far_s) and far_s > _SLOW_S:
+            since = datetime.fromtimestamp(time.time() - far_s, UTC).astimezone()
+            self._page.show_trouble(f"The data root does not answer since {since:%H:%M}.")
+
+    def _miss_far(self, error: BackendError) -> None:
+        self._page.show_trouble(error.with_remedy)
+
+    def _doubt_what_hangs(self) -> None:
+        """While a look at the others does not come back, nobody knows whether they are there."""
+        words = doubt(self._looking.get("nodes", math.inf))
+        if not words or self._far is None:
+            return
+        self._far = tuple(
+            replace(one, presence=Presence.OFFLINE, message=words)
+            if one.presence is Presence.ONLINE
+            else one
+            for one in self._far
+        )
+        now = time.time()
+        away = (one.name for one in self._far if one.presence is not Presence.ONLINE)
+        self._since = {name: self._since.get(name, now) for name in away}
+
+    def _take_far(self, states: tuple[NodeState, ...]) -> None:
+        if self._far is None and not states:
+            # Nobody opens the page of the only computer there is.
+            self._orphans.ask(THIS_COMPUTER)
+        self._page.show_trouble("")
+        self._far = states
+        self._ssh.look(states)
+        now = time.time()
+        away = {one.name for one in states if one.presence is not Presence.ONLINE}
+        self._since = {name: self._since.get(name, now) for name in away}
+        for one in states:
+            if one.presence is Presence.OFFLINE:
+                self._wake(one.name)
+        self._show()
+
+    def _wake(self, name: str) -> None:
+        """Try to start the agent of a node that is silent; mostly the node itself is away."""
+        now = time.monotonic()
+        if now < self._woken.get(name, -_WAKE_EVERY_S) + _WAKE_EVERY_S:
+            return
+        self._woken[name] = now
+        self._runner.run(
+            f"wake {name}",
+            partial(self._services.set_up.wake, name),
+            lambda _: None,
+            lambda _error: None,
+        )
+
+    def _show(self) -> None:
+        if not self._here:
+            return
+        states = (*self._here, *map(self._ssh.told, self._far or ()))
+        if self._far is not None:
+            self._page.show_nodes(states, self._since)
+        self.listed.emit(states)
+        # What the window saw itself is kept for some minutes only.
+        now = time.monotonic()
+        opened = self._page.open_name
+        if opened and now > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
+            self._read_past(opened)
+        for name in self._watched:
+            if now > self._past_read.get(name, -_WATCHED_EVERY_S) + _WATCHED_EVERY_S:
+                # One after the other: a job may have as many nodes as there are.
+                self._read_past(name, "pasts")
+
+    def watch(self, names: tuple[str, ...]) -> None:
+        """The last hours of these nodes are looked at, too: a job that ran there is open."""
+        known = {state.name for state in self._far or ()}
+        self._watched = tuple(name for name in names if name in known)
+
+    @Slot(str)
+    def _read_past(self, name: str, lane: str = "") -> None:
+        self._past_read.pop(name, None)
+        self._past_read[name] = time.monotonic()
+        self._forget_pasts()
+        self._runner.run(
+            lane or f"past {name}",
+            lambda: past_of(self._services.nodes.past(name)),
+            partial(self._show_past, name),
+            lambda _error: None,
+        )
+
+    def _show_past(self, name: str, past: Past) -> None:
+        if name in self._past_read:
+            self._page.show_past(name, past)
+
+    def _forget_pasts(self) -> None:
+        """Those that nobody looks at, but for the last few; the oldest were read first."""
+        resting = [name for name in self._past_read if name not in self._watched]
+        for name in resting[:-_PASTS]:
+            del self._past_read[name]
+            self._page.forget_past(name)
+
+    @Slot(str)
+    def _check(self, name: str) -> None:
+        self._runner.run(
+            f"check {name}",
+            partial(self._services.nodes.check, name),
+            partial(self._page.show_findings, name),
+            lambda error: self._page.show_error(name, error.with_remedy),
+        )
+
+    @Slot(str)
+    def _look_again(self, name: str) -> None:
+        def look() -> NodeEntry:
+            entry = self._services.cluster.look(name)
+            self._services.set_up.wake(name)
+            return entry
+
+        self._runner.run(
+            f"check {name}",
+            look,
+            lambda entry: self.told.emit(f"{entry.name} answers."),
+            lambda error: self.told.emit(error.with_remedy),
+        )
+
+    # Adding.
+
+    @Slot()
+    def add(self) -> None:
+        usual = usual_options([one.entry for one in self._far or () if one.entry is not None])
+        dialog = AddNodeDialog([state.name for state in self._far or ()], self._window, usual)
+        dialog.look_requested.connect(self._wish_add)
+        dialog.trusted.connect(self._trust)
+        dialog.passphrase_given.connect(self._unlock)
+        dialog.cancelled.connect(self._forget_adding)
+        dialog.finished.connect(self._forget_adding)
+        self._adding = dialog
+        dialog.open()
+
+    @Slot(object, str, str, bool)
+    def _wish_add(self, address: NodeAddress, name: str, data_root: str, blind: bool) -> None:
+        self._wish = (address, name, data_root, blind)
+        self._try_to_add()
+
+    @Slot(object)
+    def _trust(self, key: HostKey) -> None:
+        self._try_to_add(key=key)
+
+    @Slot(str, bool)
+    def _unlock(self, passphrase: str, keep: bool) -> None:
+        self._try_to_add(passphrase=passphrase, keep=keep)
+
+    @Slot()
+    def _forget_adding(self) -> None:
+        self._adding = None
+
+    def _try_to_add(
+        self, key: HostKey | None = None, passphrase: str = "", keep: bool = False
+    ) -> None:
+        dialog = self._adding
+        if dialog is None:
+            return
+        address, name, data_root, blind = self._wish
+        cluster = self._services.cluster
+        dialog.show_progress(f"Looking at {address.host}")
+
+        def add() -> tuple[NodeEntry, str]:
+            if key is not None:
+                cluster.trust(key)
+            asked: list[str] = []
+
+            def give(identity: str) -> str:
+                asked.append(identity)
+                return passphrase
+
+            entry = cluster.add(
+                name,
+                address,
+                accept=lambda _key: False,
+                passphrase=give if passphrase else None,
+                node_data_root=data_root,
+                no_share=blind,
+            )
+            # It is kept once it has opened the key, and a keyring that stays locked undoes nothing.
+            try:
+                for identity in asked[:1] if keep else ():
+                    cluster.keep_passphrase(identity)
+            except BackendError as error:
+                return entry, f" {error}"
+            return entry, ""
+
+        def added(outcome: tuple[NodeEntry, str]) -> None:
+            entry, trouble = outcome
+            self.look()
+            self.told.emit(f"Added {entry.name}.{trouble}")
+            if dialog is self._adding:
+                options = dialog.choices.options()
+                dialog.accept()
+                self.set_ups.set_up_added(entry.name, options)
+
+        def refused(error: BackendError) -> None:
+            # Somebody who has closed the dialog meanwhile does not want to know.
+            if dialog is self._adding:
+                _explain(dialog, error, bool(passphrase))
+                if isinstance(error, PassphraseNeeded):
+                    self._look_for_keyring(dialog)
+
+        self._runner.run("add node", add, added, refused)
+
+    def _look_for_keyring(self, dialog: AddNodeDialog) -> None:
+        def show(fault: str) -> None:
+            if dialog is self._adding:
+                dialog.show_keyring(fault)
+
+        keyring = self._services.cluster.keyring
+        self._runner.run("keyring", keyring.fault, show, lambda _error: None)
+
+    @Slot(str)
+    def _forget_passphrase(self, name: str) -> None:
+        def told(keys: tuple[str, ...]) -> None:
+            none = f"No passphrase of a key of {name} was kept."
+            self.told.emit(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
+
+        self._runner.run(
+            "keyring",
+            partial(self._services.cluster.forget_passphrase, name),
+            told,
+            lambda error: self.told.emit(error.with_remedy),
+        )
+
+    # What is done with a node.
+
+    @Slot(str, bool)
+    def _set_in_service(self, name: str, in_service: bool) -> None:
+        self._runner.run(
+            "nodes",
+            partial(self._services.cluster.set_in_service, name, in_service),
+            lambda _entry: self.look(),
+            lambda error: self.told.emit(str(error)),
+        )
+
+    @Slot(str)
+    def _remove(self, name: str) -> None:
+        def removed(entry: NodeEntry) -> None:
+            self.set_ups.forget(entry.name)
+            self.told.emit(f"Removed {entry.name}; what was installed there is left as it is.")
+            self.look()
+
+        self._runner.run(
+            "nodes",
+            partial(self._services.cluster.remove, name),
+            removed,
+            lambda error: self.told.emit(str(error)),
+        )
+
+
+def _explain(dialog: AddNodeDialog, error: BackendError, had_passphrase: bool) -> None:
+    """What stopped the look, where the person can answer it."""
+    if isinstance(error, HostKeyUnknown):
+        dialog.ask_trust(error.key)
+    elif isinstance(error, HostKeyChanged):
+        dialog.show_changed_key(error.key, error.accepted)
+    elif isinstance(error, PassphraseNeeded):
+        refusal = "That passphrase does not open it." if had_passphrase else ""
+        dialog.ask_passphrase(f"Passphrase of {error.identity}", refusal)
+    elif isinstance(error, Refused):
+        dialog.show_refusal("user", str(error), error.remedy)
+    else:
+        dialog.show_refusal("host", str(error), error.remedy)

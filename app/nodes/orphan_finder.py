@@ -1,0 +1,80 @@
+"""Processes that runs left behind on a node: looked for when its page is opened and with a check,
+ended one by one when a person says so, and then looked for again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.status import ProcessIdentity
+from backend.records.nodes.reading import Orphan
+from backend.services.context.container import Services
+from widgets.nodes.page.node_lists import process_words
+from widgets.nodes.page.nodes_page import NodesPage
+
+
+class OrphanFinder(QObject):
+    """Serves the findings "left behind" of the place Nodes.
+
+    Signals:
+        told: A sentence for the toast, about what the user did.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self, services: Services, runner: Runner, page: NodesPage, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._page = page
+        self._found: dict[str, tuple[Orphan, ...]] = {}
+        self._ending: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
+        page.opened.connect(self.ask)
+        page.check_requested.connect(self.ask)
+        page.end_requested.connect(self.end)
+
+    @Slot(str)
+    def ask(self, node: str) -> None:
+        """Look for them on a node; nothing is told of one that cannot be asked."""
+        if node:
+            self._runner.run(
+                f"orphans {node}",
+                partial(self._services.nodes.orphans, node),
+                partial(self._show, node),
+                lambda _error: None,
+            )
+
+    @Slot(str, object)
+    def end(self, node: str, orphan: Orphan) -> None:
+        """End this one, and no other."""
+        self._ending[node].add(orphan.process)
+        self._show(node, self._found.get(node, ()))
+
+        def ended(left: tuple[Orphan, ...]) -> None:
+            self._ending[node].discard(orphan.process)
+            self._show(node, left)
+            stays = any(one.process == orphan.process for one in left)
+            words = process_words(orphan)
+            self.told.emit(f"{words} does not end." if stays else f"Ended {words}.")
+
+        def refused(error: BackendError) -> None:
+            self._ending[node].discard(orphan.process)
+            self._show(node, self._found.get(node, ()))
+            self.told.emit(error.with_remedy)
+
+        self._runner.run(
+            f"orphans {node}",
+            partial(self._services.nodes.end_orphans, node, (orphan,)),
+            ended,
+            refused,
+        )
+
+    def _show(self, node: str, found: tuple[Orphan, ...]) -> None:
+        self._found[node] = found
+        self._page.show_orphans(node, found, frozenset(self._ending[node]))

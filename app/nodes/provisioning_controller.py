@@ -1,0 +1,287 @@
+"""Setting nodes up from the window: with which choices, how far each is, and what became of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.provisioning.step_reporter import with_key
+from backend.records.nodes.entry import HostKey, NodeEntry, SetUp
+from backend.records.nodes.provisioning_options import (
+    SetUpOptions,
+    choice_faults,
+    options_of,
+    usual_options,
+)
+from backend.services.context.container import Services
+from widgets.common.dialog_holder import KeptDialog
+from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.progress_dialog import SetUpDialog
+from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
+
+_NEWS_INTERVAL_MS = 150
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What has to be known before choices can be offered."""
+
+    entries: tuple[NodeEntry, ...]
+    brought_mpi: str
+
+
+class SetUpController(QObject):
+    """Serves the dialogs in which nodes are set up.
+
+    Signals:
+        told: A sentence for the toast.
+        ended: A set-up is over, however it went.
+    """
+
+    told = Signal(str)
+    ended = Signal()
+
+    def __init__(
+        self,
+        services: Services,
+        runner: Runner,
+        page: NodesPage,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._services = services
+        self._runner = runner
+        self._page = page
+        self._window = window
+        self._dialog: SetUpDialog | None = None
+        self._choosing: KeptDialog[SetUpAgainDialog] = KeptDialog()
+        self._wished: dict[str, SetUpOptions] = {}
+        self._addresses: dict[str, str] = {}
+        self._under_way: dict[str, Progress] = {}
+        self._stopped: dict[str, tuple[str, ...]] = {}
+        self._news: deque[SetUp] = deque()
+        self._news_timer = QTimer(self)
+        self._news_timer.setInterval(_NEWS_INTERVAL_MS)
+        self._news_timer.timeout.connect(self._tell_news)
+
+    def stop(self) -> None:
+        """Set-ups end at their next step and are found again by the next one."""
+        self._news_timer.stop()
+        for progress in self._under_way.values():
+            progress.cancel()
+
+    @Slot(str)
+    def set_up(self, name: str) -> None:
+        """Set a new node up, ask how a ready one is to be, or show how far one is."""
+        if name in self._under_way:
+            self._show(name)
+        else:
+            self._with_known(partial(self._offer, name, None))
+
+    def set_up_added(self, name: str, options: SetUpOptions) -> None:
+        """Set up the node that was just added; what does not fit there is asked for first."""
+        self._with_known(partial(self._offer, name, options))
+
+    def forget(self, name: str) -> None:
+        """The node was removed."""
+        self._wished.pop(name, None)
+        if self._dialog is not None:
+            self._dialog.forget(name)
+
+    # The choices.
+
+    def _with_known(self, then: partial[None]) -> None:
+        self._runner.run("set up choices", self._known, then, self._tell)
+
+    def _known(self) -> _Known:
+        return _Known(self._services.cluster.list(), self._services.set_up.brought_mpi())
+
+    def _offer(self, name: str, options: SetUpOptions | None, known: _Known) -> None:
+        entry = next((one for one in known.entries if one.name == name), None)
+        if entry is None:
+            self.told.emit(f"{name} is no longer among the nodes.")
+            return
+        if options is None:
+            usual = options_of(entry) if entry.is_ready else usual_options(known.entries)
+            options = self._wished.get(name, usual)
+        others = [one for one in known.entries if one is not entry]
+        if entry.is_ready or choice_faults(options, [entry], others, known.brought_mpi):
+            self._ask(name, options, known)
+        else:
+            self._begin((name,), options, known.entries)
+
+    def _ask(self, name: str, options: SetUpOptions, known: _Known) -> None:
+        if self._choosing.now is not None:
+            self._choosing.now.raise_()
+            return
+        dialog = SetUpAgainDialog(
+            known.entries, (name,), options, known.brought_mpi, self._choices_parent()
+        )
+        dialog.set_up_requested.connect(
+            lambda names, chosen: self._begin(names, chosen, known.entries)
+        )
+        dialog.look_requested.connect(self._look_again)
+        dialog.trusted.connect(self._trust_and_look)
+        self._choosing.open(dialog)
+
+    def _choices_parent(self) -> QWidget:
+        """Above the steps where they are seen, or they would hide it."""
+        steps = self._dialog
+        return steps if steps is not None and steps.isVisible() else self._window
+
+    @Slot(object)
+    def _look_again(self, names: Sequence[str], key: HostKey | None = None) -> None:
+        dialog = self._choosing.now
+
+        def look() -> tuple[NodeEntry, ...]:
+            if key is not None:
+                self._services.cluster.trust(key)
+            for name in names:
+                self._services.cluster.look(name)
+            return self._services.cluster.list()
+
+        def show(entries: tuple[NodeEntry, ...]) -> None:
+            if dialog is not None and dialog is self._choosing.now:
+                dialog.show_entries(entries)
+
+        def refuse(error: BackendError) -> None:
+            if dialog is None or dialog is not self._choosing.now:
+                return
+            shown = with_key(SetUp(""), error)
+            if shown.key is not None:
+                dialog.show_key(shown.key, shown.accepted)
+            else:
+                dialog.show_trouble(error.with_remedy)
+
+        self._runner.run("set up choices", look, show, refuse)
+
+    @Slot(object)
+    def _trust_and_look(self, key: HostKey) -> None:
+        if self._choosing.now is not None:
+            self._look_again(self._choosing.now.ticked(), key)
+
+    # The steps.
+
+    def _begin(
+        self, names: Sequence[str], options: SetUpOptions, entries: Sequence[NodeEntry] = ()
+    ) -> None:
+        """All of them in one set-up, so that they get one Open MPI and their wheels once."""
+        wanted = tuple(name for name in names if name not in self._under_way)
+        if not wanted:
+            return
+        self._addresses.update((entry.name, _who(entry)) for entry in entries)
+        for name in wanted:
+            self._wished[name] = options
+            self._under_way[name] = self._runner.progress(lambda _share, _what: None)
+            self._steps().show_set_up(SetUp(name), self._addresses.get(name, ""))
+        cancels = {name: self._under_way[name] for name in wanted}
+        self._news_timer.start()
+        self._show(wanted[0])
+        self._runner.run(
+            f"set up {wanted[0]}",
+            lambda: self._services.set_up.set_up(
+                wanted, self._news.append, lambda name: cancels[name].is_cancelled, options
+            ),
+            lambda _outcome: self._is_over(cancels),
+            partial(self._could_not_begin, cancels),
+        )
+
+    def _show(self, name: str) -> None:
+        steps = self._steps()
+        steps.show()
+        steps.choose(name)
+
+    def _steps(self) -> SetUpDialog:
+        if self._dialog is None:
+            self._dialog = SetUpDialog(self._window)
+            self._dialog.retry_requested.connect(self._retry)
+            self._dialog.choices_requested.connect(self._choose_anew)
+            self._dialog.cancel_requested.connect(self._cancel)
+            self._dialog.node_opened.connect(self._page.open_node)
+            self._dialog.trusted.connect(self._trust)
+        return self._dialog
+
+    @Slot(str, str)
+    def _retry(self, name: str, _step: str) -> None:
+        # What was done is found again, so the beginning is as good as the step that failed.
+        self._begin((name,), self._wished[name])
+
+    @Slot(str, object)
+    def _trust(self, name: str, key: HostKey) -> None:
+        """Somebody accepted the key at which a set-up stopped; it goes on."""
+        names = self._stopped.pop(name, (name,))
+        self._runner.run(
+            "set up choices",
+            partial(self._services.cluster.trust, key),
+            lambda _none: self._begin(names, self._wished[name]),
+            self._tell,
+        )
+
+    @Slot(str)
+    def _choose_anew(self, name: str) -> None:
+        self._with_known(partial(self._ask, name, self._wished[name]))
+
+    @Slot(str)
+    def _cancel(self, name: str) -> None:
+        if name in self._under_way:
+            self._under_way[name].cancel()
+
+    @Slot()
+    def _tell_news(self) -> None:
+        """What the set-ups have reported since; of many reports in a moment the last counts."""
+        newest: dict[str, SetUp] = {}
+        while self._news:
+            news = self._news.popleft()
+            newest[news.node] = news
+            if news.failed is not None:
+                # Others of the same set-up may take minutes yet; this one can be tried again now.
+                self._under_way.pop(news.node, None)
+        for name, news in newest.items():
+            self._page.show_set_up(news)
+            self._steps().show_set_up(news, self._addresses.get(name, ""))
+
+    def _is_over(self, began: Mapping[str, Progress]) -> None:
+        for name, progress in began.items():
+            if self._under_way.get(name) is progress:
+                del self._under_way[name]
+        self._tell_news()
+        if not self._under_way:
+            self._news_timer.stop()
+        self.ended.emit()
+
+    def _could_not_begin(self, began: Mapping[str, Progress], error: BackendError) -> None:
+        names = tuple(began)
+        shown = _key_of(SetUp(names[0]), error)
+        for name in names[1:] if shown.key is not None else names:
+            self._steps().forget(name)
+        self._is_over(began)
+        if shown.key is None:
+            self._tell(error)
+        else:
+            self._stopped[names[0]] = names
+            self._steps().show_set_up(shown)
+            self._show(names[0])
+
+    def _tell(self, error: BackendError) -> None:
+        self.told.emit(error.with_remedy)
+
+
+def _key_of(news: SetUp, error: BackendError) -> SetUp:
+    """With the key that kept a set-up from beginning, or the way to what it needed first."""
+    cause = error.__cause__
+    found = with_key(news, error)
+    return found if found.key or not isinstance(cause, BackendError) else with_key(news, cause)
+
+
+def _who(entry: NodeEntry) -> str:
+    address = replace(entry.address, user=entry.facts.user if entry.facts else entry.address.user)
+    return f"{address.user}@{address.host}" if address.user else address.host

@@ -1,0 +1,61 @@
+"""The part SSH of the settings: what this computer gets into nodes with, and whom it trusts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.nodes.entry import HostKey
+from widgets.shell.ssh_settings import SshSettings
+
+if TYPE_CHECKING:
+    from backend.services.nodes.registry import ClusterService
+
+_LANE = "ssh settings"
+
+
+class SshController(QObject):
+    """One for as long as a data root is open.
+
+    Signals:
+        told: A sentence for the toast.
+    """
+
+    told = Signal(str)
+
+    def __init__(
+        self, cluster: ClusterService, runner: Runner, page: SshSettings, parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._cluster = cluster
+        self._runner = runner
+        self._page = page
+        page.opened.connect(self.look)
+        page.forget_requested.connect(self._forget)
+        if page.isVisible():
+            self.look()
+
+    @Slot()
+    def look(self) -> None:
+        """It may be another each time somebody looks."""
+        self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_look)
+
+    def _cannot_look(self, error: BackendError) -> None:
+        self._page.show_trouble(error.with_remedy)
+
+    @Slot(HostKey)
+    def _forget(self, key: HostKey) -> None:
+        def forgotten(_count: int) -> None:
+            self.told.emit(f"The next look at {key.host} asks whether its key is right")
+            self.look()
+
+        self._runner.run(
+            _LANE,
+            partial(self._cluster.forget, key.host, key.port),
+            forgotten,
+            lambda error: self.told.emit(error.with_remedy),
+        )

@@ -1,0 +1,138 @@
+"""Webhook and mail: what is wished for in the settings, and the ends that this desktop tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Slot
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.jobs.view import JobView
+from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
+from widgets.shell.notification_settings import NoticeSettings
+
+if TYPE_CHECKING:
+    from backend.services.notifications.service import NoticeService, Told
+
+_LANE, _SENDING = "notice settings", "notice sending"
+_AFTER_TROUBLE_S = 60.0
+
+
+class NoticeController(QObject):
+    """One for as long as a data root is open."""
+
+    def __init__(
+        self, service: NoticeService, runner: Runner, page: NoticeSettings, parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._service = service
+        self._runner = runner
+        self._page = page
+        self._channels = Channels()
+        self._settled: set[tuple[str, int]] = set()
+        self._has_trouble = False
+        page.channels_chosen.connect(self._keep)
+        page.test_requested.connect(self._test)
+        page.opened.connect(self._look_for_keyring)
+        self._runner.run(_LANE, self._read, self._show_read, self._tell_trouble)
+
+    # What is wished for.
+
+    def _read(self) -> tuple[Channels, bool]:
+        channels = self._service.channels()
+        # The keyring's library takes 10 MB; without mail nobody needs it.
+        return channels, channels.mail is not None and self._service.has_password()
+
+    def _show_read(self, found: tuple[Channels, bool]) -> None:
+        self._channels, has_password = found
+        self._page.show_channels(self._channels, has_password)
+
+    @Slot()
+    def _look_for_keyring(self) -> None:
+        self._runner.run(
+            _LANE, self._service.keyring_fault, self._page.show_keyring, self._tell_trouble
+        )
+
+    @Slot(Channels, object)
+    def _keep(self, channels: Channels, password: str | None) -> None:
+        is_the_nodes_concern = channels.from_nodes or self._channels.from_nodes
+
+        def keep() -> tuple[Channels, bool, tuple[str, ...]]:
+            kept = self._service.keep(channels, password)
+            troubles = self._service.spread() if is_the_nodes_concern else ()
+            return kept, self._service.has_password(), troubles
+
+        self._runner.run(_LANE, keep, self._kept, self._tell_trouble)
+
+    def _kept(self, found: tuple[Channels, bool, tuple[str, ...]]) -> None:
+        channels, has_password, troubles = found
+        self._channels = channels
+        self._page.show_channels(channels, has_password)
+        needs = channels.mail is not None and not has_password
+        self._page.show_said(
+            MAIL, "Not used yet: the password is missing." if needs else "", "warn"
+        )
+        self._page.show_said(WEBHOOK, " ".join(troubles), "warn")
+
+    def choose_finished(self, tells_finished: bool) -> None:
+        """The one switch counts for webhook and mail, too."""
+        if tells_finished != self._channels.tells_finished and self._channels.targets:
+            self._keep(replace(self._channels, tells_finished=tells_finished), None)
+
+    def _tell_trouble(self, error: BackendError) -> None:
+        self._page.show_said(MAIL, error.with_remedy, "bad")
+
+    @Slot(str, Channels, object)
+    def _test(self, kind: str, channels: Channels, password: str | None) -> None:
+        def send() -> None:
+            self._service.send_test(kind, channels, password)
+
+        self._runner.run(
+            _SENDING, send, lambda _: self._arrived(kind), partial(self._not_arrived, kind)
+        )
+
+    def _arrived(self, kind: str) -> None:
+        self._page.show_said(kind, "The test was taken. Look whether it is there.", "good")
+
+    def _not_arrived(self, kind: str, error: BackendError) -> None:
+        self._page.show_said(kind, str(error), "bad")
+
+    # What ended.
+
+    def see(self, views: Iterable[JobView]) -> None:
+        """Tell the ends that are not told yet."""
+        for view in views:
+            run = (view.id, view.run)
+            if run in self._settled or not view.state.is_over:
+                continue
+            if self._channels.wants(view.state, view.ended):
+                self._settled.add(run)
+                self._tell(*run)
+
+    def _tell(self, job_id: str, run: int) -> None:
+        self._runner.run(
+            _SENDING,
+            partial(self._service.tell, job_id, run),
+            partial(self._told, job_id, run),
+            lambda _error: self._again(job_id, run, _AFTER_TROUBLE_S),
+        )
+
+    def _told(self, job_id: str, run: int, told: Told) -> None:
+        if told.wait_s is not None:
+            self._again(job_id, run, told.wait_s)
+        if not told.trouble and self._has_trouble:
+            self._has_trouble = False
+            for kind in (WEBHOOK, MAIL):
+                self._page.show_said(kind, "", "text2")
+        if told.trouble:
+            self._has_trouble = True
+            kind = WEBHOOK if told.trouble.startswith("The webhook") else MAIL
+            ending = " It is tried again." if told.wait_s is not None else " It is not tried again."
+            self._page.show_said(kind, told.trouble + ending, "bad")
+
+    def _again(self, job_id: str, run: int, wait_s: float) -> None:
+        QTimer.singleShot(int(wait_s * 1000), self, partial(self._tell, job_id, run))

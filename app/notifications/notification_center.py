@@ -1,0 +1,170 @@
+"""The bell of the side bar: what there is to tell, and the list of what was told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.notifications.notification_rules import Notice, Notices, Run, of_absence
+from app.notifications.notification_store import Ends, NoticeBook
+from app.notifications.tray import Tray
+from app.runtime.background import Runner
+from app.runtime.paths import notices_file
+from backend.base.errors import BackendError
+from backend.records.jobs.summary import JobListing
+from backend.records.jobs.view import JobView
+from widgets.common import formats
+from widgets.common.theme import Family
+from widgets.shell.main_window import MainWindow
+from widgets.shell.notification_list import NoticeItem, NoticeList
+
+_LANE = "notice book"
+
+
+class Bell(QObject):
+    """Tells by the tray, counts at the bell, and remembers.
+
+    Signals:
+        opened: A `Notice` whose place is wished for.
+        settings_wished: What is told is to be chosen.
+    """
+
+    opened = Signal(Notice)
+    settings_wished = Signal()
+
+    def __init__(
+        self,
+        window: MainWindow,
+        runner: Runner,
+        tray: Tray,
+        tells_finished: Callable[[], bool],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._window = window
+        self._runner = runner
+        self._tray = tray
+        self._book = NoticeBook(notices_file())
+        self._list: NoticeList | None = None
+        self._root = ""
+        self._is_first = True
+        self.notices = Notices(tells_finished, parent=self)
+        self.notices.told.connect(self._tell)
+        window.side_bar.notices_wished.connect(self.show)
+        window.side_bar.set_unread(self._book.unread)
+
+    def take_data_root(self, name: str) -> None:
+        """Whose jobs are seen from now on; what is known of ends is known for each data root."""
+        self._root = name
+
+    @Slot(JobListing)
+    def see(self, listing: JobListing) -> None:
+        """All jobs were looked at. After the first look what ended meanwhile is told."""
+        if self._is_first:
+            self._is_first = False
+            known = self._book.ends(self._root)
+            # Off the GUI thread: the first listing is of all jobs there are.
+            self._runner.run(_LANE, partial(_first, listing, known), self._tell_missed, _never)
+        elif self._book.know(self._root, _ends(map(Run.of, listing.views))):
+            self._keep()
+
+    def see_jobs(self, views: Iterable[JobView]) -> None:
+        """Some jobs as they are now."""
+        for view in views:
+            if view.state.is_over:
+                self._book.end(self._root, Run.of(view))
+            self.notices.see(view)
+
+    def _tell_missed(self, found: tuple[Ends, tuple[Run, ...]]) -> None:
+        ends, runs = found
+        missed = self.notices.missed(runs)
+        for notice in missed:
+            self._book.add(notice)
+        if self._book.know(self._root, ends) or missed:
+            self._keep()
+        if missed:
+            self._window.side_bar.set_unread(self._book.unread)
+            self._tray.tell(of_absence(missed))
+            self._show_items()
+
+    @Slot(Notice)
+    def _tell(self, notice: Notice) -> None:
+        self._book.add(notice)
+        self._window.side_bar.set_unread(self._book.unread)
+        self._tray.tell(notice)
+        self._show_items()
+        self._keep()
+
+    def _keep(self) -> None:
+        self._runner.run(_LANE, self._book.save, lambda _: None, lambda _: None)
+
+    @property
+    def list(self) -> NoticeList:
+        """Made when it is first asked for."""
+        if self._list is None:
+            self._list = NoticeList(self._window)
+            self._list.opened.connect(lambda at: self.opened.emit(self._book.past[at]))
+            self._list.settings_wished.connect(self.settings_wished)
+        return self._list
+
+    @Slot()
+    def show(self) -> None:
+        """The list; what is in it has been seen from then on."""
+        notices = self.list
+        self._show_items()
+        notices.open(self._window.side_bar.bell)
+        if self._book.read_all():
+            self._window.side_bar.set_unread(0)
+            self._keep()
+
+    def _show_items(self) -> None:
+        if self._list is None:
+            return
+        now = datetime.now().astimezone()
+        unread = self._book.unread
+        self._list.show_items(
+            [
+                NoticeItem(
+                    notice.title,
+                    notice.text,
+                    formats.moment(notice.when, now),
+                    _family(notice.family),
+                    at < unread,
+                )
+                for at, notice in enumerate(self._book.past)
+            ]
+        )
+
+
+def _first(listing: JobListing, known: Ends | None) -> tuple[Ends, tuple[Run, ...]]:
+    """What is known after the first listing, and the ends that are news."""
+    runs = [
+        *(
+            Run(one.id, one.run, one.state, one.name, one.ended, one.reason)
+            for one in listing.lines
+        ),
+        *map(Run.of, listing.views),
+    ]
+    news = (one for one in runs if known is not None and one.state.is_over and known.is_news(one))
+    return _ends(runs), tuple(news)
+
+
+def _ends(runs: Iterable[Run]) -> Ends:
+    until_s, live = 0.0, set()
+    for one in runs:
+        until_s = max(until_s, one.ended_s)
+        if one.state.is_live:
+            live.add((one.job_id, one.run))
+    return Ends(until_s, frozenset(live))
+
+
+def _never(error: BackendError) -> None:
+    """Nothing of the world is asked: it cannot fail."""
+    raise error
+
+
+def _family(name: str) -> Family:
+    return "good" if name == "good" else "warn" if name == "warn" else "bad"

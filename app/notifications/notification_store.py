@@ -1,0 +1,122 @@
+"""The notices of the last weeks, and how many nobody has looked at: remembered over restarts.
+
+And up to where the ends of jobs are known, so that what ended meanwhile can be told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.notifications.notification_rules import Notice, Run
+from backend.records.base.atomic_files import read_json, replace_bytes
+
+KEPT = 200
+_ROOTS_KEPT = 20
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is known of the ends of a data root's jobs.
+
+    Attributes:
+        until_s: When the last known one was, in seconds since 1970, by the clock of its node.
+        live: Job and run of those that were under way. A clock that is wrong hides no end of
+            theirs.
+    """
+
+    until_s: float
+    live: frozenset[tuple[str, int]] = frozenset()
+
+    def is_news(self, run: Run) -> bool:
+        """Whether this run, which is over, was not over yet."""
+        return run.ended_s > self.until_s or (run.job_id, run.run) in self.live
+
+
+class NoticeBook:
+    """Read once; `save` writes it whole and may run on any thread.
+
+    A file that cannot be read is as good as none: what is in it was told already.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.past: tuple[Notice, ...] = ()
+        self.unread = 0
+        self._ends: dict[str, Ends] = {}
+        try:
+            raw = read_json(path)
+            self.past = tuple(map(Notice.from_dict, _list(raw)))[:KEPT]
+            self.unread = min(len(self.past), max(0, int(raw.get("unread", 0))))
+            self._ends = _read_ends(raw.get("ends", {}))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            self.past, self.unread = (), 0
+
+    def add(self, notice: Notice) -> None:
+        """The newest one."""
+        self.past = (notice, *self.past)[:KEPT]
+        self.unread = min(KEPT, self.unread + 1)
+
+    def read_all(self) -> bool:
+        """Somebody looked; whether there was anything new."""
+        was_news, self.unread = self.unread > 0, 0
+        return was_news
+
+    def ends(self, root: str) -> Ends | None:
+        """What is known of a data root's jobs; None of one that was never open here."""
+        return self._ends.get(root)
+
+    def end(self, root: str, run: Run) -> None:
+        """This run is known to be over: what is told now is not told when the window opens again.
+
+        Nothing of that is said before the first `know`.
+        """
+        ends = self._ends.get(root)
+        if ends is not None and ends.is_news(run):
+            live = ends.live - {(run.job_id, run.run)}
+            self._ends[root] = Ends(max(ends.until_s, run.ended_s), live)
+
+    def know(self, root: str, ends: Ends) -> bool:
+        """These are known from now on, too; whether that is anything new."""
+        before = self._ends.pop(root, None)
+        until_s = max(ends.until_s, before.until_s if before is not None else 0.0)
+        known = Ends(until_s, ends.live)
+        self._ends[root] = known
+        while len(self._ends) > _ROOTS_KEPT:
+            del self._ends[next(iter(self._ends))]
+        return known != before
+
+    def save(self) -> None:
+        """Write; a disk that is full costs the list, not the work."""
+        raw = {
+            "unread": self.unread,
+            "notices": [notice.to_dict() for notice in self.past],
+            "ends": {
+                root: {"until_s": ends.until_s, "live": sorted(ends.live)}
+                for root, ends in self._ends.items()
+            },
+        }
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_bytes(self._path, json.dumps(raw).encode(), mode=0o600)
+        except OSError:
+            return
+
+
+def _list(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = raw.get("notices", [])
+    if not isinstance(found, list):
+        raise TypeError("notices are a list")
+    return found
+
+
+def _read_ends(raw: Mapping[str, Any]) -> dict[str, Ends]:
+    return {
+        root: Ends(
+            float(one["until_s"]), frozenset((str(job), int(run)) for job, run in one["live"])
+        )
+        for root, one in raw.items()
+    }

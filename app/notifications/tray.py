@@ -1,0 +1,147 @@
+"""The icon in the system's tray: how far the oldest running job is, and what there is to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QObject, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QIcon, QPainter, QPixmap
+from PySide6.QtWidgets import QMenu, QSystemTrayIcon
+
+from app.notifications.notification_rules import Notice
+from backend.records.jobs.view import JobView
+from widgets.common import formats
+from widgets.common.labels import literal
+from widgets.common.state_badge import paint_rank_ring
+
+_SIDE = 64
+_RING_W = 10.0
+_JOBS_SHOWN = 8
+
+
+class Tray(QObject):
+    """Where the desktop has no tray nothing is shown, and nothing is missing but that.
+
+    Signals:
+        job_opened: Id of a job of the menu.
+        notice_opened: The `Notice` whose message was clicked.
+        window_wished: The window in front.
+        end_wished: The program is to end; jobs go on.
+    """
+
+    job_opened = Signal(str)
+    notice_opened = Signal(Notice)
+    window_wished = Signal()
+    end_wished = Signal()
+
+    def __init__(
+        self,
+        icon: QIcon,
+        is_available: Callable[[], bool] = QSystemTrayIcon.isSystemTrayAvailable,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._mark = icon
+        self._is_available = is_available
+        self._icon = QSystemTrayIcon(icon, self)
+        self._menu = QMenu()
+        self._icon.setContextMenu(self._menu)
+        self._icon.activated.connect(self._activated)
+        self._icon.messageClicked.connect(self._open_newest)
+        self._newest: Notice | None = None
+        self._told_away = False
+        self._shown: tuple[object, ...] | None = None
+        self.show_live(())
+
+    @property
+    def is_available(self) -> bool:
+        """Whether this desktop has a tray now; one may come later."""
+        return self._is_available()
+
+    def show_live(self, views: tuple[JobView, ...]) -> None:
+        """The jobs that run, the oldest first: its ring is the icon."""
+        if self._is_available() and not self._icon.isVisible():
+            self._icon.show()
+        lines = tuple(_line(view) for view in views)
+        first = views[0] if views else None
+        percent = int(first.progress * 100) if first is not None else -1
+        shown = (lines, percent, first.state if first is not None else None)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self._icon.setIcon(ring_icon(first) if first is not None else self._mark)
+        more = len(views) - 1
+        tip = lines[0] if lines else "Ringmaster: nothing is running"
+        self._icon.setToolTip(_plain(f"{tip}, and {more} more" if more > 0 else tip))
+        self._fill_menu(views, lines)
+
+    def tell(self, notice: Notice) -> None:
+        """A message of the desktop's own; a click on it opens the place."""
+        if not self._is_available():
+            return
+        self._newest = notice
+        self._icon.show()
+        kinds = QSystemTrayIcon.MessageIcon
+        kind = kinds.Information if notice.family == "good" else kinds.Warning
+        self._icon.showMessage(_plain(notice.title), _plain(notice.text), kind)
+
+    def show_away(self) -> None:
+        """The window was closed and is only here now; said once, to whom it surprises."""
+        if not self._told_away:
+            self._told_away = True
+            self._icon.show()
+            words = "A click on the icon opens the window; Settings says whether it stays."
+            self._icon.showMessage(
+                "Ringmaster is in the tray", words, QSystemTrayIcon.MessageIcon.NoIcon
+            )
+
+    def close(self) -> None:
+        """Gone from the tray at once; Qt would leave it there until the process has ended."""
+        self._icon.hide()
+        self._menu.deleteLater()
+
+    def _fill_menu(self, views: tuple[JobView, ...], lines: tuple[str, ...]) -> None:
+        self._menu.clear()
+        for view, line in list(zip(views, lines, strict=True))[:_JOBS_SHOWN]:
+            self._menu.addAction(literal(line), partial(self.job_opened.emit, view.id))
+        if not views:
+            self._menu.addAction("Nothing is running").setEnabled(False)
+        if len(views) > _JOBS_SHOWN:
+            rest = f"and {len(views) - _JOBS_SHOWN} more"
+            self._menu.addAction(rest, self.window_wished.emit)
+        self._menu.addSeparator()
+        self._menu.addAction("Open Ringmaster", self.window_wished.emit)
+        self._menu.addAction("Quit; jobs go on", self.end_wished.emit)
+
+    @Slot(QSystemTrayIcon.ActivationReason)
+    def _activated(self, reason: QSystemTrayIcon.ActivationReason) -> None:
+        reasons = QSystemTrayIcon.ActivationReason
+        if reason in (reasons.Trigger, reasons.DoubleClick):
+            self.window_wished.emit()
+
+    @Slot()
+    def _open_newest(self) -> None:
+        if self._newest is not None:
+            self.notice_opened.emit(self._newest)
+
+
+def ring_icon(view: JobView) -> QIcon:
+    """The ring of a job, as large as trays want it."""
+    pixmap = QPixmap(_SIDE, _SIDE)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    square = QRectF(2, 2, _SIDE - 4, _SIDE - 4)
+    paint_rank_ring(painter, square, view.state, view.progress, (), _RING_W)
+    painter.end()
+    return QIcon(pixmap)
+
+
+def _plain(text: str) -> str:
+    """For trays and desktops, some of which take ``<b>`` for markup and some of which do not."""
+    return text.replace("<", "‹")
+
+
+def _line(view: JobView) -> str:
+    parts = (view.name, formats.progress(view.progress), formats.short_time_left(view.eta_s))
+    return ", ".join(filter(None, (*parts[:2], parts[2] if parts[2] != "–" else "")))

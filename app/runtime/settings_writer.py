@@ -1,0 +1,49 @@
+"""Keeps what the window remembers: changed at once, written a little later, beside the window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.runtime.background import Runner
+from app.runtime.settings import Preferences, Settings
+
+_SAVE_AFTER_MS = 1000
+
+
+class Keeping(QObject):
+    """The preferences of this window's user.
+
+    Signals:
+        changed: They are others now.
+    """
+
+    changed = Signal()
+
+    def __init__(self, settings: Settings, runner: Runner, parent: QObject) -> None:
+        super().__init__(parent)
+        self._settings = settings
+        self._runner = runner
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_SAVE_AFTER_MS)
+        self._soon.timeout.connect(self._save)
+
+    @property
+    def preferences(self) -> Preferences:
+        return self._settings.preferences
+
+    def remember(self, **changes: Any) -> None:
+        """Keep these fields of `Preferences`."""
+        if self._settings.change(**changes):
+            self._soon.start()
+            self.changed.emit()
+
+    def save(self) -> None:
+        """Now: nothing comes after this."""
+        self._settings.save()
+
+    @Slot()
+    def _save(self) -> None:
+        self._runner.run("settings", self._settings.save, lambda _: None, lambda _: None)

@@ -1,0 +1,405 @@
+"""What belongs to the window as a whole: settings, notices, the palette, the keys, the size."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QProcess, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QGuiApplication, QIcon, QKeySequence, QShortcut
+from PySide6.QtWidgets import QFileDialog
+
+from app.nodes.ssh_controller import SshController
+from app.notifications.channels_controller import NoticeController
+from app.notifications.notification_center import Bell
+from app.notifications.notification_rules import Notice
+from app.notifications.tray import Tray
+from app.runtime.background import Background
+from app.runtime.paths import log_file, settings_file
+from app.runtime.settings_writer import Keeping
+from app.shell.command_search import Act, GoTo
+from app.shell.help import DOCS, TOPICS, read_topics
+from app.shell.page_commands import PRESS, PageActs
+from backend.base.errors import BackendError
+from backend.records.jobs.view import JobView
+from backend.records.nodes.reading import Finding
+from widgets.common.formats import Units
+from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.ui_scale import SCALE_VARIABLE, SCALES
+from widgets.shell.command_palette import Palette, Target
+from widgets.shell.help_page import HelpPage
+from widgets.shell.main_window import MainWindow
+from widgets.shell.pages import PLACES
+from widgets.shell.settings_page import Choices, Places, SettingsPage
+from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts_dialog import KeysSheet
+
+if TYPE_CHECKING:
+    from backend.services.context.container import Services
+
+
+class FrameController(QObject):
+    """The side bar's foot and everything behind it.
+
+    Signals:
+        job_opened: Id of a job that a notice is about.
+        node_opened: Name of a node that a notice is about.
+        brought_up: The window was fetched to the front.
+    """
+
+    job_opened = Signal(str)
+    node_opened = Signal(str)
+    brought_up = Signal()
+
+    def __init__(
+        self,
+        keeping: Keeping,
+        look: Look,
+        window: MainWindow,
+        background: Background,
+        icon: QIcon,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._keeping = keeping
+        self._look = look
+        self._window = window
+        self._background = background
+        self._services: Services | None = None
+        keeping.changed.connect(self._show_choices)
+        self.tray = Tray(icon, parent=self)
+        self.tray.job_opened.connect(self._open_job)
+        self.tray.notice_opened.connect(self._open_notice)
+        self.tray.window_wished.connect(self.bring_up)
+        self.tray.end_wished.connect(self.end)
+        self.bell = Bell(
+            window, background, self.tray, lambda: keeping.preferences.tell_finished, self
+        )
+        self.bell.opened.connect(self._open_notice)
+        self.bell.settings_wished.connect(self.open_settings)
+        self.notices = self.bell.notices
+        self._controller: NoticeController | None = None
+        self.go_to = GoTo()
+        self.page_acts = PageActs()
+        self.go_to.add_opener(PRESS, self.page_acts.press)
+        self._palette: Palette | None = None
+        self._page: SettingsPage | None = None
+        self._help: HelpPage | None = None
+        side_bar = window.side_bar
+        side_bar.theme_toggled.connect(look.toggle)
+        side_bar.settings_wished.connect(self.open_settings)
+        side_bar.help_wished.connect(self.open_help)
+        side_bar.keys_wished.connect(self.show_keys)
+        look.changed.connect(self._look_changed)
+        window.is_put_away_when_closed = self._stays
+        window.put_away.connect(self._stay)
+        self._ends = False
+        self._make_keys()
+        self._make_acts()
+
+    # -- keys and acts
+
+    def _make_keys(self) -> None:
+        for key, act in (
+            ("Ctrl+K", self.open_palette),
+            ("Ctrl+,", self.open_settings),
+            ("F1", self.open_help),
+            ("?", self.show_keys),
+            ("Ctrl++", partial(self._step_scale, 1)),
+            ("Ctrl+-", partial(self._step_scale, -1)),
+            ("Ctrl+0", partial(self._choose_scale, 100)),
+        ):
+            QShortcut(QKeySequence(key), self._window, act)
+
+    def _make_acts(self) -> None:
+        window, side_bar = self._window, self._window.side_bar
+        for place in PLACES:
+            self.add_act(place.title, place.icon, partial(window.go, place.key))
+        self.add_act("Notices", "bell", self.bell.show)
+        self.add_act("Look again", "arrow-clockwise", window.look_again)
+        self.add_act("Settings", "gear", self.open_settings)
+        self.add_act("Help", "question", self.open_help)
+        for key, title in TOPICS:
+            self.add_act(f"Help: {title}", "question", partial(self.open_help, key))
+        self.add_act("All keys", "keyboard", self.show_keys)
+        self.add_act("Dark or light", "moon", self._look.toggle)
+        self.add_act("Report a problem…", "first-aid", self.report)
+        self.add_act("Full screen", "arrows-out", window.toggle_full_screen)
+        self.add_act("Back", "arrow-left", window.back)
+        self.add_act("Forward", "arrow-right", window.forward)
+        self.add_act("Larger", "magnifying-glass-plus", partial(self._step_scale, 1))
+        self.add_act("Smaller", "magnifying-glass-minus", partial(self._step_scale, -1))
+        as_system = partial(self._choose_scale, 100)
+        self.add_act("As large as the system says", "magnifying-glass", as_system)
+        self.add_act("Open the data root", "folder-open", side_bar.folder_wished.emit)
+
+    def add_act(
+        self,
+        title: str,
+        icon: str,
+        do: Callable[[], object],
+        is_able: Callable[[], bool] = lambda: True,
+        aside: str = "",
+    ) -> None:
+        """An act that the palette offers, with the key that the table of keys has for it."""
+        key = next((k.key for k in KEYS if k.does == title and not k.with_focus), "")
+        target = Target("act", title, title, aside, icon, key)
+        self.go_to.add_act(Act(target, do, is_able))
+
+    @property
+    def palette(self) -> Palette:
+        """Made when it is first asked for: the first frame of the window does not need it."""
+        if self._palette is None:
+            self._palette = Palette(self._window)
+            self._palette.searched.connect(self._search)
+            self._palette.chosen.connect(self.go_to.open)
+        return self._palette
+
+    @Slot()
+    def open_palette(self) -> None:
+        self.go_to.offer_page(*self.page_acts.look(self.go_to.acts))
+        self.palette.open()
+
+    @Slot(str)
+    def _search(self, text: str) -> None:
+        self.go_to.ask(text, self.palette.show_targets)
+
+    @Slot()
+    def show_keys(self) -> None:
+        sheet = KeysSheet(self._window)
+        sheet.finished.connect(sheet.deleteLater)
+        sheet.open()
+
+    # -- help
+
+    def _take_help(self, page: HelpPage) -> None:
+        self._help = page
+        page.keys_requested.connect(self.show_keys)
+        page.link_opened.connect(_open_link)
+        page.opened.connect(self._read_help)
+
+    @Slot()
+    def open_help(self, topic: str = "") -> None:
+        """Open the help, at a topic or where it was left."""
+        self._window.go("help")
+        if topic and self._help is not None:
+            self._help.open_topic(topic)
+
+    @Slot()
+    def _read_help(self) -> None:
+        assert self._help is not None
+        self._background.run("help", read_topics, self._help.show_topics, self._tell)
+
+    # -- settings
+
+    def take_pages(self, page: SettingsPage, help_page: HelpPage) -> None:
+        """The pages were built: fill and wire them."""
+        self._take_help(help_page)
+        self._page = page
+        page.set_scale_now(self._keeping.preferences.scale_percent)
+        page.theme_chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
+        page.scale_chosen.connect(self._choose_scale)
+        page.restart_requested.connect(self._restart)
+        page.contrast_chosen.connect(self._choose_contrast)
+        page.motion_chosen.connect(self._choose_motion)
+        page.units_chosen.connect(self._choose_units)
+        page.notices.finished_chosen.connect(self._choose_finished)
+        page.notices.stays_chosen.connect(lambda stays: self._keeping.remember(stays_in_tray=stays))
+        page.notices.show_tray(self.tray.is_available)
+        page.place_opened.connect(_open)
+        page.checks_requested.connect(self.check)
+        page.report_requested.connect(self.report)
+        page.keys_requested.connect(self.show_keys)
+        page.help_requested.connect(self.open_help)
+        self._show_choices()
+
+    def furnish(self, services: Services) -> None:
+        """The services are there."""
+        self._services = services
+        self.bell.take_data_root(services.data_root.name)
+        if self._page is not None:
+            self._controller = NoticeController(
+                services.notices, self._background, self._page.notices, self
+            )
+            ssh = SshController(services.cluster, self._background, self._page.ssh, self)
+            ssh.told.connect(self._window.toast.tell)
+            self._page.show_places(
+                Places(
+                    data_root=services.data_root.name,
+                    catalogue=str(services.catalogue.path),
+                    settings=str(settings_file()),
+                    log=str(log_file()),
+                )
+            )
+
+    def show_checks(self, findings: tuple[Finding, ...]) -> None:
+        if self._page is not None:
+            self._page.show_checks(findings)
+
+    @Slot()
+    def check(self) -> None:
+        """Look at what is installed here, for the settings page."""
+        services = self._services
+        if services is not None:
+            self._background.run("doctor", services.nodes.doctor, self.show_checks, self._tell)
+
+    @Slot()
+    def open_settings(self) -> None:
+        self._window.go("settings")
+
+    @Slot()
+    def _show_choices(self) -> None:
+        preferences = self._keeping.preferences
+        if self._page is not None:
+            self._page.show_choices(
+                Choices(
+                    theme=preferences.theme,
+                    scale_percent=preferences.scale_percent,
+                    high_contrast=preferences.high_contrast,
+                    reduced_motion=preferences.reduced_motion,
+                    units=preferences.units,
+                    tells_finished=preferences.tell_finished,
+                    stays_in_tray=preferences.stays_in_tray,
+                )
+            )
+
+    @Slot()
+    def _look_changed(self) -> None:
+        self._window.side_bar.set_dark(self._look.is_dark)
+        self._keeping.remember(theme=self._look.choice.value)
+
+    @Slot(bool)
+    def _choose_motion(self, reduced: bool) -> None:
+        self._look.reduce_motion(reduced)
+        self._keeping.remember(reduced_motion=reduced)
+
+    @Slot(bool)
+    def _choose_contrast(self, high: bool) -> None:
+        self._look.heighten_contrast(high)
+        self._keeping.remember(high_contrast=high)
+
+    @Slot(Units)
+    def _choose_units(self, units: Units) -> None:
+        self._look.write_in(units)
+        self._keeping.remember(sizes=units.sizes, temperature=units.temperature, clock=units.clock)
+
+    def _stays(self) -> bool:
+        wants = self._keeping.preferences.stays_in_tray and self.tray.is_available
+        return wants and not self._ends
+
+    @Slot()
+    def _stay(self) -> None:
+        """The window was closed and is only hidden: nothing that closes now ends the program."""
+        QGuiApplication.setQuitOnLastWindowClosed(False)
+        self.tray.show_away()
+
+    @Slot()
+    def end(self) -> None:
+        """Close for good, wherever the window is."""
+        self._ends = True
+        was_away = not self._window.isVisible()
+        QGuiApplication.setQuitOnLastWindowClosed(True)
+        self._window.close()
+        if was_away:
+            # Of a window that nobody sees Qt does not say that it was the last one.
+            QGuiApplication.quit()
+
+    def _step_scale(self, by: int) -> None:
+        now = self._keeping.preferences.scale_percent
+        at = SCALES.index(now) if now in SCALES else 0
+        self._choose_scale(SCALES[max(0, min(at + by, len(SCALES) - 1))])
+
+    @Slot(int)
+    def _choose_scale(self, percent: int) -> None:
+        if percent != self._keeping.preferences.scale_percent:
+            self._keeping.remember(scale_percent=percent)
+            self._window.toast.tell(f"{percent} % from the next start of the window on")
+
+    @Slot()
+    def _restart(self) -> None:
+        """Open the window anew in another process; no job hangs on this one."""
+        self._keeping.save()
+        os.environ.pop(SCALE_VARIABLE, None)
+        QProcess.startDetached(sys.executable, sys.orig_argv[1:])
+        self.end()
+
+    # -- a report for whoever is to help
+
+    @Slot()
+    def report(self) -> None:
+        """One file with logs and versions, where the person wants it."""
+        services = self._services
+        if services is None:
+            return
+        suggested = str(Path.home() / "ringmaster-report.zip")
+        path, _ = QFileDialog.getSaveFileName(
+            self._window, "Report a problem", suggested, "Zip (*.zip)"
+        )
+        if not path:
+            return
+
+        def write() -> Path:
+            from backend.services.context.problem_report import write_report
+
+            return write_report(services, Path(path), log_file())
+
+        self._background.run("report", write, self._reported, self._tell)
+
+    def _reported(self, path: Path) -> None:
+        self._window.toast.tell(f"The report is in {path}")
+
+    def _tell(self, error: BackendError) -> None:
+        self._window.toast.tell(error.with_remedy)
+
+    # -- notices
+
+    def see_jobs(self, views: tuple[JobView, ...]) -> None:
+        """All jobs, or some of them, as they are now."""
+        self.bell.see_jobs(views)
+        if self._controller is not None:
+            self._controller.see(views)
+
+    @Slot(bool)
+    def _choose_finished(self, tells_finished: bool) -> None:
+        self._keeping.remember(tell_finished=tells_finished)
+        if self._controller is not None:
+            self._controller.choose_finished(tells_finished)
+
+    @Slot()
+    def bring_up(self) -> None:
+        """The window in front of others."""
+        self._window.setWindowState(self._window.windowState() & ~Qt.WindowState.WindowMinimized)
+        QGuiApplication.setQuitOnLastWindowClosed(True)
+        self._window.show()
+        self.brought_up.emit()
+        self._window.activateWindow()
+
+    @Slot(str)
+    def _open_job(self, job_id: str) -> None:
+        self.bring_up()
+        self.job_opened.emit(job_id)
+
+    @Slot(Notice)
+    def _open_notice(self, notice: Notice) -> None:
+        """Where the notice is about; about several things, the list of jobs."""
+        self.bring_up()
+        if notice.job_id:
+            self.job_opened.emit(notice.job_id)
+        elif notice.node:
+            self.node_opened.emit(notice.node)
+        else:
+            self._window.go("jobs")
+
+
+def _open_link(address: str) -> None:
+    url = QUrl(address)
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(DOCS / address)) if url.isRelative() else url)
+
+
+def _open(path: str) -> None:
+    place = Path(path)
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(place if place.is_dir() else place.parent)))

@@ -1,0 +1,202 @@
+"""New job tries one batch of model, dataset and loader before it calls a job ready to start."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.jobs.form_controller import FormController
+from backend.records.library.item import Kind
+from backend.records.library.preview import DataSize, ModelCheck
+from backend.services.jobs import service as job_service
+from backend.services.jobs.dataset_size import DataSizes
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
+from tests.app.conftest import TRIED
+from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.conftest import Immediately
+from tests.integration.tiny import MODEL, raw_job
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
+
+__all__ = ["places", "services"]
+
+MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Look at line 9.")
+
+
+class InTurn(Immediately):
+    """Does all at once, but for trials and counts, which wait until they are let go."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def run(self, lane, *task):
+        if lane == "count":
+            self.waiting.append(task)
+        else:
+            super().run(lane, *task)
+
+    def let_go(self):
+        while self.waiting:
+            super().run("count", *self.waiting.pop(0))
+
+
+@pytest.fixture
+def runner():
+    return InTurn()
+
+
+@pytest.fixture
+def form(qtbot, services, runner, monkeypatch):
+    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    page, form = JobsPage(), JobForm()
+    for widget in (page, form):
+        qtbot.addWidget(widget)
+    form.started = []
+    starts = SimpleNamespace(start=form.started.append, cancel=lambda job_id: None)
+    form.controller = FormController(services, runner, starts, page, form, form)
+    form.resize(1200, 800)
+    form.show()
+    form.show_nodes(services.nodes.list())
+    form.show_draft(JobDraft(raw_job(1)))
+    return form
+
+
+def verdict(form):
+    assert form._verdict.text() == form._foot.verdict.text()
+    return form._verdict.text()
+
+
+def line(form):
+    return form._sections.trial._words.text()
+
+
+def test_only_what_was_tried_together_is_ready_to_start(form, runner, qtbot):
+    form._wish_check()
+    assert verdict(form) == "Not tried together yet"
+    assert form._start_button.isEnabled(), "a person may know better"
+    runner.let_go()
+    assert verdict(form) == "Ready to start"
+    assert line(form) == "One batch was tried: loss 0.700"
+    qtbot.keyClick(form, Qt.Key.Key_F5)
+    form._wish_check()
+    assert runner.waiting == [], "it is known by the hashes of the files"
+
+
+def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
+    monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
+    form._wish_check()
+    runner.let_go()
+    assert verdict(form) == "One batch fails"
+    assert form._fields.field("model").error() == MISFIT.with_remedy
+    assert form._foot.figures.text() == MISFIT.with_remedy
+    assert line(form) == "One batch was tried, and it fails"
+    assert form._start_button.text() == "Start anyway"
+    said = form._findings.itemAt(0).layout().itemAt(1).widget().text()
+    assert said == MISFIT.with_remedy
+    form._wish_check()
+    assert runner.waiting == [], "the same files fail again"
+    form._start()
+    assert len(form.started) == 1, "this computer may lack what the nodes have"
+
+
+def test_a_loader_that_fails_is_told_at_the_loader(form, runner, monkeypatch):
+    monkeypatch.setattr(tool_process, "check_model", _raise(ToolError("No files.", part="loader")))
+    form._wish_check()
+    runner.let_go()
+    assert form._fields.field("loader").error() == "No files."
+    assert form._fields.field("model").error() == ""
+
+
+def test_a_trial_that_failed_is_made_again_by_its_button(form, runner, monkeypatch, qtbot):
+    monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
+    form._wish_check()
+    runner.let_go()
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    button = form._sections.trial.button
+    assert button.text() == "Try again"
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    runner.let_go()
+    assert verdict(form) == "Ready to start"
+    assert form._fields.field("model").error() == ""
+
+
+def test_another_choice_ends_the_trial_and_is_tried_itself(
+    form, services, runner, tmp_path, monkeypatch
+):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/bks_model.py").write_text(f"# another\n{MODEL}")
+    services.library.import_item(Kind.MODEL, tmp_path / "other", "other")
+    form._wish_check()
+    first = form.controller._trial
+    form.show_draft(JobDraft(raw_job(1, model="other")))
+    form._wish_check()
+    assert first.is_cancelled
+    tried = []
+    monkeypatch.setattr(
+        tool_process, "check_model", lambda model, *_, **__: tried.append(model.parts[-3]) or TRIED
+    )
+    runner.let_go()
+    assert tried == ["other"]
+    assert verdict(form) == "Ready to start"
+    form.show_draft(JobDraft(raw_job(1)))
+    form._wish_check()
+    runner.let_go()
+    assert tried == ["other", "tiny"], "the one that was cancelled is not taken for tried"
+
+
+def test_a_trial_that_a_person_cancels_waits_for_its_button(form, runner, qtbot):
+    form._wish_check()
+    button = form._sections.trial.button
+    assert button.text() == "Cancel"
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    runner.let_go()
+    assert (line(form), button.text()) == ("Not tried together yet", "Try one batch")
+    form._wish_check()
+    assert runner.waiting == []
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    runner.let_go()
+    assert verdict(form) == "Ready to start"
+
+
+def test_what_is_not_on_this_computer_is_tried_only_when_asked_for(form, runner, monkeypatch):
+    monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
+    form._wish_check()
+    runner.let_go()
+    assert line(form).startswith("Not tried together yet: its files or PyTorch are not on this")
+    assert form._sections.trial.button.text() == "Try one batch"
+
+
+def test_a_form_that_nobody_sees_tries_nothing(form, runner):
+    form.hide()
+    form._wish_check()
+    assert runner.waiting == []
+    form.show()
+    assert form._pause.isActive(), "it is checked when it is seen"
+
+
+def test_what_the_trial_warns_of_is_a_hint(form, runner, monkeypatch):
+    warned = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: warned)
+    form._wish_check()
+    runner.let_go()
+    rows = [form._findings.itemAt(n).layout() for n in range(form._findings.count())]
+    assert any("1 parameter is idle." in _words(one) for one in rows)
+
+
+def _raise(error):
+    def check(*_, **__):
+        raise error
+
+    return check
+
+
+def _words(layout):
+    return [
+        layout.itemAt(n).layout().itemAt(0).widget().text()
+        for n in range(layout.count())
+        if layout.itemAt(n).layout() is not None
+    ]

@@ -1,0 +1,181 @@
+"""The wide table's wishes become acts: each job for itself, and one sentence in the end."""
+
+import hashlib
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from app.jobs.bulk_controller import ManyJobs
+from backend.datastore.jobs import files as job_files
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from tests.backend.catalogue.catalogue_rig import CONFIG
+from tests.integration.tiny import raw_job, write_sources
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.jobs.page.jobs_page import JobsPage
+
+
+@pytest.fixture
+def services(tmp_path):
+    (tmp_path / "root").mkdir()
+    services = open_services(tmp_path / "root", tmp_path / "c.sqlite")
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def ids(services):
+    made = (job_files.create_job(services.data_root, CONFIG, {}).id for _ in range(3))
+    return tuple(sorted(made))
+
+
+@pytest.fixture
+def page(qtbot, services, ids):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    show_jobs(page, services.jobs.list())
+    page.show_table()
+    return page
+
+
+@pytest.fixture
+def acts(services, page, immediately):
+    stopped, in_form = [], []
+    jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
+    many = ManyJobs(services, immediately, page, jobs, page, page)
+    many.sentences = []
+    many.stopped, many.in_form = stopped, in_form
+    many.told.connect(many.sentences.append)
+    return many
+
+
+def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
+    page.table.model.edited.emit(ids[0], "name", "digits", "better")
+    assert services.jobs.show(ids[0]).name == "better"
+    assert page.table.model.line(ids[0]).name == "better"
+    assert page.model.line(ids[0]).name == "better"
+
+
+def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, page, services, ids):
+    services.jobs.annotate(ids[0], name="theirs")
+    page.table.model.edited.emit(ids[0], "name", "digits", "mine")
+    assert acts.sentences == [
+        "Somebody changed the name meanwhile; it is “theirs” now and left so. "
+        "Change it again if that is still wanted."
+    ]
+    assert page.table.model.line(ids[0]).name == "theirs"
+
+
+def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids):
+    services.jobs.annotate(ids[0], tags=("kept", "old"))
+    show_jobs(page, services.jobs.list())
+    page.many.tag_requested.emit(ids[:2])
+    dialog = acts._dialog.now
+    assert not dialog._save.isEnabled()
+    dialog._add.setText("a, b")
+    dialog._remove.setText("old")
+    dialog._save.click()
+    assert [services.jobs.show(job_id).tags for job_id in ids] == [
+        ("kept", "a", "b"),
+        ("a", "b"),
+        (),
+    ]
+    assert acts.sentences == ["Tagged 2 jobs."]
+    assert page.table.model.line(ids[1]).tags == ("a", "b")
+
+
+def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
+    lines = page.table.model._rows.lines
+    slot = page.table.model._rows.slot_of(ids[1])
+    lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
+    page.many.stop_requested.emit(ids)
+    assert acts.stopped == [ids[1]]
+    assert acts.sentences == ["Stopping 1 job; each saves first"]
+
+
+def test_an_export_says_of_which_job_there_is_nothing_to_export(acts, ids, tmp_path):
+    acts.export(ids, tmp_path)
+    (sentence,) = acts.sentences
+    assert sentence.startswith("Exported 0 of 3 jobs. digits: The job")
+    assert "has no checkpoint" in sentence
+
+
+@pytest.fixture
+def real_ids(services, tmp_path):
+    """Two jobs of a library that is there, the first with a checkpoint."""
+    sources = write_sources(tmp_path / "sources")
+    for kind, source in zip((Kind.MODEL, Kind.LOADER, Kind.DATASET), sources, strict=True):
+        services.library.import_item(kind, source, "tiny")
+    made = [services.jobs.create(raw_job(name=name)).id for name in ("with it", "without")]
+    place = services.data_root.job(made[0]).checkpoints / "epoch-0001-step-000004.pt"
+    weights = {"layer.weight": torch.ones(2, 4), "layer.bias": torch.zeros(2)}
+    torch.save({"model": weights, "optimizer": {}, "step": 4}, place)
+    content = place.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    made_at = "2026-11-21T07:30:00Z"
+    record = Checkpoint(place.stem, 1, 1, 4, 4, len(content), sha256, "c" * 64, made_at, {})
+    replace_json(place.with_suffix(".json"), record.to_sidecar())
+    return tuple(made)
+
+
+@pytest.fixture
+def real_page(page, services, real_ids):
+    show_jobs(page, services.jobs.list())
+    return page
+
+
+def test_several_are_exported_each_into_a_file_of_its_own(acts, real_page, real_ids, tmp_path):
+    (tmp_path / "out").mkdir()
+    acts.export(real_ids, tmp_path / "out")
+    (sentence,) = acts.sentences
+    assert sentence.startswith("Exported 1 of 2 jobs. without: The job")
+    (made,) = (tmp_path / "out").iterdir()
+    assert made.name == f"with it {real_ids[0]}.zip"
+    with zipfile.ZipFile(made) as archive:
+        names = {name.rpartition("/")[2] for name in archive.namelist()}
+    assert {"job.toml", "bks_model.py"} <= names
+    before = made.read_bytes()
+    acts.export(real_ids[:1], tmp_path / "out")
+    assert acts.sentences[1].startswith("Exported 0 of 1 job. with it: ")
+    assert made.read_bytes() == before, "what is there is not written over"
+
+
+def test_several_are_cloned_into_drafts_which_are_chosen_then(
+    acts, real_page, services, real_ids, ids
+):
+    real_page.many.act("clone", real_ids)
+    new = {view.id: view for view in services.jobs.list() if view.id not in (*ids, *real_ids)}
+    assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
+    assert {view.state for view in new.values()} == {JobState.CREATED}
+    assert acts.sentences == ["Cloned 2 jobs. The drafts are chosen."]
+    assert set(real_page.table.view.chosen()) == set(new)
+    assert acts.in_form == [], "the form holds one"
+
+
+def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, ids):
+    real_page.show_list()
+    real_page.many.act("clone", real_ids)
+    new = {view.id for view in services.jobs.list()} - {*ids, *real_ids}
+    assert set(real_page.model.ticked()) == new
+    assert real_page.list.bar.isVisible()
+
+
+def test_of_those_that_cannot_be_cloned_it_is_said_why(acts, real_page, real_ids, ids):
+    # Of the others there is no model.
+    real_page.many.act("clone", (ids[0], real_ids[0]))
+    (sentence,) = acts.sentences
+    assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are chosen. digits: ")
+    assert len(real_page.table.view.chosen()) == 1
+
+
+def test_one_is_cloned_in_the_form(acts, real_page, real_ids):
+    real_page.many.act("clone", real_ids[:1])
+    assert acts.in_form == [real_ids[0]]
+    assert acts.sentences == []

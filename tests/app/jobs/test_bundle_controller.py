@@ -1,0 +1,209 @@
+"""Bundles in the window: written from a job's menu, dropped on another desktop, replayed."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu
+
+from app.jobs.bundle_controller import BundleController
+from app.jobs.form_controller import FormController
+from app.main.bootstrap import Program
+from backend.datastore.bundles.imported_job import mark_replay
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from tests.backend.services.bundles.test_bundle_service import finished_job
+from tests.programs import end
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.common.theme_manager import ThemeChoice
+from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.jobs_page import JobsPage
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A desktop that holds a finished job."""
+    services = open_services(tmp_path / "first", tmp_path / "first.sqlite")
+    yield services, finished_job(services, tmp_path / "sources")
+    services.close()
+
+
+@pytest.fixture
+def page(qtbot, origin):
+    services, job_id = origin
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.show()
+    show_jobs(page, services.jobs.list())
+    page.open_job(job_id)
+    return page
+
+
+@pytest.fixture
+def controller(origin, page, immediately, qtbot):
+    return BundleController(origin[0], immediately, page, page)
+
+
+def press(detail: JobDetail, text: str) -> None:
+    menu: QMenu = detail.header._menu
+    menu.aboutToShow.emit()
+    (action,) = [action for action in menu.actions() if action.text() == text]
+    assert action.isEnabled()
+    action.trigger()
+
+
+def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp_path):
+    press(page.detail, "Bundle…")
+    dialog = controller.dialog
+    assert isinstance(dialog, BundleDialog)
+    assert dialog._checkpoint.key() == "epoch-0001-step-000004"
+    assert Path(dialog._path.text()).name == "Täglich-1.ringmaster"
+    target = tmp_path / "mine.ringmaster"
+    dialog._path.setText(str(target))
+    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert target.is_file()
+    assert str(target) in dialog._answer.message.text()
+    assert "TOKEN" in dialog._answer.message.text()
+    before = target.read_bytes()
+    dialog._with_data.setChecked(True)
+    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert "exists already" in dialog._answer.message.text()
+    assert target.read_bytes() == before
+    dialog.reject()
+    assert controller.dialog is None
+
+
+def test_a_file_that_was_confirmed_in_the_save_dialog_is_written_over(
+    controller, page, qtbot, tmp_path, monkeypatch
+):
+    press(page.detail, "Bundle…")
+    dialog = controller.dialog
+    target = tmp_path / "mine.ringmaster"
+    target.write_text("an older one")
+    monkeypatch.setattr(
+        "widgets.jobs.page.bundle_dialog.QFileDialog.getSaveFileName",
+        lambda *_: (str(target), ""),
+    )
+    dialog._choose()
+    qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
+    assert target.read_bytes().startswith(b"PK")
+    dialog.reject()
+
+
+def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path, page):
+    services, job_id = origin
+    bundle = tmp_path / "x.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    content = bytearray(bundle.read_bytes())
+    content[content.index(b"class UserModel")] ^= 1
+    bundle.write_bytes(content)
+    made = []
+    controller.made.connect(made.append)
+    controller.unbundle(bundle)
+    dialog = controller.dialog
+    assert isinstance(dialog, UnbundleDialog)
+    assert "“model/bks_model.py” was changed" in dialog._answer.message.text()
+    assert made == []
+    assert len(services.jobs.list()) == 1
+    dialog.reject()
+
+
+def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
+    services, job_id = origin
+    press(page.detail, "How the replay went")
+    assert "is no replay" in page.detail._error[0]
+    bundle = tmp_path / "x.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    again = services.bundles.unbundle(bundle).view
+    mark_replay(services.data_root.job(again.id), job_id)
+    page.show_view(again)
+    page.open_job(again.id)
+    press(page.detail, "How the replay went")
+    dialog = controller.dialog
+    assert isinstance(dialog, ReplayDialog)
+    assert dialog._answer.message.text().startswith("The same curve: all 4 steps")
+    dialog.reject()
+
+
+def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
+    controller, origin, page, tmp_path
+):
+    services, job_id = origin
+    controller.see(services.jobs.look(job_id))
+    assert page.detail._verdict == ("", False), "the original is no replay"
+    bundle = tmp_path / "x.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    again = services.bundles.unbundle(bundle).view
+    mark_replay(services.data_root.job(again.id), job_id)
+    page.show_view(again)
+    page.open_job(again.id)
+    controller.see(services.jobs.look(again.id))
+    banner = page.detail._banner
+    assert banner.isVisible()
+    assert banner.accessibleName().startswith("The same curve. All 4 steps that both made agree")
+
+
+def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
+    origin, page, qtbot, immediately
+):
+    services, job_id = origin
+    form, started = JobForm(), []
+    qtbot.addWidget(form)
+    starts = SimpleNamespace(start=started.append)
+    controller = FormController(services, immediately, starts, page, form, page)
+    controller.replay(job_id, lambda error: pytest.fail(str(error)))
+    draft = form.draft()
+    assert draft.raw["name"] == "Täglich/1 (replay)"
+    assert draft.origin.replays == job_id
+    form._wish_check()
+    assert form._banner.accessibleName().startswith("Replay of “Täglich/1”.")
+    # Other nodes, or more processes on the same, are still the replay; other settings are none.
+    form._picker.put([{"node": "this-computer", "processes": 2}])
+    assert form.draft().origin.replays == job_id
+    form._fields.field("epochs").control.setText("9")
+    assert form.draft().origin.replays == ""
+    form.show_draft(draft)
+    form.save_requested.emit(form.draft())
+    (made,) = [one for one in services.jobs.list() if one.id != job_id]
+    assert services.replays.original(made.id) == job_id
+    assert made.state is JobState.CREATED
+
+
+def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
+    qtbot, qapp, origin, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    services, job_id = origin
+    bundle = tmp_path / "täglich.ringmaster"
+    services.bundles.bundle(job_id, bundle)
+    program = Program(qapp, tmp_path / "second", tmp_path / "second.sqlite", None)
+    qtbot.addWidget(program.window)
+    program._look.choose(ThemeChoice.LIGHT)
+    program.window.resize(1440, 900)
+    program.show()
+    try:
+        qtbot.waitUntil(lambda: program.is_built and program._services is not None)
+        controller = program._bundle_controller
+
+        program.window.dropped.emit(str(bundle))
+        qtbot.waitUntil(lambda: program.jobs.open_id != "")
+        dialog = controller.dialog
+        # The dataset did not come along: that is said, and how to get it.
+        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._answer.message.text())
+        view = program.jobs.open_view
+        assert (view.state, view.name) == (JobState.FINISHED, "Täglich/1")
+        qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
+        qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
+        dialog.reject()
+        banner = program.jobs.detail._banner
+        assert f"Imported from a bundle of the job {job_id}" in banner.accessibleName()
+        assert banner.isVisible()
+        press(program.jobs.detail, "Bundle…")
+        qtbot.waitUntil(lambda: controller.dialog is not None)
+        controller.dialog.reject()
+    finally:
+        end(program)

@@ -1,0 +1,202 @@
+"""A checkpoint that is dragged out of the window is its export, and nobody waits for it frozen."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import Qt, QTimer
+
+from app.jobs.checkpoint_drag import CarryOut
+from app.runtime.background import Background
+from backend.base.errors import BackendError
+from tests.waiting import wait_for
+from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
+from widgets.common import lazy_file_drag
+from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.jobs.detail.job_detail import JobDetail
+
+ONE, OTHER = checkpoint(10), checkpoint(20, is_best=True)
+
+
+class Jobs:
+    """Exports a few bytes, once it may."""
+
+    def __init__(self):
+        self.may = threading.Event()
+        self.may.set()
+        self.fault = None
+        self.asked = []
+
+    def export(self, job_id, name, kind, target, progress):
+        self.asked.append((job_id, name, kind, target.name))
+        wait_for(lambda: progress.step(0, 1, "waiting") or self.may.is_set())
+        progress.step(0, 1, "writing")
+        if self.fault:
+            raise self.fault
+        target.write_bytes(b"exported")
+        return target
+
+
+@pytest.fixture
+def jobs():
+    jobs = Jobs()
+    yield jobs
+    jobs.may.set()
+
+
+@pytest.fixture
+def background(qapp):
+    background = Background(2)
+    yield background
+    background.close()
+
+
+@pytest.fixture
+def detail(qtbot):
+    detail = JobDetail()
+    qtbot.addWidget(detail)
+    detail.open_job(FAILED)
+    detail.show_checkpoints(FAILED.id, (ONE, OTHER))
+    return detail
+
+
+@pytest.fixture
+def carry(jobs, background, detail):
+    carry = CarryOut(jobs, background, detail)
+    carry.heard = []
+    carry.told.connect(carry.heard.append)
+    yield carry
+    jobs.may.set()
+    carry.close()
+
+
+def hold(monkeypatch, is_held):
+    buttons = Qt.MouseButton.LeftButton if is_held else Qt.MouseButton.NoButton
+    monkeypatch.setattr(
+        lazy_file_drag, "QGuiApplication", SimpleNamespace(mouseButtons=lambda: buttons)
+    )
+
+
+def take(detail, one=ONE):
+    """The drag begins."""
+    promise = Promise()
+    detail.checkpoints.drag_began.emit(one, promise)
+    return promise
+
+
+def dropped(promise):
+    """What another program gets."""
+    promise.is_let_go = True
+    return [Path(url.toLocalFile()) for url in PromisedFile(promise).urls()]
+
+
+def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, detail, jobs):
+    (path,) = dropped(take(detail))
+    assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
+    told = []
+    detail.export_kind_chosen.connect(told.append)
+    detail._open_export("")
+    detail.exports.dialog.now._format.choose("pt")
+    detail.exports.dialog.now._wish()
+    (path,) = dropped(take(detail, OTHER))
+    assert path.name == "digits.pt"
+    assert told == ["pt"]
+    assert jobs.asked == [
+        ("a", ONE.name, "zip", "digits.zip"),
+        ("a", OTHER.name, "pt", "digits.pt"),
+    ]
+    tip = detail.checkpoints.model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
+    assert "export it there (PyTorch, as set last)" in tip
+    assert stat.S_IMODE(path.parents[1].stat().st_mode) == 0o700
+
+
+def test_a_format_that_nobody_knows_is_not_remembered(detail):
+    detail.restore_export_kind("docx")
+    detail._open_export("")
+    assert detail.exports.dialog.now._format.key() == "zip"
+
+
+def test_while_it_is_held_others_see_its_address_and_wait_for_nothing(
+    carry, detail, jobs, monkeypatch
+):
+    jobs.may.clear()
+    hold(monkeypatch, True)
+    promise = take(detail)
+    content = PromisedFile(promise)
+    assert (content.hasUrls(), content.hasText(), content.hasHtml()) == (True, True, False)
+    assert [url.toLocalFile() for url in content.urls()] == [promise.path]
+    assert not Path(promise.path).exists()
+    assert not promise.is_settled
+
+
+def test_what_is_dropped_early_is_waited_for_while_the_window_goes_on(
+    carry, detail, jobs, monkeypatch
+):
+    jobs.may.clear()
+    hold(monkeypatch, False)
+    ticks = []
+    ticking = QTimer()
+    ticking.setInterval(5)
+    ticking.timeout.connect(lambda: ticks.append(1))
+    ticking.timeout.connect(lambda: len(ticks) == 10 and jobs.may.set())
+    promise = take(detail)
+    ticking.start()
+    (path,) = dropped(promise)
+    assert path.read_bytes() == b"exported"
+    assert len(ticks) >= 10
+    assert carry.heard == ["Making “digits.zip”…"]
+
+
+def test_what_takes_too_long_is_told_and_is_there_for_the_next_drag(
+    carry, detail, jobs, monkeypatch, qtbot
+):
+    jobs.may.clear()
+    monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", 30)
+    assert dropped(take(detail)) == []
+    assert carry.heard[1:] == ["“digits.zip” was not ready yet; you are told when to drag it again"]
+    jobs.may.set()
+    qtbot.waitUntil(lambda: len(carry.heard) == 3)
+    assert carry.heard[2] == "“digits.zip” is ready now: drag it again"
+    jobs.may.clear()
+    (path,) = dropped(take(detail))
+    assert path.read_bytes() == b"exported"
+    assert len(jobs.asked) == 1
+
+
+def test_it_is_told_when_it_is_ready_while_it_is_still_held(carry, detail, qtbot):
+    promise = take(detail)
+    with qtbot.waitSignal(promise.settled):
+        pass
+    assert carry.heard == [
+        "Making “digits.zip”…",
+        "“digits.zip” is ready: let it go where it is wanted",
+    ]
+
+
+def test_what_cannot_be_exported_is_told_in_one_sentence_and_nothing_is_dropped(
+    carry, detail, jobs
+):
+    jobs.fault = BackendError("The checkpoint is gone.", "Choose another.")
+    assert dropped(take(detail)) == []
+    assert carry.heard[1:] == ["The checkpoint is gone. Choose another."]
+
+
+def test_where_nobody_takes_it_it_is_not_made_to_its_end(carry, detail, jobs, qtbot):
+    jobs.may.clear()
+    promise = take(detail)
+    promise.is_let_go = True
+    with qtbot.waitSignal(promise.settled):
+        promise.abandoned.emit()
+    assert not promise.is_kept
+    assert carry.heard == ["Making “digits.zip”…"]
+
+
+def test_only_the_last_ones_are_kept_and_none_when_the_window_is_gone(carry, detail):
+    paths = [dropped(take(detail))[0] for _ in range(5)]
+    assert [path.exists() for path in paths] == [False, False, True, True, True]
+    carry.close()
+    assert not paths[-1].parents[1].exists()

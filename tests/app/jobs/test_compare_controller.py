@@ -1,0 +1,209 @@
+"""Compare in the window: who is compared, what is looked at when, and what is taken along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from app.jobs.compare_controller import CompareController
+from app.jobs.file_export import TakeAway
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobListing, line_of
+from backend.services.jobs.index import JobIndex
+from tests.widgets.compare.compare_samples import draft, eight, news, three
+from widgets.compare.compare_page import ComparePage
+from widgets.jobs.list.job_rows import JobRows
+
+
+class Service:
+    """Tells the samples, and remembers what it was asked for."""
+
+    def __init__(self, looks):
+        self.looks = {each.view.id: each for each in looks}
+        self.asked = []
+        self.written = []
+
+    def look(self, job_id, cursor=None):
+        self.asked.append((job_id, cursor))
+        if job_id not in self.looks:
+            raise BackendError(f"There is no job “{job_id}”.", "Look again.")
+        return replace(self.looks[job_id], cursor=f"after {job_id}")
+
+    def find(self, query, then):
+        """As the index of jobs answers."""
+        index = JobIndex()
+        index.take([line_of(each.view) for each in self.looks.values()])
+        found = index.find(query)
+        then(JobRows(found.lines, found.order, index.slot, found.total))
+
+    def views(self, job_ids):
+        return tuple(self.looks[job_id].view for job_id in job_ids)
+
+    def write_csv(self, job_ids, path, *, replaces):
+        self.written.append((job_ids, path, replaces))
+        return path
+
+
+@pytest.fixture
+def service():
+    return Service((*eight(), draft()))
+
+
+@pytest.fixture
+def page(qtbot):
+    page = ComparePage()
+    qtbot.addWidget(page)
+    page.show()
+    yield page
+    page.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def controller(service, page, immediately):
+    take_away = TakeAway(service, immediately, page)
+    made = CompareController(service, immediately, page, take_away, service.find)
+    made.heard = []
+    made.told.connect(made.heard.append)
+    take_away.told.connect(made.heard.append)
+    return made
+
+
+def test_the_wish_to_compare_shows_these_and_no_others(controller, page, service, qtbot):
+    with qtbot.waitSignal(controller.place_wished):
+        controller.compare(("id0", "id1"))
+    assert page.ids == ("id0", "id1")
+    controller.compare(("id1", "id2"))
+    assert page.ids == ("id1", "id2")
+    assert page.colour("id1") == 1
+    assert service.asked == [("id0", None), ("id1", None), ("id2", None)]
+
+
+def test_one_alone_joins_those_that_are_there(controller, page):
+    controller.compare(("id0", "id1"))
+    controller.compare(("id2",))
+    controller.compare(("id2",))
+    assert page.ids == ("id0", "id1", "id2")
+
+
+def test_more_than_eight_are_told(controller, page):
+    ids = tuple(f"id{n}" for n in range(8))
+    controller.compare((*ids, "id9"))
+    assert page.ids == ids
+    page.add_requested.emit("id9")
+    assert page.ids == ids
+    assert controller.heard == [
+        "8 jobs are the most: the first 8 are compared",
+        "8 jobs are the most: take one out first",
+    ]
+
+
+def test_only_live_jobs_are_looked_at_again_and_from_where_the_last_look_ended(controller, service):
+    controller.compare(("id0", "id1"))
+    service.asked.clear()
+    controller.look()
+    assert service.asked == [("id0", "after id0")]
+
+
+def test_nobody_looks_while_the_page_is_hidden(controller, page, service):
+    controller.compare(("id0", "id1"))
+    service.asked.clear()
+    page.hide()
+    controller.look()
+    assert service.asked == []
+
+
+def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service):
+    views = tuple(each.view for each in eight())
+    controller.compare(("id0", "id1"))
+    service.asked.clear()
+    controller.see(JobListing(views))
+    assert service.asked == []
+    resumed = replace(views[1], state=JobState.TRAINING, run=2)
+    service.looks["id1"] = news(resumed, 4601, 10)
+    controller.see(JobListing((resumed,)))
+    assert service.asked == [("id1", "after id1")]
+
+
+def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
+    controller.compare(("id0", "id1"))
+    controller.see(JobListing(gone=("id1", "id2")))
+    assert "is not in the list of jobs any more" in page._message.text()
+    assert page.ids == ("id0", "id1")
+
+
+def test_a_job_of_a_sweep_brings_all_of_it_and_what_becomes_of_them(controller, page, service):
+    for key in ("id0", "id1", "id2"):
+        one = service.looks[key]
+        service.looks[key] = replace(one, view=replace(one.view, tags=("sweep:digits-k3pf",)))
+    controller.compare(("id0",))
+    card = page.parallel
+    assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
+    renamed = replace(service.looks["id2"].view, name="another name")
+    controller.see(JobListing(views=(renamed,), gone=("id1",)))
+    names = {line.job_id: line.name for line in card.shown.lines}
+    assert names.keys() == {"id0", "id2"}
+    assert names["id2"] == "another name"
+    controller.remove("id0")
+    assert not card.isVisible()
+
+
+def test_a_job_that_is_not_there_is_told_and_not_compared(controller, page):
+    controller.compare(("id0", "gone"))
+    assert page.ids == ("id0",)
+    assert controller.heard == ["There is no job “gone”. Look again."]
+
+
+def test_a_look_that_comes_late_is_not_shown(service, page, monkeypatch):
+    waiting, shown = [], []
+    monkeypatch.setattr(page, "show_look", lambda look: shown.append(look.view.id))
+    runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
+    late = CompareController(service, runner, page, TakeAway(service, runner, page), service.find)
+    late.compare(("id0", "id1"))
+    late.remove("id0")
+    late.add("id0")
+    assert len(waiting) == 3
+    for work, then in waiting:
+        then(work())
+    assert shown == ["id1", "id0"]
+
+
+def test_s4_the_button_writes_one_table_of_all_that_are_compared(
+    controller, page, service, monkeypatch, tmp_path, qtbot
+):
+    asked = []
+
+    def choose(_parent, _title, suggested, kinds):
+        asked.append((suggested, kinds))
+        return str(tmp_path / "all.csv"), kinds
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
+    controller.compare(("id0", "id1"))
+    page._csv.click()
+    assert asked == [("curves.csv", "Table (*.csv)")]
+    # The dialog has asked whether the file is to be replaced.
+    assert service.written == [(("id0", "id1"), tmp_path / "all.csv", True)]
+    assert controller.heard[-1] == "Saved all.csv"
+
+
+def test_a_plot_is_written_where_the_person_says(controller, page, monkeypatch, tmp_path):
+    places = iter([tmp_path / "plot.pdf", tmp_path / "nowhere" / "plot.svg", Path()])
+    monkeypatch.setattr(
+        QFileDialog,
+        "getSaveFileName",
+        lambda *_: ((str(place) if (place := next(places)).name else ""), ""),
+    )
+    controller.compare(tuple(each.view.id for each in three()))
+    menu = page.plots.panels()["loss"].parentWidget().pictures.menu()
+    for action in reversed(menu.actions()):
+        action.trigger()
+    assert (tmp_path / "plot.pdf").read_bytes()[:5] == b"%PDF-"
+    assert "Saved plot.pdf" in controller.heard
+    assert "cannot be written" in controller.heard[-1]
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,80 @@
+"""The whole window and Compare: two jobs from their folders, their curves, and one table."""
+
+import csv
+
+import pytest
+from PySide6.QtWidgets import QFileDialog
+
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import Optimizer
+from backend.records.jobs.state import JobState
+from tests.app.main.test_window import open_program, places
+from tests.fakes import trained
+
+__all__ = ["open_program", "places"]
+
+
+@pytest.fixture
+def jobs(places):
+    root = places[0]
+    falling = [2.0 / step for step in range(1, 31)]
+    slow = trained.job(root, "slow", falling, [0.7, 0.8, 0.85])
+    fast = trained.job(
+        root, "fast", falling[:20], [0.8, 0.9], JobState.TRAINING, optimizer=Optimizer("sgd", 0.02)
+    )
+    return slow, fast
+
+
+def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
+    jobs, places, open_program, qtbot, monkeypatch, tmp_path
+):
+    program = open_program()
+    page = program._pages.compare
+    qtbot.waitUntil(lambda: program.jobs.total == 2)
+    for job_id in jobs:
+        program.jobs.detail.compare_requested.emit(job_id)
+    assert program.window.place == "compare"
+
+    def drawn(job_id):
+        curve = page.curves(job_id).get("loss")
+        return 0 if curve is None else len(curve)
+
+    qtbot.waitUntil(lambda: [drawn(each) for each in jobs] == [30, 20])
+    qtbot.waitUntil(lambda: page.turns.is_done)
+    assert page.table.texts()["optimizer.lr"] == ["0.01", "0.02"]
+    assert page.table.texts()["validation/accuracy"] == ["0.850", "0.900, best"]
+
+    # The other one goes on training.
+    history = DataRoot(places[0]).job(jobs[1]).history
+    trained.write_steps(history, 21, [0.01] * 10, [0.95])
+    program._compare_controller._look_at(program._compare_controller._followed[jobs[1]])
+    qtbot.waitUntil(lambda: drawn(jobs[1]) == 30)
+    qtbot.waitUntil(lambda: page.turns.is_done)
+    assert page.table.texts()["validation/accuracy"] == ["0.850", "0.950, best"]
+
+    path = tmp_path / "all.csv"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    page._csv.click()
+    qtbot.waitUntil(path.exists)
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for job_id in jobs:
+        told = [float(each["loss"]) for each in rows if each["job"] == job_id]
+        assert told == page.curves(job_id).get("loss").raw.tolist()
+
+
+def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatch, tmp_path):
+    """Whoever has plots wishes them saved, and somebody hears it."""
+    program = open_program()
+    qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
+    for name, wish in (
+        ("job", program.jobs.detail.save_requested),
+        ("node", program.nodes.save_requested),
+        ("form", program.form.picture_requested),
+        ("compare", program._pages.compare.save_requested),
+    ):
+        path = tmp_path / f"{name}.svg"
+        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, path=path: (str(path), ""))
+        wish.emit("a plot.svg", name.encode())
+        qtbot.waitUntil(path.exists)
+        assert path.read_bytes() == name.encode()

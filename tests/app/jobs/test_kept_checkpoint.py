@@ -1,0 +1,83 @@
+"""Keep for ever and Check file in the window: what the service says comes back to the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.jobs.audit_entry import Act
+from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
+from tests.widgets.jobs.detail.test_job_detail import checkpoint
+
+__all__ = ["controller", "page", "poller"]
+
+pytestmark = pytest.mark.usefixtures("controller")
+
+
+class Keeping(Jobs):
+    def __init__(self):
+        super().__init__()
+        self.done = []
+        self.found = (checkpoint(30),)
+        self.fault = ""
+
+    def keep(self, job_id, name, *, is_kept):
+        if self.refusal is not None:
+            raise self.refusal
+        self.done.append((job_id, name, is_kept))
+        self.found = tuple(replace(one, is_kept=is_kept) for one in self.found)
+        return self.found[0]
+
+    def damage(self, _job_id, _name):
+        if self.refusal is not None:
+            raise self.refusal
+        return self.fault
+
+    def acts(self, _job_id):
+        return tuple(Act("", f"Kept for ever: {name}") for _, name, _ in self.done)
+
+
+@pytest.fixture
+def jobs():
+    return Keeping()
+
+
+@pytest.fixture
+def tab(page):
+    tab = page.detail.checkpoints
+    page.detail.show_checkpoints(RUNS.id, (checkpoint(30),))
+    return tab
+
+
+def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
+    name = checkpoint(30).name
+    tab._keep.click()
+    assert jobs.done == [(RUNS.id, name, True)]
+    assert tab._keep.text() == "Keep no more"
+    assert page.detail.notes._acts.toPlainText().endswith(f"Kept for ever: {name}")
+    tab._keep.click()
+    assert jobs.done[-1] == (RUNS.id, name, False)
+
+
+def test_a_checkpoint_that_is_gone_is_told_on_the_page(jobs, page, tab):
+    jobs.refusal = BackendError("The run has just removed the checkpoint.")
+    tab._keep.click()
+    assert "has just removed" in page.detail._banner.accessibleName()
+
+
+@pytest.mark.parametrize(
+    ("fault", "refusal", "wanted"),
+    [
+        ("", None, "checked"),
+        ("Its contents have changed.", None, "damaged"),
+        ("", BackendError("The share does not answer."), "not checked"),
+    ],
+)
+def test_the_file_of_a_checkpoint_is_checked(jobs, tab, fault, refusal, wanted):
+    jobs.fault, jobs.refusal = fault, refusal
+    tab._verify.click()
+    assert tab._marks(checkpoint(30)) == wanted
+    said = fault or getattr(refusal, "sentence", "found right")
+    assert said in tab._marks_tip(checkpoint(30))

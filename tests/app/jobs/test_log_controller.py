@@ -1,0 +1,105 @@
+"""A long log in the real tab, read by real workers; how fast is `tests.benchmarks.log`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from app.jobs.log_controller import LogController
+from app.runtime.background import Background
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from backend.services.jobs.logs import LogService
+from widgets.jobs.log.log_tab import LogTab
+
+RAW = {
+    "name": "digits",
+    "model": "digits",
+    "dataset": "digits",
+    "loader": "digits",
+    "epochs": 10,
+    "batch_size": 8,
+    "optimizer": {"name": "sgd", "lr": 0.1},
+    "placement": [{"node": "this-computer", "processes": 1}],
+}
+SIZE_BYTES = 5_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    folder = DataRoot(tmp_path).job("a")
+    folder.logs.mkdir(parents=True)
+    folder.config.write_bytes(tomli_w.dumps(RAW).encode())
+    replace_json(folder.meta, {"schema": 1, "pins": {}, "created": "2026-11-21T07:00:00Z"})
+    return folder
+
+
+@pytest.fixture
+def big(folder: JobFolder) -> Path:
+    path = folder.rank_log(0)
+    block = b"".join(b"epoch 1, step %07d, loss 0.5, accuracy 0.75\n" % n for n in range(20_000))
+    with path.open("wb") as file:
+        for _ in range(SIZE_BYTES // len(block)):
+            file.write(block)
+        file.write(b"KeyError: 'colour'\nthe end\n")
+    return path
+
+
+@pytest.fixture
+def tab(qtbot, tmp_path):
+    background = Background()
+    tab = LogTab()
+    qtbot.addWidget(tab)
+    tab.resize(1000, 640)
+    controller = LogController(LogService(DataRoot(tmp_path)), background, tab)
+    yield tab
+    tab.hide()
+    background.close()
+    controller.deleteLater()
+
+
+def live():
+    config = parse_job(RAW).config
+    return JobView("a", "digits", JobState.TRAINING, config, "2026-11-21T07:00:00Z", run=1)
+
+
+def shows(tab, text):
+    view = tab.view
+    bottom = min(view.total, view.top + view._rows()) - 1
+    return any(view.text_of(n) == text for n in range(max(0, bottom - 2), bottom + 1))
+
+
+def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
+    with big.open("rb") as file:
+        lines = sum(1 for _ in file)
+    tab.show()
+    tab.open_job(live())
+    qtbot.waitUntil(lambda: shows(tab, "the end"))
+    assert tab.view.total == lines
+
+    tab._search.setText("step 0012345")
+    qtbot.waitUntil(lambda: " of " in tab._count.text())
+    assert tab._count.text().endswith(f"of {tab.view.total // 20_000}")
+    tab._wish_error()
+    qtbot.waitUntil(lambda: tab.view.marked == tab.view.total - 2)
+    tab.view.verticalScrollBar().setValue(tab.view.total // 2)
+    qtbot.waitUntil(lambda: tab.view.text_of(tab.view.top) is not None)
+
+
+def test_a_log_that_grows_by_thousands_of_lines_is_followed(tab, folder, qtbot):
+    path = folder.rank_log(0)
+    path.write_text("begun\n" * 1000)
+    tab.open_job(live())
+    tab.show()
+    qtbot.waitUntil(lambda: shows(tab, "begun"))
+    with path.open("a") as file:
+        for number in range(1, 4):
+            file.write("\x1b[32mstep\x1b[0m loss 0.5\n" * 9_999 + f"line {number}0000\n")
+            file.flush()
+            qtbot.waitUntil(lambda number=number: shows(tab, f"line {number}0000"))
+    assert tab.view.total == 31_000

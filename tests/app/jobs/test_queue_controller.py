@@ -1,0 +1,135 @@
+"""The queue in the window: wishes become acts, and what is shown is what the service says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from app.jobs.queue_controller import QueueController
+from backend.base.errors import BackendError
+from backend.records.queue.entry import Queue
+from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
+from widgets.jobs.page.jobs_page import JobsPage
+
+
+class Service:
+    """Remembers what it was asked for."""
+
+    def __init__(self):
+        self.calls = []
+        self.queue = queue(*NAMES)
+        self.refusal = None
+
+    def __getattr__(self, name):
+        def call(*words, **more):
+            self.calls.append((name, *words, *sorted(more.items())))
+            if self.refusal is not None:
+                raise self.refusal
+            return self.queue
+
+        return call
+
+
+@pytest.fixture
+def service():
+    return Service()
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.show()
+    show_jobs(page, tuple(job(name) for name in NAMES))
+    page.open_job(NAMES[0])
+    return page
+
+
+@pytest.fixture
+def lists():
+    return []
+
+
+@pytest.fixture
+def controller(service, immediately, page, lists):
+    poller = SimpleNamespace(look_at_list=lambda: lists.append(True))
+    return QueueController(service, immediately, poller, page)
+
+
+def acts(service):
+    return [call for call in service.calls if call[0] not in ("look", "keep")]
+
+
+def test_the_queue_is_looked_at_as_long_as_somebody_waits(controller, service, page, qtbot):
+    controller.show_jobs(())
+    assert service.calls == []
+    with qtbot.waitSignal(controller.shown) as shown:
+        controller.show_jobs((QUEUED,))
+    assert shown.args == [service.queue]
+    # After a reboot somebody has to look after the jobs of this computer.
+    assert service.calls == [("keep",), ("look",)]
+    assert page.model.place(NAMES[1]).number == 2
+    service.queue = Queue()
+    controller.show_jobs(())
+    assert page.model.place(NAMES[1]) is None
+    controller.show_jobs(())
+    assert len(service.calls) == 4
+
+
+def test_a_look_that_takes_long_is_not_begun_twice(service, page):
+    begun = []
+    slow = SimpleNamespace(run=lambda lane, work, then, otherwise: begun.append((work, then)))
+    controller = QueueController(service, slow, SimpleNamespace(), page)
+    controller.look()
+    controller.look()
+    assert len(begun) == 1
+    work, then = begun[0]
+    then(work())
+    controller.look()
+    assert len(begun) == 2
+
+
+def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
+    wishes = page.detail.queue
+    when = datetime(2026, 12, 24, 5, tzinfo=UTC)
+    wishes.queue_requested.emit("a")
+    wishes.leave_requested.emit("a")
+    wishes.top_requested.emit("a")
+    wishes.change_requested.emit("a", 7, when)
+    wishes.change_requested.emit("a", 7, None)
+    page.move_requested.emit("a", "b", "")
+    page.pause_requested.emit(True)
+    page.pause_requested.emit(False)
+    assert acts(service) == [
+        ("enqueue", "a"),
+        ("dequeue", "a"),
+        ("to_top", "a"),
+        ("change", "a", 7, when, ("at_once", False)),
+        ("change", "a", 7, None, ("at_once", True)),
+        ("reorder", "a", ("after", ""), ("before", "b")),
+        ("pause",),
+        ("resume",),
+    ]
+    assert len(lists) == 6
+
+
+def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(controller, service, page, qtbot):
+    service.refusal = BackendError("It can never fit.", "Choose another place.")
+    page.detail.queue.queue_requested.emit(NAMES[0])
+    assert page.detail._banner.accessibleName() == "It can never fit. Choose another place."
+    with qtbot.waitSignal(controller.told) as told:
+        page.detail.queue.top_requested.emit(NAMES[1])
+    assert told.args == ["It can never fit. Choose another place."]
+
+
+def test_a_look_that_fails_leaves_what_is_shown(controller, service, page):
+    controller.show_jobs((QUEUED,))
+    service.refusal = BackendError("Away.")
+    controller.look()
+    assert page.model.place(NAMES[1]).number == 2
+    service.refusal = None
+    controller.look()
+    assert service.calls[-1] == ("look",)

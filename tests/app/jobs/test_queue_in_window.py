@@ -1,0 +1,48 @@
+"""The whole window and the queue: a draft is queued, held, and starts by itself."""
+
+import signal
+
+import pytest
+
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
+from backend.records.queue.entry import Cause
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
+from tests.app.main.test_window import open_program, places
+from tests.waiting import wait_for
+
+__all__ = ["open_program", "places"]
+
+
+@pytest.fixture
+def draft(places):
+    services = open_services(*places)
+    made = create_example(services, 1)
+    services.queue.pause()
+    lock = lock_of(services.data_root)
+    services.close()
+    yield made
+    keeper = lock.holder()
+    if keeper is not None:
+        process_identity.send_signal(keeper, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(keeper))
+    lock.path.unlink(missing_ok=True)
+
+
+def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
+    draft, open_program, qtbot
+):
+    page = open_program().jobs
+    qtbot.waitUntil(lambda: page.open_id == draft.id)
+    page.detail.header._wait.click()
+    qtbot.waitUntil(lambda: page.model.place(draft.id) is not None)
+    assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
+    banner = page.detail._banner
+    qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
+    assert page.list.strip.isVisible()
+    page.list.strip._button.click()
+    qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
+    qtbot.waitUntil(lambda: not page.list.strip.isVisible())
+    page.detail.stop_requested.emit(draft.id)
+    qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over)

@@ -1,0 +1,304 @@
+"""A start that is refused is a talk: mend, look again at what was mended, start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from app.jobs.start_controller import StartController, StartWish, Talk
+from app.runtime.background import Background
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.view import JobView
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
+from backend.services.preflight.service import NotFit
+from tests.conftest import Immediately
+from tests.waiting import wait_for
+from tests.widgets.jobs import preflight_samples as samples
+from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
+from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
+from widgets.jobs.preflight.preflight_dialog import PreflightDialog
+
+LEFT = Qt.MouseButton.LeftButton
+SETTING_UP = SetUp(
+    "gpu12", (SetUpStep("Reach", StepState.DONE), SetUpStep("Horovod", StepState.RUNNING))
+)
+assert CONFIG is not None
+JOB: JobConfig = replace(CONFIG, placement=PLACEMENT)
+
+
+class Nodes:
+    """What is wrong with the nodes; ``fix_all`` mends all but what is in ``stubborn``."""
+
+    def __init__(self, *wrong: PreflightFinding) -> None:
+        self.wrong = list(wrong)
+        self.stubborn: list[PreflightFinding] = []
+        self.asked: list[tuple[str, ...]] = []
+        self.steps: list[SetUp] = [SETTING_UP]
+        self.mended: list[tuple[PreflightFinding, ...]] = []
+
+    def run(
+        self, config: JobConfig, job_id: str = "", cancelled: Callable[[], bool] = bool
+    ) -> Preflight:
+        self.asked.append(tuple(one.node for one in config.placement))
+        return self._found(config)
+
+    def look_again(
+        self,
+        config: JobConfig,
+        before: Preflight,
+        nodes: Sequence[str],
+        job_id: str = "",
+        cancelled: Callable[[], bool] = bool,
+    ) -> Preflight:
+        self.asked.append(tuple(nodes))
+        return self._found(config)
+
+    def _found(self, config: JobConfig) -> Preflight:
+        there = {one.node for one in config.placement}
+        gpus = {gpu for one in config.placement for gpu in one.gpus}
+        wrong = [
+            one for one in self.wrong if there.issuperset(one.nodes) and gpus.issuperset(one.gpus)
+        ]
+        return samples.found(*wrong, placement=config.placement)
+
+    def fix_all(
+        self, findings: Sequence[PreflightFinding], on_change: Callable[[SetUp], None]
+    ) -> dict[PreflightFinding, BackendError]:
+        for step in self.steps:
+            on_change(step)
+        self.mended.append(tuple(findings))
+        failed = {}
+        for finding in findings:
+            if finding in self.stubborn:
+                failed[finding] = BackendError("It does not start.", "Set gpu12 up again.")
+            else:
+                self.wrong.remove(finding)
+        return failed
+
+
+class Wished:
+    """A start that was asked for, and what became of it."""
+
+    def __init__(self, nodes: Nodes, job_id: str = "a") -> None:
+        self.nodes = nodes
+        self.config = JOB
+        self.started_on: list[tuple[Placement, ...]] = []
+        self.began: list[JobView] = []
+        self.refused: list[BackendError] = []
+        self.busy: list[str] = []
+        self.wish = StartWish(
+            job_id, self._act, self.busy.append, self.began.append, self.refused.append
+        )
+
+    def _act(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
+        progress.step(0, 0, "Looking at 2 nodes")
+        config = replace(JOB, placement=placement or PLACEMENT)
+        found = self.nodes._found(config)
+        if not found.passed:
+            raise NotFit(found, config)
+        self.started_on.append(config.placement)
+        return CREATED
+
+
+@pytest.fixture
+def made(immediately: Immediately, qtbot: QtBot) -> Callable[..., tuple[StartController, Wished]]:
+    def make(*wrong: PreflightFinding, canary: Any = None) -> tuple[StartController, Wished]:
+        window = QWidget()
+        qtbot.addWidget(window)
+        window.resize(1440, 900)
+        nodes = Nodes(*wrong)
+        services = SimpleNamespace(preflight=nodes, canary=canary)
+        return StartController(services, immediately, window, window), Wished(nodes)  # type: ignore[arg-type]
+
+    return make
+
+
+def talk_of(controller: StartController) -> Talk:
+    assert controller.talk is not None
+    return controller.talk
+
+
+def dialog_of(controller: StartController) -> PreflightDialog:
+    return talk_of(controller).dialog
+
+
+Make = Callable[..., tuple[StartController, Wished]]
+
+
+def test_what_passes_shows_no_dialog(made: Make) -> None:
+    controller, wished = made()
+    controller.start(wished.wish)
+    assert wished.began == [CREATED]
+    assert controller.talk is None
+    assert wished.busy == ["Starting…", "Looking at 2 nodes…", ""]
+
+
+def test_a_refused_start_lists_everything_and_starts_when_it_is_mended(
+    made: Make, qtbot: QtBot
+) -> None:
+    controller, wished = made(MPI, AGENT)
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    assert wished.refused == []
+    assert list(dialog._rows) == [MPI, AGENT]
+    qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    assert wished.nodes.asked == [("gpu12",)], "the other node was not touched"
+    assert list(dialog._rows) == [AGENT]
+    qtbot.mouseClick(dialog._rows[AGENT].button, LEFT)
+    assert wished.began == []
+    qtbot.mouseClick(dialog._start, LEFT)
+    assert wished.began == [CREATED]
+    assert wished.started_on == [PLACEMENT]
+    assert controller.talk is None
+
+
+def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> None:
+    torch = PreflightFinding(
+        "PyTorch", False, "It cannot be imported.", "", ("gpu12",), Fix.SET_UP_AGAIN
+    )
+    controller, wished = made(MPI, torch, AGENT)
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    qtbot.mouseClick(dialog._rows[torch].button, LEFT)
+    assert list(dialog._rows) == [AGENT]
+    assert wished.nodes.mended == [(torch, MPI)]
+
+
+def test_how_far_a_set_up_is_stands_in_the_row(
+    made: Make, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, wished = made(MPI)
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    told: list[tuple[PreflightFinding, str]] = []
+    monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": told.append((some[0], step)))
+    qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    assert told == [(MPI, ""), (MPI, "Horovod…")]
+
+
+def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
+    made: Make, qtbot: QtBot
+) -> None:
+    controller, wished = made(BUSY)
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
+    assert dialog._start.text() == "Start on 15 GPUs"
+    qtbot.mouseClick(dialog._start, LEFT)
+    (placement,) = wished.started_on
+    assert [len(one.gpus) for one in placement] == [8, 7]
+
+
+def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot) -> None:
+    controller, wished = made(MPI)
+    controller.start(wished.wish)
+    qtbot.mouseClick(dialog_of(controller)._smaller, LEFT)
+    assert wished.started_on == [PLACEMENT[:1]]
+    assert wished.refused == []
+    assert controller.talk is None
+
+
+def test_what_cannot_be_mended_says_so_and_the_rest_is_looked_at(made: Make, qtbot: QtBot) -> None:
+    controller, wished = made(MPI, AGENT)
+    wished.nodes.stubborn = [AGENT]
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    qtbot.mouseClick(dialog._mend_all, LEFT)
+    assert list(dialog._rows) == [AGENT]
+    assert wished.nodes.asked == [("gpu12",)]
+
+
+def test_a_fault_that_comes_after_the_look_is_shown_too(made: Make, qtbot: QtBot) -> None:
+    controller, wished = made(MPI)
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    qtbot.mouseClick(dialog._rows[MPI].button, LEFT)
+    wished.nodes.wrong.append(AGENT)
+    qtbot.mouseClick(dialog._start, LEFT)
+    assert wished.began == []
+    assert list(dialog._rows) == [AGENT]
+
+
+def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) -> None:
+    tried: list[tuple[str, tuple[Placement, ...]]] = []
+
+    def run(job_id: str, on_state: Any, cancelled: Any, placement: Any) -> Any:
+        tried.append((job_id, placement))
+        return samples.SOUND
+
+    controller, wished = made(BUSY, canary=SimpleNamespace(run=run))
+    controller.look(wished.wish, replace(JOB, placement=PLACEMENT[:1]))
+    qtbot.mouseClick(dialog_of(controller)._try, LEFT)
+    assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
+    controller.start(wished.wish)
+    dialog = dialog_of(controller)
+    qtbot.mouseClick(dialog._rows[BUSY].button, LEFT)
+    qtbot.mouseClick(dialog._try, LEFT)
+    ((job_id, placement),) = tried
+    assert job_id == "a"
+    assert [one.slots for one in placement] == [8, 7]
+    assert dialog._trial_words.text() == samples.SOUND.sentence
+
+
+def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
+    controller, wished = made()
+    controller.look(wished.wish, JOB)
+    assert dialog_of(controller)._title.text() == "Nothing keeps this job from starting"
+    assert wished.nodes.asked == [("gpu09", "gpu12")]
+
+
+def test_another_reason_is_told_where_the_start_was_pressed(made: Make) -> None:
+    controller, wished = made()
+
+    def refuse(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+        raise BackendError("The job a has run before.")
+
+    wish = StartWish("a", refuse, wished.busy.append, wished.began.append, wished.refused.append)
+    controller.start(wish)
+    assert [str(error) for error in wished.refused] == ["The job a has run before."]
+    assert controller.talk is None
+
+
+def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    background = Background(parent=window)
+    controller = StartController(SimpleNamespace(), background, window, window)  # type: ignore[arg-type]
+    wished = Wished(Nodes())
+
+    def look(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+        progress.report(0, 0, "Looking at 2 nodes")
+        wait_for(lambda: progress.is_cancelled)
+        raise Cancelled
+
+    wish = StartWish("a", look, wished.busy.append, wished.began.append, wished.refused.append)
+    controller.start(wish)
+    qtbot.waitUntil(lambda: "Looking at 2 nodes…" in wished.busy)
+    controller.cancel("a")
+    qtbot.waitUntil(lambda: wished.busy[-1] == "")
+    assert (wished.began, wished.refused, controller.talk) == ([], [], None)
+    background.close()
+
+
+def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(made: Make, qtbot: QtBot) -> None:
+    controller, wished = made(MPI)
+    controller.start(wished.wish)
+    talk = talk_of(controller)
+    told: list[str] = []
+    controller.told.connect(told.append)
+    talk.dialog.reject()
+    assert controller.talk is None
+    assert [str(error) for error in wished.refused] == [MPI.sentence], "it stays to be read"
+    talk._mended((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
+    assert told == ["gpu12 did not answer. Look at it."]
+    assert wished.nodes.asked == []

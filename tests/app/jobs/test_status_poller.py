@@ -1,0 +1,318 @@
+"""The poller tells what is new, forgets nothing, and never asks twice at once."""
+
+import re
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from app.jobs.status_poller import _LOOKS_A_LIST, StatusPoller
+from app.runtime import stale_data
+from backend.base.errors import BackendError
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from backend.records.jobs.summary import JobListing
+from backend.records.jobs.view import JobView, RunUpdate
+
+NEVER = 3_600_000  # ms: a test looks when it says so, not when a clock does
+
+CONFIG = parse_job(
+    {
+        "name": "digits",
+        "model": "digits",
+        "dataset": "digits",
+        "loader": "digits",
+        "epochs": 2,
+        "batch_size": 8,
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "placement": [{"node": "this-computer", "processes": 2}],
+    }
+).config
+LIVE = JobView("a", "digits", JobState.TRAINING, CONFIG, "2026-11-21T07:00:00Z", run=1, step=5)
+
+
+class Jobs:
+    """One job's folder as the service shows it."""
+
+    def __init__(self):
+        self.view = LIVE
+        self.broken = ""
+        self.cursors = []
+
+    def look(self, job_id, cursor):
+        self.cursors.append(cursor)
+        if self.broken:
+            raise BackendError(self.broken)
+        first = 0 if cursor is None else cursor
+        points = tuple(range(first, self.view.step))
+        return RunUpdate(self.view, HistoryUpdate(steps=points), self.view.step)
+
+    def list(self):
+        if self.broken:
+            raise BackendError(self.broken)
+        return JobListing((self.view,), total=1)
+
+
+@pytest.fixture
+def jobs():
+    return Jobs()
+
+
+@pytest.fixture
+def poller(qapp, jobs, immediately):
+    return StatusPoller(jobs.look, jobs.list, immediately, NEVER)
+
+
+def look_at_all(poller):
+    """Jobs that are not open are looked at each second time."""
+    poller.look()
+    poller.look()
+
+
+def steps_of_one_look(qtbot, poller):
+    with qtbot.waitSignal(poller.updated) as blocker:
+        look_at_all(poller)
+    return list(blocker.args[0].history.steps)
+
+
+def test_a_live_job_of_the_list_is_watched_from_then_on(qtbot, poller):
+    poller.look_at_list()
+    assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+
+
+def test_each_look_brings_only_what_is_new(qtbot, poller, jobs):
+    poller.look_at_list()
+    steps_of_one_look(qtbot, poller)
+    jobs.view = replace(LIVE, step=7)
+    assert steps_of_one_look(qtbot, poller) == [5, 6]
+
+
+def test_opening_a_job_brings_its_history_from_the_beginning(qtbot, poller):
+    poller.look_at_list()
+    steps_of_one_look(qtbot, poller)
+    with qtbot.waitSignal(poller.updated) as blocker:
+        poller.open("a")
+    assert len(blocker.args[0].history.steps) == 5
+
+
+def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_points(qapp, jobs):
+    waiting = []
+
+    class Later:
+        def run(self, lane, work, then, otherwise):
+            waiting.append((work, then))
+
+    poller = StatusPoller(jobs.look, jobs.list, Later(), NEVER)
+    seen = []
+    poller.updated.connect(lambda update: seen.extend(update.history.steps))
+    poller.know(LIVE)
+    work, then = waiting.pop()
+    then(work())
+    jobs.view = replace(LIVE, step=7)
+    poller.look()
+    early = waiting.pop()
+    seen.clear()
+    poller.open("a")
+    early[1](early[0]())
+    while waiting:
+        work, then = waiting.pop()
+        then(work())
+    assert seen == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
+    qtbot, qapp, jobs, monkeypatch
+):
+    hanging = []
+
+    class Never:
+        def run(self, lane, work, then, otherwise):
+            hanging.append((work, then))
+
+    poller = StatusPoller(jobs.look, jobs.list, Never(), NEVER)
+    seen = []
+    poller.updated.connect(lambda update: seen.append(update))
+    poller.know(LIVE)
+    look_at_all(poller)
+    assert not seen, "it may only be slow"
+    monkeypatch.setattr(stale_data, "HANGS_S", -1.0)
+    for _ in range(3):
+        look_at_all(poller)
+    (told,) = seen
+    assert re.fullmatch(r"no news since \d\d:\d\d", told.view.doubt)
+    assert (told.view.state, len(told.history.steps)) == (JobState.TRAINING, 0)
+    assert poller.live() == (told.view,)
+    work, then = hanging[0]
+    then(work())
+    assert (seen[1].view.doubt, len(seen[1].history.steps)) == ("", 5)
+
+
+def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
+    poller.look_at_list()
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    steps_of_one_look(qtbot, poller)
+    with qtbot.assertNotEmitted(poller.updated):
+        look_at_all(poller)
+
+
+def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
+    look_at_all(poller)
+    poller.start()
+    look_at_all(poller)
+    assert set(poller._cursors) == {"a"}
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    look_at_all(poller)
+    assert not poller._cursors
+    poller.open("a")
+    assert set(poller._cursors) == {"a"}, "a job that goes on is drawn on from where it was"
+    poller.open("b")
+    assert "a" not in poller._cursors
+
+
+def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
+    poller.look_at_list()
+    jobs.broken = "The data root does not answer."
+    with qtbot.waitSignal(poller.unreadable) as blocker:
+        look_at_all(poller)
+    assert blocker.args == ["a", "The data root does not answer."]
+    jobs.broken = ""
+    assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
+
+
+def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller, jobs):
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    jobs.broken = "config.toml is gone."
+    poller.open("a")
+    for _ in range(2 * _LOOKS_A_LIST):
+        poller.look()
+    assert len(jobs.cursors) == 1 + 2, "once with each list"
+    jobs.broken = ""
+    for _ in range(2 * _LOOKS_A_LIST):
+        poller.look()
+    assert len(jobs.cursors) == 1 + 2 + 1
+
+
+def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
+    jobs.broken = "The data root does not answer."
+    with qtbot.waitSignal(poller.unlisted):
+        poller.look_at_list()
+
+
+def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, poller, jobs):
+    poller.look_at_list()
+    jobs.view = replace(LIVE, state=JobState.FINISHED)
+    with qtbot.waitSignal(poller.listed) as listed:
+        poller.look_at_list()
+    assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
+    steps_of_one_look(qtbot, poller)
+    with qtbot.waitSignal(poller.listed) as listed:
+        poller.look_at_list()
+    assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
+
+
+class Slow:
+    """A runner whose work ends when the test says so."""
+
+    def __init__(self):
+        self.begun = []
+
+    def run(self, lane, work, then, otherwise):
+        self.begun.append((lane, lambda: then(work())))
+
+    def end(self, number):
+        self.begun[number][1]()
+
+
+def views(count):
+    return tuple(replace(LIVE, id=f"job{number:02d}") for number in range(count))
+
+
+@pytest.fixture
+def slow(qapp):
+    """A poller of six live jobs, and the runner that it asks."""
+    runner = Slow()
+    listing = JobListing(views(6), total=6)
+    by_id = {view.id: view for view in listing.views}
+
+    def look(job_id, _cursor):
+        return RunUpdate(by_id[job_id], HistoryUpdate(), 0)
+
+    poller = StatusPoller(look, lambda: listing, runner, NEVER)
+    poller.look_at_list()
+    runner.end(0)
+    runner.begun.clear()
+    return poller, runner
+
+
+def test_the_open_job_is_looked_at_each_time_and_the_others_each_second(qtbot, jobs, immediately):
+    others = JobListing(views(3), total=3)
+    looked_at = []
+
+    def look(job_id, _cursor):
+        looked_at.append(job_id)
+        return RunUpdate(replace(LIVE, id=job_id), HistoryUpdate(), 0)
+
+    poller = StatusPoller(look, lambda: others, immediately, NEVER)
+    poller.look_at_list()
+    poller.open("job01")
+    looked_at.clear()
+    for _ in range(4):
+        poller.look()
+    assert Counter(looked_at) == {"job00": 2, "job01": 4, "job02": 2}
+
+
+def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):
+    poller, runner = slow
+    poller.look()
+    assert [lane for lane, _ in runner.begun] == ["look job00", "look job01"]
+    for number in range(6):
+        assert len(runner.begun) == min(number + 2, 6)
+        runner.end(number)
+    assert [lane for lane, _ in runner.begun] == [f"look job{number:02d}" for number in range(6)]
+
+
+def test_a_look_that_hangs_keeps_no_other_job_from_being_looked_at(slow, monkeypatch):
+    poller, runner = slow
+    poller.look()
+    begun = time.monotonic()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: begun + 5.0)
+    poller.look()
+    assert [lane for lane, _ in runner.begun[2:]] == ["look job02", "look job03"]
+
+
+def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, monkeypatch):
+    poller, runner = slow
+    told = []
+    poller.updated.connect(lambda update: told.append((update.view.id, update.view.doubt)))
+    poller.unlisted.connect(lambda sentence: told.append(("", sentence)))
+    poller.look()
+    poller.look_at_list()
+    began = time.monotonic()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 29.0)
+    poller.look()
+    assert told == []
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 31.0)
+    poller.look()
+    jobs = [(job_id, sentence[:14]) for job_id, sentence in told if job_id]
+    assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
+    assert told[-1][1].startswith("The data root does not answer: no news since ")
+    first = StatusPoller(pytest.fail, pytest.fail, runner, NEVER)
+    first.unlisted.connect(pytest.fail)
+    first.look_at_list()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 99.0)
+    first.look()
+
+
+def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
+    runner = Slow()
+    poller = StatusPoller(pytest.fail, lambda: JobListing(views(40), total=40), runner, NEVER)
+    poller.look_at_list()
+    runner.end(0)
+    now = time.monotonic()
+    for _ in range(40):
+        poller.look()
+        now += 5.0
+        monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda at=now: at)
+    assert len([lane for lane, _ in runner.begun if lane.startswith("look")]) == 8

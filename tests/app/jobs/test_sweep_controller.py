@@ -1,0 +1,109 @@
+"""S10 from the form to the best row: several values become named jobs in the queue, and Compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.jobs.sweep_controller import SweepController
+from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.state import JobState
+from tests.backend.services.sweeps.test_sweep_service import (
+    BATCH,
+    RATE,
+    SIX,
+    places,
+    services,
+    waiting,
+)
+from tests.integration.tiny import raw_job
+from widgets.compare.compare_page import ComparePage
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+
+__all__ = ["places", "services"]
+
+
+@pytest.fixture
+def form(qtbot):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.show()
+    return form
+
+
+@pytest.fixture
+def controller(services, form, immediately):
+    made = SweepController(services.sweeps, immediately, form)
+    made.heard = []
+    made.told.connect(made.heard.append)
+    return made
+
+
+DRAFT = JobDraft(raw_job(1), (BATCH, RATE))
+
+
+def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
+    controller, form, services, qtbot
+):
+    form.show_check(controller.check(DRAFT))
+    with qtbot.waitSignal(controller.made) as made:
+        controller.queue(DRAFT)
+    assert controller.heard == ["Queued 6 jobs"]
+    assert waiting(services) == SIX
+    assert form._start_button.text() != "Checking…"
+
+    # They have trained, and their checkpoints say how well.
+    reached = dict(zip(SIX, (0.71, 0.93, 0.80, 0.70, 0.90, 0.78), strict=True))
+    jobs = tuple(
+        replace(
+            view,
+            state=JobState.FINISHED,
+            best_metric=("validation/loss", 1 - reached[view.name]),
+        )
+        for view in services.jobs.list()
+        if view.id in {one.id for one in made.args[0].jobs}
+    )
+    page = ComparePage()
+    qtbot.addWidget(page)
+    page.show()
+    page.set_jobs((jobs[0].id,))
+    page.show_look(ComparedLook(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
+    page.show_siblings(jobs)
+    rows = page.parallel._model
+    assert rows.rowCount() == 6
+    assert [line.name for line in rows.rows if line.is_best] == ["tiny batch=8 lr=0.03"]
+    assert rows.data(rows.index(0, 0)) == "tiny batch=8 lr=0.03"
+    assert rows.data(rows.index(0, 3)).endswith("best")
+
+
+def test_a_value_that_cannot_be_is_told_at_its_field(controller, form):
+    batch = replace(BATCH, values=(8, 0))
+    form.show_draft(JobDraft(raw_job(1), (batch,)))
+    form.show_check(controller.check(form.draft()))
+    assert form._fields.field("batch_size").error().startswith("Batch size “0” must be between 1")
+
+
+def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(
+    controller, form, services, immediately, monkeypatch, qtbot
+):
+    create = services.jobs.create
+
+    def create_three(raw, progress=None):
+        if len(services.jobs.list()) == 2:
+            controller.cancel()
+        return create(raw, progress)
+
+    monkeypatch.setattr(services.jobs, "create", create_three)
+    controller.queue(DRAFT)
+    (sentence,) = controller.heard
+    assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them wait."
+    assert form._refusal.text() == sentence
+    assert len(services.jobs.list()) == 3
+    with qtbot.waitSignal(controller.taken):
+        form._take_back.click()
+    assert services.jobs.list() == ()
+    assert controller.heard[-1] == "Moved 3 jobs to the trash"
+    assert not form._take_back.isVisible()

@@ -1,0 +1,328 @@
+"""What a new job begins with, in the window: templates, jobs, files; and what is kept for later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog
+
+from app.jobs.form_controller import FormController
+from app.jobs.terms import read_terms
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.library.item import Kind, Together
+from backend.records.sweeps.values import Axis, Span
+from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.integration.tiny import raw_job, write_sources
+from widgets.jobs.form.field_help import FIGURES, TERMS
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.load_dialog import LoadDialog
+from widgets.jobs.form.template_dialog import NameDialog
+from widgets.jobs.page.jobs_page import JobsPage
+
+__all__ = ["places", "services"]
+
+RATE = Axis("optimizer.lr", (0.01, 0.1))
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def started():
+    """The wishes for a start."""
+    return []
+
+
+@pytest.fixture
+def form(qtbot, services, immediately, started):
+    page, form = JobsPage(), JobForm()
+    for widget in (page, form):
+        qtbot.addWidget(widget)
+    starts = SimpleNamespace(start=started.append, cancel=lambda _id: None)
+    form.controller = FormController(services, immediately, starts, page, form, form)
+    form.heard = []
+    form.controller.told.connect(form.heard.append)
+    form.resize(1200, 800)
+    form.show()
+    form.show_nodes(services.nodes.list())
+    yield form
+    form.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def dialog(form):
+    return form.controller.templates.dialog
+
+
+def kept(form, name):
+    """Save what is in the form as a template."""
+    form._keep_menu.actions()[0].trigger()
+    asked = dialog(form)
+    assert isinstance(asked, NameDialog)
+    asked._edit.setText(name)
+    asked._go.click()
+
+
+def chips(form):
+    return [one for one in form._sections.templates._buttons if not one.isHidden()]
+
+
+def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
+    services.templates.save("night run", raw_job(1, epochs=7))
+    form.controller.new_job()  # New job
+    (chip,) = chips(form)
+    assert chip.text() == "night run"
+    qtbot.mouseClick(chip, LEFT)
+    form._wish_check()
+    assert form.draft().raw["epochs"] == 7
+    assert form.draft().raw["name"] == "tiny 1", "its name is its own"
+    qtbot.mouseClick(form._start_button, LEFT)
+    assert len(started) == 1
+
+
+def chosen(form):
+    raw = form.draft().raw
+    return [raw[key] for key in ("model", "dataset", "loader")]
+
+
+def test_a_new_job_is_made_of_what_fits_together(form, services, tmp_path):
+    model, loader, dataset = write_sources(tmp_path / "more")
+    for name in ("aaa", "zzz"):
+        services.library.import_item(Kind.DATASET, dataset, name)
+        services.library.import_item(Kind.MODEL, model, name)
+    services.library.import_item(Kind.LOADER, loader, "zzz")
+    form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
+    form.controller.new_job_with(Kind.DATASET, "zzz@1")
+    assert chosen(form) == ["zzz", "zzz", "zzz"], "its namesakes"
+    services.jobs.create(raw_job(1))
+    form.controller.new_job()
+    assert chosen(form) == ["tiny", "tiny", "tiny"], "as the newest job"
+    form.controller.new_job_with(Kind.DATASET, "aaa@1")
+    assert chosen(form) == ["aaa", "aaa", "tiny"], "the loader as in the newest job"
+    services.library.remove(Kind.MODEL, "tiny")
+    form.controller.new_job()
+    assert chosen(form)[1:] == ["tiny", "tiny"]
+    assert chosen(form)[0] != "tiny", "what is gone is not chosen"
+
+
+def test_a_new_job_takes_what_worked_together_and_what_was_brought_since_the_last_one(
+    form, services, tmp_path
+):
+    _, loader, dataset = write_sources(tmp_path / "more")
+    last = services.jobs.create(raw_job(1))
+    dataset = services.library.import_item(Kind.DATASET, dataset, "plankton")
+    services.library.import_item(Kind.LOADER, loader, "nets")
+    services.catalogue.put_item(replace(dataset, created="2999-01-01T00:00:00Z"))
+    services.catalogue.put_job(replace(last, created="2998-01-01T00:00:00Z"))
+    form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
+    form.controller.new_job()
+    assert chosen(form) == ["tiny", "plankton", "tiny"], "the dataset came after the last job"
+    known = (Together("plankton", "nets", "tiny"),)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(services.library), "used_together", lambda _: known)
+        form.controller.new_job_with(Kind.DATASET, "plankton@1")
+        assert chosen(form) == ["tiny", "plankton", "nets"]
+
+
+def test_a_job_is_named_after_its_model_until_a_person_names_it(form, services, tmp_path):
+    model, *_ = write_sources(tmp_path / "more")
+    services.library.import_item(Kind.MODEL, model, "resnet")
+    form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
+    form.controller.new_job_with(Kind.MODEL, "tiny@1")
+    name = form._fields.field("name").control
+    assert name.text() == "tiny 1"
+    form._fields.field("model").control.choose("resnet")
+    form._wish_check()
+    assert name.text() == "resnet 1"
+    name.setText("my job")
+    form._fields.field("model").control.choose("tiny")
+    form._wish_check()
+    assert name.text() == "my job"
+
+
+def test_the_settings_of_the_form_become_a_template_and_come_back(form, services):
+    form.show_draft(JobDraft(raw_job(1, epochs=9), (RATE,), 2, 5))
+    kept(form, "search")
+    assert form.heard == ["Saved the template “search”"]
+    assert services.templates.load("search")["sweep"] == {
+        "random": 2,
+        "seed": 5,
+        "axes": {"optimizer.lr": [0.01, 0.1]},
+    }
+    form.show_draft(JobDraft(raw_job(1)))
+    form.controller.templates.load("search")
+    again = form.draft()
+    assert (again.raw["epochs"], again.axes, again.draws, again.seed) == (9, (RATE,), 2, 5)
+    assert again.origin.words == "the template “search”"
+
+
+def test_a_template_is_written_over_only_by_the_button_that_says_so(form, services):
+    form.show_draft(JobDraft(raw_job(1)))
+    kept(form, "night")
+    form.show_draft(JobDraft(raw_job(1, epochs=5)))
+    form._keep_menu.actions()[0].trigger()
+    asked = dialog(form)
+    asked._edit.setText("night")
+    assert asked._go.text() == "Replace it"
+    assert asked._field._below.text() == "“night” is there already, and would be replaced."
+    asked._edit.setText("a/b")
+    assert not asked._go.isEnabled()
+    assert "holds /" in asked._field.error()
+    asked._edit.setText("night")
+    asked._go.click()
+    assert services.templates.load("night")["epochs"] == 5
+
+
+def test_a_damaged_template_is_one_sentence_beside_start_and_changes_nothing(form, services):
+    services.templates.save("night", raw_job(1))
+    (services.data_root.templates / "night.toml").write_text("epochs = \n")
+    form.show_draft(JobDraft(raw_job(1)))
+    before = form.draft()
+    form.controller.templates.load("night")
+    assert "line 1: invalid value" in form._refusal.text()
+    assert form._refusal.isVisible()
+    assert form.draft() == before
+    (services.data_root.templates / "odd.toml").write_text("[sweep]\naxes = 3\n")
+    form.controller.templates.load("odd")
+    assert form._refusal.text().startswith("sweep.axes: names no field.")
+
+
+def test_templates_are_renamed_and_removed_where_they_are_listed(form, services, qtbot):
+    for name in ("day", "night"):
+        services.templates.save(name, raw_job(1))
+    services.templates.save("bad", raw_job(1))
+    (services.data_root.templates / "bad.toml").write_text("[")
+    form.load_requested.emit()
+    shown = dialog(form)
+    assert isinstance(shown, LoadDialog)
+    assert [one.name for one in shown.templates.rows] == ["bad", "day", "night"]
+    assert not shown._load.isEnabled(), "the damaged one is chosen"
+    shown._template_table.selectRow(1)
+    shown._rename.click()
+    shown._names._edit.setText("night")
+    assert not shown._names._go.isEnabled()
+    shown._names._edit.setText("Tag")
+    shown._names._go.click()
+    assert [one.name for one in shown.templates.rows] == ["bad", "night", "Tag"]
+    shown._template_table.selectRow(0)
+    shown._remove.click()
+    assert [one.name for one in services.templates.list()] == ["night", "Tag"]
+    assert [one.text() for one in chips(form)] == ["night", "Tag"]
+    shown._search.setText("nig")
+    shown._search._say()
+    assert [one.name for one in shown.templates.rows] == ["night"]
+    shown._search.setText("nothing")
+    shown._search._say()
+    assert shown._nothing.isVisible()
+    shown._search.clear()
+    shown._template_table.selectRow(0)
+    QTest.keyClick(shown, Qt.Key.Key_Return)
+    assert dialog(form) is None
+    assert form.draft().origin.words == "the template “night”"
+
+
+def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
+    names = ("alpha", "beta", "gamma")
+    made = [
+        services.jobs.create(raw_job(1, name=name, epochs=n)) for n, name in enumerate(names, 1)
+    ]
+    form.load_requested.emit()
+    shown = dialog(form)
+    assert shown._kinds.key() == "jobs", "there is no template"
+    assert len(shown.jobs.rows) == 3
+    shown._search.setText("beta")
+    shown._search._say()
+    assert [one.id for one in shown.jobs.rows] == [made[1].id]
+    shown._load.click()
+    assert form.draft().raw["epochs"] == 2
+    assert form.draft().origin.words == "“beta”"
+    assert form.draft().raw["model"] == "tiny@1", "the very version"
+
+
+def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
+    job = services.jobs.create(raw_job(1, name="digits 3"))
+    form.controller.load_job(job.id)
+    assert form._side._changed_head.text() == "As “digits 3”: nothing is changed"
+    for path, typed in (("epochs", "9"), ("optimizer.lr", "0.1")):
+        form._fields.field(path).control.setText(typed)
+    form._wish_check()
+    assert form._side._changed_head.text() == "Differs from “digits 3”"
+    rows = [form._side._changes.itemAt(n).layout() for n in range(form._side._changes.count())]
+    words = [tuple(row.itemAt(n).widget().text() for n in (0, 1)) for row in rows]
+    assert words == [("Epochs", "4 → 9"), ("Learning rate", "0.05 → 0.1")]
+    form.controller.new_job()
+    assert form._side._differences.isHidden()
+
+
+def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
+    form, tmp_path, monkeypatch, services
+):
+    axis = Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, "log"))
+    form.show_draft(JobDraft(raw_job(1), (axis,), 4, 9))
+    path = tmp_path / "search.toml"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    form._keep_menu.actions()[1].trigger()
+    assert form.heard == [f"Wrote {path}"]
+    assert services.sweeps.read(path).draws == 4
+    form.controller.new_job()
+    form.controller.open_job_file(path)
+    again = form.draft()
+    assert (again.axes, again.draws, again.seed) == ((axis,), 4, 9)
+    form._wish_check()
+    assert form._start_button.text() == "Queue 4 jobs"
+    form._start_button.click()
+    assert len(services.queue.look().places) == 4
+    path.write_text("[sweep]\nrandom = 'many'\n[sweep.axes]\nlr = [1, 2]\n")
+    form.controller.open_job_file(path)
+    assert "sweep.random: must be a whole number, not text." in form._refusal.text()
+
+
+def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
+    form.show_draft(JobDraft(raw_job(1), (RATE,), 2, 1))
+    card = form._sections.sweep
+    assert card.isVisible()
+    card._draws.control.setText("many")
+    form._wish_check()
+    assert card._draws.error() == "Jobs must be 1 to 200, not 0."
+    assert not form._start_button.isEnabled()
+    card._draws.control.setText("9")
+    form._wish_check()
+    assert "these values make only 2 different ones" in form._fields.field("optimizer.lr").error()
+    card._kind._group.button(0).click()
+    form._wish_check()
+    assert form._start_button.text() == "Queue 2 jobs"
+    assert form.draft().draws is None
+
+
+def test_the_items_of_the_dataset_are_counted_once_and_the_steps_are_told(
+    form, services, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(
+        services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]) or False
+    )
+    form.show_draft(JobDraft(raw_job(1)))
+    for _ in range(3):
+        form._wish_check()
+    assert asked == ["tiny"]
+
+
+def test_every_term_of_the_form_is_explained_in_the_help(form):
+    terms = read_terms()
+    assert {*TERMS.values(), *FIGURES.values()} <= set(terms)
+    assert terms["rank"].startswith("A job runs as several processes")
+    for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+        for name in known:
+            form._fields.field(f"{table}.name").control.choose(name)
+            for path, field in form._fields._fields.items():
+                term = TERMS.get(path)
+                assert path == "name" or term is not None, f"{path} is not explained"
+                if term is not None:
+                    assert terms[term][:40] in field._label.toolTip().replace("&quot;", '"')
+
+
+def test_a_help_that_cannot_be_read_explains_nothing(tmp_path):
+    assert read_terms(tmp_path / "gone.md") == {}

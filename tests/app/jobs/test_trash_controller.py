@@ -1,0 +1,137 @@
+"""Jobs go to the trash with their bytes told, and come back whole when a person thinks better."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from app.jobs.trash_controller import JobTrash
+from backend.datastore.jobs import files as job_files
+from backend.services.context.container import open_services
+from tests.backend.catalogue.catalogue_rig import CONFIG
+from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.common.toast import Toast
+from widgets.jobs.page.jobs_page import JobsPage
+
+
+@pytest.fixture
+def services(tmp_path):
+    (tmp_path / "root").mkdir()
+    services = open_services(tmp_path / "root", tmp_path / "c.sqlite")
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def ids(services):
+    made = (job_files.create_job(services.data_root, CONFIG, {}).id for _ in range(3))
+    return tuple(sorted(made))
+
+
+@pytest.fixture
+def page(qtbot, services, ids):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    page.resize(1200, 800)
+    page.show()
+    show_jobs(page, services.jobs.list())
+    return page
+
+
+@pytest.fixture
+def toast(qtbot):
+    over = QWidget()
+    qtbot.addWidget(over)
+    over.resize(900, 600)
+    over.show()
+    return Toast(over)
+
+
+@pytest.fixture
+def trash(services, page, immediately, toast):
+    """Wired to the toast as the window wires it."""
+    trash = JobTrash(services, immediately, page, page)
+    trash.told.connect(toast.tell)
+    trash.undoable.connect(lambda text, tag: toast.tell(text, undo_tag=tag))
+    toast.undone.connect(trash.undo)
+    return trash
+
+
+def content(folder):
+    files = (path for path in folder.path.rglob("*") if path.is_file())
+    return {path.relative_to(folder.path): path.read_bytes() for path in files}
+
+
+def fill(services, job_id):
+    (services.data_root.job(job_id).logs / "rank-0.log").write_bytes(b"x" * 5_000_000)
+
+
+def move_from_header(page, job_id):
+    page.open_job(job_id)
+    header = page.detail.header
+    header._fill_menu()
+    (act,) = (a for a in header._menu.actions() if a.text() == "Move to the trash")
+    act.trigger()
+
+
+def test_from_the_head_of_a_job_it_goes_at_once_and_undo_brings_it_back_whole(
+    qtbot, services, page, ids, trash, toast
+):
+    fill(services, ids[0])
+    folder = services.data_root.job(ids[0])
+    before = content(folder)
+    move_from_header(page, ids[0])
+    assert toast._text.text() == "Moved 1 job to the trash, 5.0\u00a0MB."
+    assert not folder.path.exists()
+    assert page.model.row_of(ids[0]) < 0
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert content(folder) == before
+    assert page.model.row_of(ids[0]) >= 0
+    assert page.open_id == ids[0]
+    assert toast._text.text() == "Moved 1 job back from the trash."
+    assert not toast._undo.isVisible()
+
+
+def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
+    qtbot, services, page, ids, trash, toast
+):
+    fill(services, ids[0])
+    page.many.trash_requested.emit(ids[:2])
+    dialog = trash._dialog.now
+    assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
+    dialog._go.click()
+    assert {view.id for view in services.jobs.list()} == {ids[2]}
+    assert toast._text.text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert {view.id for view in services.jobs.list()} == set(ids)
+    assert all(page.model.row_of(job_id) >= 0 for job_id in ids)
+
+
+def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
+    qtbot, services, page, ids, trash, toast
+):
+    page.many.trash_requested.emit(ids[:2])
+    # Somebody else was faster with one of them.
+    services.jobs.remove(ids[1])
+    trash._dialog.now._go.click()
+    assert {view.id for view in services.jobs.list()} == {ids[2]}
+    assert page.total == 2, "what went with the other desktop, the next listing takes away"
+    told = toast._text.text()
+    assert told.startswith("Moved 1 of 2 jobs to the trash, 7")
+    assert "digits: There is no job" in told
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    assert {view.id for view in services.jobs.list()} == {ids[0], ids[2]}, "theirs stays away"
+
+
+def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
+    page.many.trash_requested.emit(ids[:1])
+    services.jobs.remove(ids[0])
+    trash._dialog.now._go.click()
+    assert toast._text.text().startswith("Moved 0 of 1 job to the trash. digits: There is no job")
+    assert not toast._undo.isVisible()
+
+
+def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
+    page.many.trash_requested.emit(ids)
+    trash._dialog.now.reject()
+    assert len(services.jobs.list()) == 3
+    assert trash._dialog.now is None

@@ -1,0 +1,465 @@
+"""What a person does in Datasets reaches the real library, and its outcome reaches the page."""
+
+import shutil
+from threading import Thread
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
+
+from app.library.library_controller import LibraryController
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
+from tests.conftest import Immediately
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
+
+
+@pytest.fixture
+def services(tmp_path):
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    yield services
+    services.close()
+
+
+@pytest.fixture
+def library(services):
+    return services.library
+
+
+@pytest.fixture
+def pages(qtbot):
+    pages = {kind: LibraryPage(kind) for kind in Kind}
+    for page in pages.values():
+        qtbot.addWidget(page)
+    return pages
+
+
+@pytest.fixture
+def controller(library, immediately, pages):
+    return LibraryController(library, immediately, pages, pages[Kind.DATASET])
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"not really")
+    return folder
+
+
+def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pictures, qtbot):
+    controller.drop(pictures)
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    told = []
+    controller.offered.connect(lambda *offer: told.append(offer))
+    dialog._wish()
+    assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
+    (pictures / "Thumbs.db").write_bytes(b"of Windows")
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    assert told[1][0].startswith("Imported pictures @ 2. Left out 1 ")
+    assert pages[Kind.DATASET].shown_name == "pictures"
+    assert controller._dialog.now is None
+
+
+def test_importing_the_name_again_makes_a_version_and_says_so_before(
+    controller, pages, pictures, qtbot
+):
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    (pictures / "b.png").write_bytes(b"more")
+    pages[Kind.DATASET].import_requested.emit("pictures")
+    dialog = controller._dialog.now
+    dialog._source.setText(str(pictures))
+    assert "version 2" in dialog._name_field._below.text()
+    dialog._wish()
+    assert [item.version for item in controller.items(Kind.DATASET)] == [2, 1]
+
+
+def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
+    controller.drop(tmp_path / "nothing-here")
+    dialog = controller._dialog.now
+    dialog._wish()
+    assert dialog._answer.message.text()
+    assert controller.items(Kind.DATASET) == ()
+    dialog.reject()
+
+
+def test_files_and_text_of_what_is_chosen_are_read(controller, pages, tmp_path):
+    source = tmp_path / "net"
+    source.mkdir()
+    (source / "bks_model.py").write_text("class UserModel: ...\n")
+    controller.drop(source)
+    controller._dialog.now._wish()
+    page = pages[Kind.MODEL]
+    page.show()
+    assert page.detail._source._model.stringList() == ["bks_model.py"]
+    assert page.detail._source._text.toPlainText() == "class UserModel: ...\n"
+
+
+def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
+    library, controller, pages, tmp_path
+):
+    for number in (1, 2):
+        source = tmp_path / f"net-{number}"
+        source.mkdir()
+        (source / "bks_model.py").write_text(f"# the {number}.\n")
+        library.import_item(Kind.MODEL, source, "net")
+    controller.refresh()
+    detail = pages[Kind.MODEL].detail
+    pages[Kind.MODEL].show()
+    assert detail._source._text.toPlainText() == "# the 2.\n"
+    detail.open_version("1")
+    assert detail._source._text.toPlainText() == "# the 1.\n"
+
+
+def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages, tmp_path):
+    for number in (1, 2, 3):
+        source = tmp_path / f"net-{number}"
+        source.mkdir()
+        (source / "bks_model.py").write_text(f"# the {number}.\n")
+        library.import_item(Kind.MODEL, source, "net")
+    controller.refresh()
+    detail = pages[Kind.MODEL].detail
+    pages[Kind.MODEL].show()
+    card = detail.versions._changes
+    assert card._title.text() == "", "nobody looks at it yet"
+    detail._tabs.choose("versions")
+    detail._tab_chosen("versions")
+    assert card._title.text() == "What changed from @ 2 to @ 3"
+    assert card._files.text() == "1 file changed: bks_model.py"
+    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
+    detail.versions._table.selectRow(1)
+    assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
+    detail.versions._table.selectRow(2)
+    assert not card.isVisible(), "there was none before the first"
+
+
+def test_files_that_cannot_be_read_are_told_where_they_would_stand(
+    library, controller, pages, tmp_path, monkeypatch
+):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/bks_model.py").write_text("class UserModel: ...\n")
+    library.import_item(Kind.MODEL, tmp_path / "net", "net")
+
+    def away(kind, reference):
+        raise BackendError("/lab/ring does not answer.", "Mount the share again.")
+
+    monkeypatch.setattr(library, "files", away)
+    controller.refresh()
+    pages[Kind.MODEL].show()
+    source = pages[Kind.MODEL].detail._source
+    assert source._words.isVisible()
+    told = "/lab/ring does not answer. Mount the share again."
+    assert told in source._words.accessibleName()
+
+
+def test_what_was_moved_to_the_trash_is_gone_from_the_page(controller, pages, pictures):
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    pages[Kind.DATASET].detail.remove_requested.emit("pictures@1")
+    assert controller.items(Kind.DATASET) == ()
+    assert pages[Kind.DATASET].shown_name == ""
+
+
+def test_another_desktop_sees_the_import_when_it_looks_again(controller, library, pictures):
+    library.import_item(Kind.DATASET, pictures, "elsewhere")
+    controller.refresh()
+    assert [item.name for item in controller.items(Kind.DATASET)] == ["elsewhere"]
+
+
+def names(controller):
+    return {kind: [item.reference for item in controller.items(kind)] for kind in Kind}
+
+
+def test_whatever_writes_the_catalogue_is_shown_without_another_look(
+    services, library, controller, pages, pictures, tmp_path
+):
+    """The example, an import of another part of the window, new facts, weights, the trash."""
+    create_example(services, 1)
+    assert names(controller) == {kind: ["digits@1"] for kind in Kind}
+    assert {page.shown_name for page in pages.values()} == {"digits"}
+    library.import_item(Kind.DATASET, pictures, "pictures")
+    assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
+    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    library.give_weights("digits@1", tmp_path / "best.pt", Progress())
+    assert pages[Kind.MODEL].detail.has_weights
+    library.remove(Kind.DATASET, "pictures@1")
+    assert names(controller)[Kind.DATASET] == ["digits@1"]
+
+
+def test_a_loader_imported_for_a_dataset_reads_it_at_once(
+    library, controller, pages, pictures, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(library, "preview", lambda *asked, progress: asked_for.append(asked))
+    asked_for = []
+    library.import_item(Kind.DATASET, pictures, "pictures")
+    (tmp_path / "bks_dataset.py").write_text("class UserDataset: ...\n")
+    page = pages[Kind.DATASET]
+    monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
+    page.show()
+    page.detail._trial.questions[0].import_requested.emit()
+    dialog = controller._dialog.now
+    dialog._source.setText(str(tmp_path / "bks_dataset.py"))
+    dialog._name.setText("reader")
+    dialog._wish()
+    assert asked_for == [("pictures@1", "reader")]
+
+
+def test_each_import_offers_the_next_step_up_to_the_job(
+    library, controller, pages, pictures, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(library, "preview", _refuse)
+    for name, text in (("bks_dataset", "UserDataset"), ("bks_model", "UserModel")):
+        (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
+    offers, wished = [], []
+    controller.offered.connect(lambda _, button, act: offers.append((button, act)))
+    controller.job_wished.connect(lambda *job: wished.append(job))
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    for source in ("bks_dataset.py", "bks_model.py"):
+        offers[-1][1]()
+        controller._dialog.now._source.setText(str(tmp_path / source))
+        controller._dialog.now._name.setText("mine")
+        controller._dialog.now._wish()
+    assert [button for button, _ in offers] == [
+        "Import its loader…",
+        "Import a model…",
+        "New job with it",
+    ]
+    offers[-1][1]()
+    assert wished == [(Kind.MODEL, "mine@1")]
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "plankton"
+    for path in ("net/bks_model.py", "reader/bks_dataset.py", "pictures/a.png", "reader/.DS_Store"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    return folder
+
+
+def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
+    library, controller, pages, project, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(library, "preview", lambda *asked, progress: looked.append(asked))
+    monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
+    offers, wished = [], []
+    controller.offered.connect(lambda *offer: offers.append(offer))
+    controller.job_of_wished.connect(wished.append)
+    controller.drop(project)
+    dialog = controller._dialog.now
+    dialog._wish()
+    assert names(controller) == {kind: ["plankton@1"] for kind in Kind}
+    assert [offer[:2] for offer in offers] == [
+        (
+            "Imported plankton: dataset @ 1, loader @ 1, model @ 1. Left out 1 (files of operating "
+            "systems and tools, loops of links): “.DS_Store”.",
+            "New job with it",
+        )
+    ]
+    offers[-1][2]()
+    assert wished == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
+    assert {page.shown_name for page in pages.values()} == {"plankton"}
+    assert looked == [], "the page is not open"
+    pages[Kind.DATASET].show()
+    assert looked == [("plankton@1", "plankton")]
+
+
+def test_code_without_data_asks_for_the_data_next(controller, project):
+    shutil.rmtree(project / "pictures")
+    offers = []
+    controller.offered.connect(lambda *offer: offers.append(offer))
+    controller.drop(project)
+    controller._dialog.now._wish()
+    assert offers[-1][1] == "Import its data…"
+    offers[-1][2]()
+    assert controller._dialog.now._name.text() == "plankton"
+    controller._dialog.now.reject()
+
+
+def test_a_folder_that_is_chosen_in_the_dialog_is_looked_at_too(
+    controller, pages, project, monkeypatch, qtbot
+):
+    pages[Kind.MODEL].import_requested.emit("")
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
+    dialog._choose_folder()
+    assert dialog._kind.key() == "all"
+    assert dialog._import.isEnabled()
+    dialog.reject()
+
+
+def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, pages, qtbot):
+    pages[Kind.DATASET].import_requested.emit("")
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    dialog._source.setText("~no-such-user/plankton")
+    dialog._ask()
+    qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
+    assert dialog._answer.message.text().startswith("~no-such-user/plankton does not exist.")
+    dialog.reject()
+
+
+def test_where_a_loader_is_asked_for_a_folder_with_all_three_is_no_import_of_all(
+    controller, pages, pictures, project, monkeypatch, qtbot
+):
+    controller.drop(pictures)
+    controller._dialog.now._wish()
+    pages[Kind.DATASET].detail.partner_requested.emit(Kind.LOADER)
+    dialog = controller._dialog.now
+    qtbot.addWidget(dialog)
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
+    dialog._choose_folder()
+    assert dialog._kind.key() == "loader"
+    dialog.reject()
+
+
+def test_a_project_that_fails_half_way_says_so_in_the_dialog(
+    library, controller, project, monkeypatch
+):
+    def fail(*_):
+        library.import_item(Kind.DATASET, project / "pictures", "plankton")
+        raise BackendError("The loader cannot be imported: it went away.", "The dataset stays.")
+
+    monkeypatch.setattr(library, "import_project", fail)
+    controller.drop(project)
+    dialog = controller._dialog.now
+    dialog._wish()
+    assert dialog._answer.message.text() == (
+        "The loader cannot be imported: it went away. The dataset stays."
+    )
+    assert dialog._import.isEnabled()
+    assert names(controller)[Kind.DATASET] == ["plankton@1"]
+    dialog.reject()
+
+
+def test_what_another_desktop_imported_is_there_when_the_place_is_opened(
+    library, controller, pages, pictures, tmp_path
+):
+    elsewhere = open_services(tmp_path / "root", tmp_path / "other.sqlite")
+    elsewhere.library.import_item(Kind.DATASET, pictures, "pictures")
+    elsewhere.close()
+    assert names(controller)[Kind.DATASET] == []
+    pages[Kind.DATASET].show()
+    assert names(controller)[Kind.DATASET] == ["pictures@1"]
+
+
+def test_what_a_worker_writes_is_read_on_the_gui_thread(library, controller, pictures, qtbot):
+    with qtbot.waitSignal(controller.changed):
+        worker = Thread(target=library.import_item, args=(Kind.DATASET, pictures, "pictures"))
+        worker.start()
+        worker.join()
+        assert names(controller)[Kind.DATASET] == [], "only the GUI thread changes what is shown"
+    assert names(controller)[Kind.DATASET] == ["pictures@1"]
+
+
+class InOrder(Immediately):
+    """Keeps what a controller runs until it is let go."""
+
+    def __init__(self, library, pages):
+        self.waiting = []
+        self.controller = LibraryController(library, self, pages, pages[Kind.DATASET])
+
+    def run(self, *task):
+        self.waiting.append(task)
+
+    def let_go(self, but=""):
+        """One after the other; the lane ``but`` is held up."""
+        held = [task for task in self.waiting if task[0] == but]
+        while waiting := [task for task in self.waiting if task not in held]:
+            self.waiting.remove(waiting[0])
+            super().run(*waiting[0])
+
+
+@pytest.fixture
+def later(library, pages):
+    return InOrder(library, pages)
+
+
+@pytest.fixture
+def model(library, tmp_path):
+    source = tmp_path / "net"
+    source.mkdir()
+    (source / "bks_model.py").write_text("class UserModel: ...\n")
+    return library.import_item(Kind.MODEL, source, "net")
+
+
+def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alone(
+    later, library, pages, model, tmp_path, monkeypatch
+):
+    told = []
+    later.controller.told.connect(told.append)
+    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
+    monkeypatch.setattr(library, "check_model", _refuse)
+    pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
+    later.let_go()
+    assert told == ["New jobs of net @ 1 begin with these weights"]
+
+
+def test_weights_wait_for_no_look_that_has_not_ended_yet(later, pages, model, tmp_path):
+    """A drop opens the model, which looks at it, in a process that may be slow to end."""
+    told = []
+    later.controller.told.connect(told.append)
+    (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
+    pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
+    pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
+    later.let_go(but="try model")
+    assert told == ["New jobs of net @ 1 begin with these weights"]
+
+
+def _refuse(*_, **__):
+    raise BackendError("There is no dataset to try it with.")
+
+
+def test_a_look_that_a_newer_one_takes_the_place_of_is_not_told_as_cancelled(
+    later, library, pages, monkeypatch
+):
+    detail = pages[Kind.MODEL].detail
+    failed = []
+    monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))
+
+    def check(model, *_, progress):
+        progress.step(0, 1, "Reading")
+        raise BackendError(f"{model} has no forward().")
+
+    monkeypatch.setattr(library, "check_model", check)
+    detail.check_requested.emit(Trial(model="net@1"))
+    detail.check_requested.emit(Trial(model="net@2"))
+    later.let_go()
+    assert failed == [("net@2 has no forward().", "")]
+
+
+def test_a_look_that_a_person_cancels_says_so(later, library, pages, monkeypatch):
+    detail = pages[Kind.MODEL].detail
+    failed = []
+    monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))
+    monkeypatch.setattr(library, "check_model", lambda *_, progress: progress.step(0, 1, "Reading"))
+    detail.check_requested.emit(Trial(model="net@1"))
+    detail.cancel_requested.emit()
+    later.let_go()
+    assert failed == [("Cancelled; nothing was changed.", "")]
+
+
+def test_a_library_that_cannot_be_read_says_so_and_is_looked_at_again(
+    controller, pages, library, monkeypatch
+):
+    def gone(_kind):
+        raise BackendError("The share does not answer.", "Mount it.")
+
+    page = pages[Kind.MODEL]
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "list", gone)
+        controller.refresh()
+    assert page._right.currentWidget() is page._unread
+    page.look_requested.emit()
+    assert page._right.currentWidget() is page._empty

@@ -1,0 +1,222 @@
+"""The window by hand: example, live curve, Stop, Resume, Export; and what a killed window costs."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import PySide6.QtXml
+import pytest
+from PySide6.QtCore import Qt
+
+from app.main.bootstrap import Program
+from backend.node.system import process_cleanup
+from backend.records.base.layout import run_tag
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
+from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
+from widgets.common.theme_manager import ThemeChoice
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "root", tmp_path / "catalogue.sqlite"
+
+
+@pytest.fixture
+def open_program(qtbot, qapp, places):
+    """Opens the whole program on the test's data root, with threads and real services."""
+    opened = []
+
+    def open_it(width=1440, height=900):
+        program = Program(qapp, *places, None)
+        program._look.choose(ThemeChoice.LIGHT)
+        program.window.resize(width, height)
+        qtbot.addWidget(program.window)
+        program.show()
+        opened.append(program)
+        qtbot.waitUntil(lambda: program.is_built)
+        return program
+
+    yield open_it
+    end(*opened)
+    services = open_services(*places)
+    for view in services.jobs.list():
+        process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
+    services.close()
+
+
+def state(program):
+    view = program.jobs.open_view
+    return view.state if view else None
+
+
+def small_example(services, _workers):
+    """The example in one process for a tenth of its time, and no name in the way."""
+    raw = services.jobs.clone(create_example(services, 1).id)
+    return services.jobs.create({**raw, "epochs": 2, "strategy": {"name": "alone"}})
+
+
+def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp_path, monkeypatch):
+    monkeypatch.setattr("app.jobs.job_controller.create_example", small_example)
+    program = open_program()
+    detail = program.jobs.detail
+    first = program.jobs.first_start
+    qtbot.waitUntil(lambda: first._example.isVisible() and "core" in first._reading_words)
+    qtbot.mouseClick(first._example, Qt.MouseButton.LeftButton)
+
+    def points():
+        curve = detail.curves.curve("loss")
+        return 0 if curve is None else len(curve)
+
+    qtbot.waitUntil(lambda: state(program) is JobState.FINISHED)
+    view = program.jobs.open_view
+    qtbot.waitUntil(lambda: points() == view.step == view.total_steps)
+    steps = detail.curves.curve("loss").steps
+    assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
+    assert dict([view.best_metric])["validation/accuracy"] > 0.5
+    qtbot.waitUntil(
+        lambda: any(c.is_latest and c.step == view.step for c in detail._checkpoints or ())
+    )
+
+    assert {page.shown_name for page in program.library.values()} == {"digits"}, "without F5"
+    assert program.jobs.own_strip.isVisible()
+    program.window.go("datasets")
+    box = program.library[Kind.DATASET].detail._loader_box
+    qtbot.waitUntil(lambda: box.key() == "digits")
+    program.window.go("jobs")
+
+    target = tmp_path / "digits.pt"
+    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+    dialog = detail.exports.dialog.now
+    dialog._format.choose("pt")
+    dialog._path.setText(str(target))
+    qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(target.exists)
+    qtbot.waitUntil(lambda: dialog._answer.message.isVisible())
+    dialog.reject()
+    script = "import sys, torch; print(len(torch.load(sys.argv[1], weights_only=True)))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script, str(target)], capture_output=True, text=True, check=True
+    )
+    assert int(loaded.stdout) > 3
+
+
+@pytest.mark.slow
+def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, places):
+    """F6: kill -9 of the window; reopened, the curve has no gap and Stop works."""
+    services = open_services(*places)
+    raw = services.jobs.clone(create_example(services).id)
+    job = services.jobs.create({**raw, "name": "a long night", "epochs": 400})
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
+    window = subprocess.Popen(command, env=environment)
+    try:
+        qtbot.waitUntil(lambda: services.jobs.show(job.id).step > 30)
+    finally:
+        window.send_signal(signal.SIGKILL)
+        window.wait()
+    seen = services.jobs.show(job.id)
+    services.close()
+    program = open_program()
+    detail = program.jobs.detail
+    curve = detail.curves.curve
+    qtbot.waitUntil(lambda: curve("loss") is not None and len(curve("loss")) > seen.step + 20)
+    steps = curve("loss").steps
+    assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
+    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED)
+    # The supervisor writes the end before it ends itself.
+    qtbot.waitUntil(lambda: not process_cleanup.tagged(run_tag(seen.id, seen.run)))
+
+
+def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, places):
+    command = [sys.executable, str(ROOT / "main.py"), "--data-root", str(places[0])]
+    window = subprocess.Popen(
+        [*command, "--catalogue", str(places[1])], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        # The window opens the catalogue after its first frame.
+        qtbot.waitUntil(lambda: places[1].exists() or window.poll() is not None)
+        assert window.poll() is None, window.stderr.read()
+        window.send_signal(signal.SIGINT)
+        assert window.wait(timeout=60) == 0
+    finally:
+        window.kill()
+        window.communicate()
+
+
+def test_threads_may_ask_for_qt_types_at_the_same_time():
+    script = """
+import app, sys, threading
+from PySide6 import QtCore, QtGui, QtWidgets
+
+sys.setswitchinterval(1e-4)
+both = threading.Barrier(2)
+
+def ask_for_all():
+    both.wait()
+    for module in (QtWidgets, QtGui, QtCore):
+        for name in dir(module):
+            getattr(module, name)
+
+other = threading.Thread(target=ask_for_all)
+other.start()
+ask_for_all()
+other.join()
+"""
+    bare = {name: value for name, value in os.environ.items() if name != "PYSIDE6_OPTION_LAZY"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=bare, check=False, timeout=60
+    )
+    assert done.returncode == 0
+
+
+def test_windows_of_tests_have_their_types_before_any_thread_asks_for_them():
+    assert "QDomDocument" in vars(PySide6.QtXml), "nobody has asked for it"
+
+
+def test_f38_a_garbage_catalogue_is_told_and_set_aside_by_one_button(qtbot, open_program, places):
+    places[1].write_bytes(b"this is no database at all" * 100)
+    program = open_program()
+    qtbot.waitUntil(lambda: program.window.place == "refusal")
+    qtbot.mouseClick(program._pages.refusal._button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
+    kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
+    assert [p.read_bytes()[:4] for p in kept] == [b"this"]
+
+
+def test_f58_nothing_that_trains_is_imported_by_the_window():
+    ours = (
+        "app.main.bootstrap",
+        "app.shell.window_controller",
+        "app.jobs.job_controller",
+        "app.library.library_controller",
+    )
+    assert not imported_by(ours) & {"torch", "horovod", "onnx", "safetensors"}
+
+
+def test_p8_the_first_frame_waits_for_nothing_that_comes_after_it():
+    after = {
+        "app.shell.window_controller",
+        "app.notifications.notification_center",
+        "app.notifications.tray",
+        "app.main.pages",
+        "app.jobs.status_poller",
+    }
+    assert not imported_by(["app.main.gui_main"]) & (after | {"pyqtgraph", "sqlalchemy", "fabric"})
+
+
+def imported_by(modules):
+    script = f"import sys; import {', '.join(modules)}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())

@@ -1,0 +1,145 @@
+"""A job leaves a node: it is stopped, and once it is over somebody is asked where it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import QObject, Signal
+
+from app.jobs.job_controller import JobController
+from backend.base.errors import BackendError
+from backend.records.jobs.config import parse_placement
+from backend.records.jobs.state import JobState
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.widgets.nodes import samples
+from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.page.jobs_page import JobsPage
+
+NODES = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
+EIGHT = [f"GPU-{n}" for n in range(8)]
+PLACEMENT, _ = parse_placement([{"node": "gpu01", "gpus": EIGHT}, {"node": "gpu07", "gpus": EIGHT}])
+RUNS = replace(LIVE, config=replace(LIVE.config, placement=tuple(PLACEMENT)))
+
+
+class Poller(QObject):
+    updated = Signal(object)
+    listed = Signal(object)
+
+    def open(self, _job_id):
+        pass
+
+    def know(self, _view):
+        pass
+
+
+class Jobs:
+    def __init__(self):
+        self.stopped, self.resumed = [], []
+        self.found = (checkpoint(30),)
+        self.refusal = None
+
+    def stop(self, job_id):
+        if self.refusal is not None:
+            raise self.refusal
+        self.stopped.append(job_id)
+        return replace(RUNS, state=JobState.STOPPING)
+
+    def show(self, _job_id):
+        return RUNS
+
+    def resume(self, job_id, checkpoint="", placement=(), progress=None):
+        self.resumed.append((job_id, [one.node for one in placement]))
+        return RUNS
+
+    def checkpoints(self, _job_id):
+        return self.found
+
+    def acts(self, _job_id):
+        return ()
+
+
+@pytest.fixture
+def jobs():
+    return Jobs()
+
+
+@pytest.fixture
+def poller():
+    return Poller()
+
+
+@pytest.fixture
+def page(qtbot):
+    page = JobsPage()
+    qtbot.addWidget(page)
+    show_jobs(page, (RUNS,))
+    return page
+
+
+@pytest.fixture
+def controller(qtbot, jobs, poller, page, immediately):
+    form = JobForm()
+    qtbot.addWidget(form)
+    services = SimpleNamespace(jobs=jobs, sweeps=None, templates=None)
+    made = JobController(services, immediately, poller, page, form, page)
+    made.show_nodes(NODES)
+    return made
+
+
+def over(poller, state=JobState.INTERRUPTED):
+    poller.listed.emit((replace(RUNS, state=state),))
+
+
+def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
+    controller, jobs, poller, page, qtbot
+):
+    with qtbot.waitSignal(controller.jobs_wished):
+        controller.move_off(RUNS.id, "gpu07")
+    assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
+    poller.listed.emit((replace(RUNS, state=JobState.STOPPING),))
+    assert page.detail._elsewhere.now is None, "its checkpoint is still being written"
+    over(poller)
+    dialog = page.detail._elsewhere.now
+    qtbot.addWidget(dialog)
+    assert [one["node"] for one in dialog._picker.value()] == ["gpu01"]
+    dialog._picker._choose.click()
+    dialog._resume.click()
+    assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
+    over(poller)
+    assert page.detail._elsewhere.now is None, "it is asked once"
+
+
+def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, page):
+    told = []
+    controller.told.connect(told.append)
+    controller.move_off(RUNS.id, "gpu07")
+    over(poller, JobState.FINISHED)
+    assert told == [f"{RUNS.name} has finished; there is nothing to move."]
+    assert page.detail._elsewhere.now is None
+
+
+def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, poller, page):
+    jobs.found = ()
+    controller.move_off(RUNS.id, "gpu07")
+    over(poller)
+    assert page.detail._elsewhere.now is None
+    assert "has no checkpoint to go on from" in page.detail._banner.accessibleName()
+
+
+def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(
+    controller, jobs, poller, page
+):
+    controller.move_off(RUNS.id, "gpu07")
+    controller.resume(RUNS.id)
+    over(poller)
+    assert page.detail._elsewhere.now is None
+
+
+def test_a_stop_that_is_refused_moves_nothing(controller, jobs, poller, page):
+    jobs.refusal = BackendError("The data root does not answer.")
+    controller.move_off(RUNS.id, "gpu07")
+    over(poller)
+    assert page.detail._elsewhere.now is None

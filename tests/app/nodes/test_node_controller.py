@@ -1,0 +1,337 @@
+"""Adding a node is a talk: whatever only a person can decide comes to the dialog."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from app.nodes.node_controller import NodeController
+from app.runtime import stale_data
+from backend.base.errors import BackendError
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp, SetUpStep, StepState
+from backend.records.nodes.history import PastGpu, PastReading
+from backend.records.nodes.reading import NodeState, Presence
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
+from tests.widgets.nodes.samples import entry, reading, state
+from widgets.nodes.page.nodes_page import NodesPage
+
+KEY = HostKey("10.0.4.23", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
+ADDRESS = NodeAddress("10.0.4.23")
+DONE = SetUp("gpu13", (SetUpStep("Reach", StepState.DONE, "As lab."),))
+
+
+class Cluster:
+    """Answers each look with the next of ``answers``; an exception is raised."""
+
+    def __init__(self):
+        self.answers = []
+        self.trusted = []
+        self.passphrases = []
+        self.kept = []
+        self.entries = []
+        self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
+
+    def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
+        assert not accept(KEY), "nobody but a person accepts"
+        self.passphrases.append(passphrase("/key") if passphrase is not None else "")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        self.entries.append(NodeEntry(name, address, no_share=no_share))
+        return self.entries[-1]
+
+    def list(self):
+        return tuple(self.entries)
+
+    def keep_passphrase(self, identity):
+        self.kept.append(identity)
+
+    def forget_passphrase(self, name):
+        return ("/key",) if self.kept else ()
+
+    def trust(self, key):
+        self.trusted.append(key)
+
+    def knock(self, address):
+        """Whoever is asked answers."""
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def pasts():
+    """The nodes whose last hours were read."""
+    return []
+
+
+@pytest.fixture
+def controller(cluster, woken, pasts, immediately, qtbot):
+    page = NodesPage()
+    qtbot.addWidget(page)
+
+    def set_up(names, on_change, cancelled, options):
+        on_change(DONE)
+
+    def read_pasts(name):
+        pasts.append(name)
+        return ()
+
+    def read_over_ssh(entry):
+        raise Unreachable(f"{entry.name} does not answer.")
+
+    silent = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")
+    far = (silent,)
+    services = SimpleNamespace(
+        cluster=cluster,
+        nodes=SimpleNamespace(
+            reading=lambda: reading("this-computer"),
+            far=lambda: far,
+            past=read_pasts,
+            orphans=lambda name: (),
+            reading_over_ssh=read_over_ssh,
+        ),
+        set_up=SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11"),
+    )
+    made = NodeController(services, immediately, page, page, 1_000_000)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def dialog(controller, qtbot):
+    controller.add()
+    qtbot.addWidget(controller._adding)
+    return controller._adding
+
+
+def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster, controller, qtbot):
+    cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    assert dialog._trust.fingerprint.text() == "SHA256:new"
+    assert cluster.trusted == []
+    told = []
+    controller.told.connect(told.append)
+    dialog.trusted.emit(KEY)
+    assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
+    assert controller._adding is None
+    # What was added is set up at once, and its steps are shown.
+    qtbot.addWidget(controller.set_ups._dialog)
+    assert controller.set_ups._dialog.chosen == "gpu13"
+
+
+def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
+    cluster.answers = [None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", True)
+    qtbot.addWidget(controller.set_ups._dialog)
+    assert [entry.no_share for entry in cluster.entries] == [True]
+
+
+def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
+    cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    assert dialog._changed.isVisible()
+    assert cluster.trusted == []
+
+
+def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluster):
+    locked = PassphraseNeeded("Locked.", "", "/key")
+    cluster.answers = [locked, locked, None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    assert dialog._passphrase.isVisible()
+    dialog.passphrase_given.emit("wrong", False)
+    assert dialog._passphrase.isVisible()
+    dialog.passphrase_given.emit("right", False)
+    assert cluster.passphrases == ["", "wrong", "right"]
+    assert cluster.kept == []
+
+
+def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(dialog, cluster):
+    locked = PassphraseNeeded("Locked.", "", "/key")
+    cluster.answers = [locked, locked, None]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.passphrase_given.emit("wrong", True)
+    assert cluster.kept == []
+    dialog.passphrase_given.emit("right", True)
+    assert cluster.kept == ["/key"]
+
+
+def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
+    cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    page = dialog._passphrase
+    assert not page.keep.isEnabled()
+    assert page._why_not.text() == "This computer has no system keyring."
+    dialog.show_keyring("")
+    assert page.keep.isEnabled()
+    assert page._why_not.isHidden()
+
+
+def test_forget_passphrase_says_what_it_did(controller, cluster):
+    told = []
+    controller.told.connect(told.append)
+    controller._page.forget_requested.emit("gpu7")
+    cluster.kept.append("/key")
+    controller._page.forget_requested.emit("gpu7")
+    assert told == [
+        "No passphrase of a key of gpu7 was kept.",
+        "Forgot the passphrase of /key.",
+    ]
+
+
+def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
+    cluster.answers = [Unreachable("Nobody answers at 10.0.4.23.", "Is it on?")]
+    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    assert dialog._fields["host"].error() == "Nobody answers at 10.0.4.23. Is it on?"
+    assert dialog.isVisible()
+
+
+def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(controller, dialog, cluster):
+    dialog.close()
+    cluster.answers = [HostKeyUnknown("Unknown.", "", KEY)]
+    controller._wish_add(ADDRESS, "gpu13", "", False)
+    assert cluster.answers, "nothing was asked of the node"
+
+
+def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, woken):
+    told = []
+    controller.listed.connect(told.append)
+    controller.look()
+    controller.look()
+    assert woken == ["gpu7"]
+    assert [state.name for state in told[-1]] == ["this-computer", "gpu7"]
+
+
+def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
+    told, hot = [], []
+    controller.listed.connect(told.append)
+    for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
+        here = reading("this-computer", count=1)
+        gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
+        now = replace(here, heartbeat=beat, gpus=gpus)
+        controller._services.nodes.reading = lambda now=now: now
+        controller.look()
+        hot.append(any("hot" in one.sentence for one in told[-1][0].health))
+    assert hot == [False, True, True, True, False]
+
+
+def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
+    told, words = [], []
+    controller.listed.connect(told.append)
+    # Beats, and for how long the last one was missed when it was looked at.
+    for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
+        now = replace(state("gpu7"), silent_s=silent_s)
+        now = replace(now, reading=replace(now.reading, heartbeat=beat))
+        controller._services.nodes.far = lambda now=now: (now,)
+        controller.look()
+        words.append([one.words for one in told[-1][1].health])
+    late = ["Beats of its agent did not come"]
+    assert words == [[], [], late, late, late, late, late, [], []]
+
+
+def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_computer(
+    controller, qtbot
+):
+    page, services = controller._page, controller._services.nodes
+    page.show()
+
+    def far():
+        raise BackendError("The nodes in /lab cannot be read: Input/output error.", "Is it there?")
+
+    there, services.far = services.far, far
+    told = []
+    controller.listed.connect(told.append)
+    controller.start()
+    assert (page._reading.isVisible(), page.detail.isVisible()) == (True, False)
+    sentence = page._reading._sentence.text()
+    assert sentence == "The nodes in /lab cannot be read: Input/output error. Is it there?"
+    # A job can be started here all the same.
+    assert [one.name for one in told[-1]] == ["this-computer"]
+    services.far = there
+    controller.look()
+    assert page.rack.isVisible()
+    services.far = far
+    controller.look()
+    assert (page.rack.isVisible(), page._trouble.isVisible()) == (True, True)
+    services.far = there
+    controller.look()
+    assert not page._trouble.isVisible()
+
+
+def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):
+    controller.look()
+    assert pasts == []
+    controller.watch(("this-computer", "gpu7", "gone"))
+    controller.look()
+    controller.look()
+    assert pasts == ["gpu7"]
+
+
+def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held(controller):
+    seen_s = time.time() - 3600
+    services, page = controller._services.nodes, controller._page
+    names = [f"gpu{number}" for number in range(12)]
+    far = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
+    services.far = lambda: far
+    services.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
+    controller.look()
+    controller.watch(("gpu0",))
+    controller.look()
+    for name in names[1:]:
+        page.open_node(name)
+    assert held(page, seen_s) == ["gpu0", *names[-8:]]
+    controller.watch(())
+    page.open_node("gpu1")
+    assert held(page, seen_s) == ["gpu1", *names[-7:]]
+
+
+def held(page, seen_s):
+    """The nodes of which more is known than this window saw itself."""
+    return [name for name, known in page.histories.items() if seen_s in known.times()]
+
+
+def test_f32_of_nodes_whose_look_hangs_there_is_no_news_until_it_comes_back(
+    cluster, qtbot, monkeypatch
+):
+    page = NodesPage()
+    qtbot.addWidget(page)
+    hanging = []
+
+    class OnlyHere:
+        """The data root hangs."""
+
+        def run(self, lane, work, then, otherwise):
+            if lane == "nodes" and hangs:
+                hanging.append((work, then))
+            elif not lane.startswith("ssh "):
+                then(work())
+
+    far = (NodeState("gpu7", Presence.ONLINE, reading("gpu7"), entry=entry("gpu7")),)
+    nodes = SimpleNamespace(reading=lambda: reading("this-computer"), far=lambda: far)
+    services = SimpleNamespace(cluster=cluster, nodes=nodes)
+    controller = NodeController(services, OnlyHere(), page, page, 0)
+    hangs, seen = [], []
+    controller.look()
+    controller.listed.connect(seen.append)
+    hangs.append(True)
+    for hangs_s in (30.0, -1.0):
+        monkeypatch.setattr(stale_data, "HANGS_S", hangs_s)
+        controller.look()
+    ((work, then),) = hanging
+    then(work())
+    controller.stop()
+    slow, silent, back = (states[1] for states in seen)
+    assert slow.presence is back.presence is Presence.ONLINE
+    assert silent.presence is Presence.OFFLINE
+    assert re.fullmatch(r"no news since \d\d:\d\d", silent.message)

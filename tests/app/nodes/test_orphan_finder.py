@@ -1,0 +1,163 @@
+"""S14 in the window: what a run left behind is found, is ended on a press, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.nodes.orphan_finder import OrphanFinder
+from backend.node.checks import orphans
+from backend.node.system import process_cleanup
+from backend.records.base.layout import RUN_VARIABLE, DataRoot
+from backend.records.jobs.config import THIS_COMPUTER
+from backend.records.nodes.reading import GpuProcess
+from backend.ssh.interface import Unreachable
+from tests.turns import finish
+from tests.waiting import LIMIT_S, wait_for
+from tests.widgets.nodes import samples
+from widgets.common.buttons import Button
+from widgets.nodes.page.nodes_page import NodesPage
+
+
+@pytest.fixture
+def page(qtbot):
+    page = NodesPage()
+    qtbot.addWidget(page)
+    page.resize(1176, 900)
+    page.show()
+    page.show_nodes((samples.state(THIS_COMPUTER, "half", 2), samples.state("gpu7", "other")))
+    return page
+
+
+@pytest.fixture
+def nodes():
+    """The service; each answer is the next of ``found``, an exception is raised."""
+    found, ended = [(samples.orphan(4711),)], []
+
+    def answer(*given):
+        ended.extend(given[1:])
+        one = found.pop(0)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    return SimpleNamespace(orphans=answer, end_orphans=answer, found=found, ended=ended)
+
+
+@pytest.fixture
+def finder(page, nodes, immediately):
+    made = OrphanFinder(SimpleNamespace(nodes=nodes), immediately, page)
+    made.said = []
+    made.told.connect(made.said.append)
+    return made
+
+
+def buttons(page):
+    """By what they say of themselves: the buttons that end something."""
+    finish(page.detail.turns)
+    finish(page.detail._findings_card._turns)
+    shown = [one for one in page.findChildren(Button) if one.isVisible()]
+    return {one.accessibleName(): one for one in shown if one.accessibleName().startswith("End ")}
+
+
+def press(qtbot, page, pid):
+    (wanted,) = (one for name, one in buttons(page).items() if name.endswith(f"pid {pid}"))
+    qtbot.mouseClick(wanted, Qt.MouseButton.LeftButton)
+
+
+def test_s14_what_a_run_left_behind_is_a_finding_with_a_button_and_is_ended(
+    finder, page, nodes, qtbot
+):
+    page.open_node("gpu7")
+    assert list(buttons(page)) == ["End python, pid 4711"]
+    sentence = (
+        page.detail._findings_card._rows[0]._sentence.text().replace("\N{NO-BREAK SPACE}", " ")
+    )
+    assert sentence == "python, pid 4711 was left behind by job j9, 3 h old, 2.0 GiB."
+    nodes.found.append(())
+    press(qtbot, page, 4711)
+    assert [[one.process.pid for one in wanted] for wanted in nodes.ended] == [[4711]]
+    assert (buttons(page), finder.said) == ({}, ["Ended python, pid 4711."])
+
+
+def test_one_that_stays_or_a_node_that_is_away_leaves_the_button(finder, page, nodes, qtbot):
+    page.open_node("gpu7")
+    nodes.found += [Unreachable("gpu7 does not answer.", "Is it on?"), (samples.orphan(4711),)]
+    press(qtbot, page, 4711)
+    press(qtbot, page, 4711)
+    assert [one.isEnabled() for one in buttons(page).values()] == [True]
+    assert finder.said == ["gpu7 does not answer. Is it on?", "python, pid 4711 does not end."]
+
+
+def test_a_check_looks_again_and_a_node_that_cannot_be_asked_says_nothing(finder, page, nodes):
+    page.open_node("gpu7")
+    nodes.found += [(), Unreachable("gpu7 does not answer.")]
+    page.check_requested.emit("gpu7")
+    assert buttons(page) == {}
+    page.check_requested.emit("gpu7")
+    assert (nodes.found, finder.said) == ([], [])
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = DataRoot(tmp_path)
+    root.jobs.mkdir()
+    return root
+
+
+@pytest.fixture
+def planted(root):
+    """A process of a run that is over, and one that no run started."""
+    job = f"test-{secrets.token_hex(6)}"
+    root.job(job).attempt(1).path.mkdir(parents=True)
+    root.job(job).attempt(1).exit.write_text("{}")
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.pause()"],
+            env={**os.environ, **({RUN_VARIABLE: tag} if tag else {})},
+        )
+        for tag in (f"{job}/1", "")
+    ]
+    wait_for(lambda: process_cleanup.run_tag_of(begun[0].pid) == f"{job}/1")
+    yield begun
+    for one in begun:
+        one.kill()
+        one.wait()
+
+
+def test_s14_a_real_orphan_is_ended_and_a_foreign_process_never_offered(
+    page, planted, root, immediately, qtbot
+):
+    over, foreign = planted
+
+    def found():
+        # Others may run tests on this computer, too.
+        mine = (over.pid, foreign.pid)
+        return tuple(one for one in orphans.find(root) if one.process.pid in mine)
+
+    def end(name, wanted):
+        orphans.end(root, [(one.process.pid, one.process.start_ticks) for one in wanted])
+        return found()
+
+    services = SimpleNamespace(orphans=lambda name: found(), end_orphans=end)
+    OrphanFinder(SimpleNamespace(nodes=services), immediately, page, page)
+    busy = samples.reading(THIS_COMPUTER, "half", 2)
+    process = GpuProcess(foreign.pid, "root", 1 << 30, "python", 40.0)
+    cards = (samples.gpu(0), samples.gpu(1))
+    cards = tuple(replace(one, processes=(process,)) for one in cards)
+    here = replace(samples.state(THIS_COMPUTER), reading=replace(busy, gpus=cards, heartbeat=2))
+    page.show_nodes((here, samples.state("gpu7")))
+    page.open_node(THIS_COMPUTER)
+    assert [name.rpartition(" ")[2] for name in buttons(page)] == [str(over.pid)]
+    assert page.detail._processes_card.isVisible()
+    assert page.detail._processes_card.findChildren(Button) == []
+    press(qtbot, page, over.pid)
+    assert over.wait(LIMIT_S) is not None
+    assert (buttons(page), foreign.poll()) == ({}, None)

@@ -1,0 +1,249 @@
+"""Setting nodes up from the window: asked where there is a choice, begun at once where it fits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from app.nodes.provisioning_controller import SetUpController
+from backend.base.errors import BackendError
+from backend.records.nodes.entry import SetUp, SetUpStep, StepState
+from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
+from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
+from tests.widgets.nodes.provisioning.test_reprovision_dialog import node
+from widgets.nodes.page.nodes_page import NodesPage
+
+OWN = SetUpOptions(system_mpi=True)
+
+
+class SetUps:
+    """Notes what is wished; each set-up fails at its second step, or could not begin."""
+
+    def __init__(self):
+        self.begun = []
+        self.refusal = None
+        self.key = None
+        self.accepted = ""
+        self.asked = {}
+
+    def brought_mpi(self):
+        return "5.0.11"
+
+    def set_up(self, names, on_change, cancelled, options):
+        if self.refusal is not None:
+            raise self.refusal
+        self.begun.append((tuple(names), options))
+        for name in names:
+            self.asked[name] = cancelled
+            failed = SetUpStep("Look", StepState.FAILED, "It has no Python.")
+            steps = (SetUpStep("Reach", StepState.DONE), failed)
+            if self.key is not None:
+                steps = (SetUpStep("Reach", StepState.FAILED, "Its key is unknown."),)
+            on_change(SetUp(name, steps, self.key, self.accepted))
+
+
+class Cluster:
+    def __init__(self):
+        self.entries = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
+        self.looked_at = []
+        self.trusted = []
+        self.refusal = None
+
+    def trust(self, key):
+        self.trusted.append(key)
+        self.refusal = None
+
+    def list(self):
+        return self.entries
+
+    def look(self, name):
+        self.looked_at.append(name)
+        if self.refusal is not None:
+            raise self.refusal
+
+
+@pytest.fixture
+def set_ups():
+    return SetUps()
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def controller(set_ups, cluster, immediately, qtbot):
+    page = NodesPage()
+    qtbot.addWidget(page)
+    services = SimpleNamespace(cluster=cluster, set_up=set_ups)
+    made = SetUpController(services, immediately, page, page)
+    yield made
+    made.stop()
+
+
+def test_a_new_node_that_fits_is_set_up_at_once_as_the_others_are(controller, set_ups):
+    controller.set_up("gpu3")
+    assert set_ups.begun == [(("gpu3",), SetUpOptions())]
+    assert controller._choosing.now is None
+
+
+def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controller, set_ups):
+    controller.set_up_added("gpu3", OWN)
+    assert set_ups.begun == []
+    dialog = controller._choosing.now
+    assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.below(SYSTEM_MPI)
+    dialog.choices.switch(SYSTEM_MPI).click()
+    dialog._begin.click()
+    assert set_ups.begun == [(("gpu3",), SetUpOptions())]
+
+
+def test_again_is_asked_for_with_what_is_there_and_several_are_one_set_up(controller, set_ups):
+    controller.set_up("gpu1")
+    dialog = controller._choosing.now
+    assert (set_ups.begun, dialog.ticked()) == ([], ("gpu1",))
+    dialog._all.click()
+    dialog.choices.switch(SYSTEM_MPI).click()
+    dialog._begin.click()
+    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), OWN)]
+    assert controller._choosing.now is None
+
+
+def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
+    controller.set_up_added("gpu3", SetUpOptions(limits_key=True))
+    controller._dialog.retry_requested.emit("gpu3", "Look")
+    assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
+
+
+def test_what_failed_can_be_set_up_in_another_way(controller, set_ups):
+    controller.set_up("gpu3")
+    controller._dialog.choices_requested.emit("gpu3")
+    assert controller._choosing.now.ticked() == ("gpu3",)
+    assert len(set_ups.begun) == 1
+
+
+def test_another_look_tells_what_was_mended_on_the_node(controller, cluster):
+    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    controller.set_up_added("gpu3", OWN)
+    dialog = controller._choosing.now
+    cluster.entries = (node("gpu3", ready=False),)
+    dialog._look.click()
+    assert cluster.looked_at == ["gpu3"]
+    assert dialog._begin.isEnabled()
+
+
+def test_one_of_several_is_cancelled_alone(controller, set_ups, monkeypatch):
+    # A set-up that is still under way: its end has not come home.
+    monkeypatch.setattr(controller, "_is_over", lambda names: None)
+    controller._begin(("gpu1", "gpu2"), OWN)
+    controller._cancel("gpu2")
+    assert [set_ups.asked[name](name) for name in ("gpu1", "gpu2")] == [False, True]
+
+
+def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(controller, set_ups):
+    set_ups.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
+    told = []
+    controller.told.connect(told.append)
+    controller.set_up("gpu3")
+    assert told == ["The cluster's key is damaged. Set up again."]
+    assert controller._dialog.chosen == ""
+    assert not controller._dialog.isVisible()
+
+
+def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster):
+    told = []
+    controller.told.connect(told.append)
+    cluster.entries = ()
+    controller.set_up("gpu3")
+    assert told == ["gpu3 is no longer among the nodes."]
+
+
+def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
+    controller, set_ups, cluster
+):
+    set_ups.key = KEY
+    controller.set_up("gpu3")
+    plate = controller._dialog._plate
+    assert plate.trust.fingerprint.isVisible()
+    assert plate.trust.fingerprint.text() == KEY.fingerprint
+    assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
+    set_ups.key = None
+    plate.trust.trust.click()
+    assert cluster.trusted == [KEY]
+    assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions())]
+    assert not plate.isVisible()
+
+
+def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster, qtbot):
+    set_ups.key = KEY
+    controller.set_up("gpu3")
+    dialog = controller._dialog
+    dialog._plate.trust.default.click()
+    assert not dialog._plate.isVisible()
+    qtbot.waitUntil(dialog._view.step("Reach").details.retry.isVisible)
+    assert cluster.trusted == []
+    dialog._view.step("Reach").details.retry.click()
+    assert dialog._plate.isVisible()
+
+
+def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_ups, cluster):
+    set_ups.key, set_ups.accepted = KEY, "SHA256:old"
+    controller.set_up("gpu3")
+    plate = controller._dialog._plate
+    assert plate.changed.isVisible()
+    assert not plate.trust.isVisible()
+    plate.changed.default.click()
+    assert not controller._dialog.isVisible()
+    assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
+
+
+def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, set_ups, cluster):
+    """Another desktop has the cluster's key: it is fetched from a node before any set-up begins."""
+    unknown = HostKeyUnknown("gpu1 shows a key.", "Compare it.", KEY)
+    set_ups.refusal = BackendError("No node gave the cluster's key.", "Start one.")
+    set_ups.refusal.__cause__ = unknown
+    told = []
+    controller.told.connect(told.append)
+    controller.set_up("gpu1")
+    dialog = controller._choosing.now
+    dialog._all.click()
+    dialog._begin.click()
+    assert (told, set_ups.begun) == ([], [])
+    assert controller._dialog.chosen == "gpu1"
+    set_ups.refusal = None
+    controller._dialog._plate.trust.trust.click()
+    assert cluster.trusted == [KEY]
+    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions())]
+
+
+def test_what_failed_is_tried_again_while_others_of_its_set_up_go_on(
+    controller, set_ups, monkeypatch
+):
+    monkeypatch.setattr(controller, "_is_over", lambda began: None)
+    controller._begin(("gpu1", "gpu2"), OWN)
+    assert set(controller._under_way) == {"gpu1", "gpu2"}
+    controller._tell_news()
+    controller._dialog.retry_requested.emit("gpu2", "Look")
+    assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
+
+
+def test_another_look_asks_about_a_key_and_looks_again(controller, cluster):
+    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
+    controller.set_up_added("gpu3", OWN)
+    dialog = controller._choosing.now
+    dialog._look.click()
+    assert dialog._plate.trust.isVisible()
+    dialog._plate.trust.trust.click()
+    assert cluster.trusted == [KEY]
+    assert cluster.looked_at == ["gpu3", "gpu3"]
+    assert not dialog._plate.isVisible()
+
+    cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")
+    dialog._look.click()
+    assert dialog._plate.changed.isVisible()
+    dialog._plate.changed.default.click()
+    assert controller._choosing.now is None
+    assert cluster.trusted == [KEY]

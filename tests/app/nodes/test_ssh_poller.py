@@ -1,0 +1,144 @@
+"""What is asked over SSH of nodes: whether it answers, and figures where no agent writes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from app.nodes.ssh_poller import EVERY_S, SshWatch
+from backend.records.nodes.reading import Presence
+from backend.ssh.interface import PassphraseNeeded, Unreachable
+from tests.widgets.nodes.samples import entry, reading, state
+from widgets.nodes.row.node_row import Condition, condition_of, node_row
+
+REFUSED = Unreachable("gpu7 refuses connections on port 22.")
+SILENT = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")
+NEW = replace(state("gpu7"), presence=Presence.NEW, reading=None, entry=entry("gpu7", ready=False))
+
+
+class Far:
+    """Answers as it is told, and notes what it was asked."""
+
+    def __init__(self):
+        self.fault = None
+        self.asked = []
+
+    def knock(self, address):
+        self._answer("knock")
+
+    def reading_over_ssh(self, entry):
+        self._answer("reading")
+        return replace(reading(entry.name, "other"), heartbeat=len(self.asked))
+
+    def _answer(self, what):
+        self.asked.append(what)
+        if self.fault is not None:
+            raise self.fault
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def far():
+    return Far()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def watch(far, clock, immediately):
+    return SshWatch(SimpleNamespace(nodes=far, cluster=far), immediately, clock)
+
+
+def after(watch, clock, seconds, node):
+    """The node as it is shown after so many seconds of looks."""
+    for _ in range(round(seconds)):
+        clock.now_s += 1
+        watch.look((node,))
+    return watch.told(node)
+
+
+def test_f11_ssh_that_does_not_answer_is_told_of_a_node_that_goes_on(watch, clock, far):
+    assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
+    far.fault = REFUSED
+    shown = after(watch, clock, EVERY_S + 10, state("gpu7"))
+    condition, reason = condition_of(shown)
+    assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNWELL)
+    assert reason.startswith("No SSH since ")
+    assert "Its jobs go on and can be stopped" in shown.health[-1].remedy
+    # What stays as it was is no news.
+    assert after(watch, clock, 5 * EVERY_S, state("gpu7")) == shown
+    far.fault = None
+    assert after(watch, clock, EVERY_S + 1, state("gpu7")) == state("gpu7")
+
+
+def test_one_miss_is_asked_again_soon_and_no_news(watch, clock, far):
+    far.fault = REFUSED
+    assert after(watch, clock, 3, state("gpu7")) == state("gpu7")
+    far.fault = None
+    assert after(watch, clock, 5, state("gpu7")) == state("gpu7")
+    assert far.asked == ["knock", "knock"]
+    far.fault = REFUSED
+    assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
+
+
+def test_a_key_that_is_locked_says_nothing_about_ssh(watch, clock, far):
+    far.fault = PassphraseNeeded("Locked.", "", "/key")
+    assert after(watch, clock, 3 * EVERY_S, state("gpu7")) == state("gpu7")
+
+
+def test_a_node_without_an_agent_shows_figures(watch, clock):
+    shown = after(watch, clock, 2, NEW)
+    assert (shown.presence, shown.over_ssh) == (Presence.NEW, True)
+    row = node_row(shown)
+    assert (row.processor, row.memory is not None, row.beat) == (0.46, True, "by SSH")
+    assert [cell.use for cell in row.gpus] == ["other"] * 8
+    assert row.free_gpus == 0
+
+
+def test_a_silent_agent_is_told_beside_the_figures_and_forgotten_when_it_beats(watch, clock, far):
+    shown = after(watch, clock, 2, SILENT)
+    assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH answers")
+    row = node_row(shown)
+    assert (row.line, row.aside, row.processor) == ("Agent silent", "", 0.46)
+    assert after(watch, clock, 2, state("gpu7")) == state("gpu7")
+    far.fault = REFUSED
+    assert after(watch, clock, 2, SILENT) == SILENT
+
+
+def test_figures_vanish_with_the_ssh_that_brought_them(watch, clock, far):
+    after(watch, clock, 2, SILENT)
+    far.fault = REFUSED
+    assert after(watch, clock, EVERY_S, SILENT) == SILENT
+    assert len(far.asked) <= 3
+
+
+def test_of_many_nodes_few_are_asked_at_once_and_none_is_forgotten(clock):
+    under_way, asked = [], set()
+
+    class Later:
+        def run(self, lane, work, then, otherwise):
+            under_way.append((lane, then))
+            asked.add(lane)
+
+    watch = SshWatch(SimpleNamespace(nodes=Far(), cluster=Far()), Later(), clock)
+    nodes = tuple(state(f"gpu{number}") for number in range(20))
+    # The first eight never answer; then they do, and the others have their turn.
+    for _ in range(30):
+        clock.now_s += 1
+        watch.look(nodes)
+    assert len(under_way) == 8
+    while under_way:
+        under_way.pop()[1](None)
+        watch.look(nodes)
+    assert len(asked) == 20

@@ -1,0 +1,143 @@
+"""Between the settings, the service and the jobs: what ends is told once, trouble is a sentence."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QObject
+
+from app.notifications import channels_controller
+from app.notifications.channels_controller import NoticeController
+from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
+from backend.records.notifications.notification import Channels
+from backend.services.notifications.service import Told
+from tests.app.jobs.test_status_poller import LIVE
+from widgets.shell.notification_settings import NoticeSettings
+
+HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
+FAILED = replace(LIVE, state=JobState.ERROR, ended="2026-11-22T08:00:00Z")
+
+
+class Service:
+    """Answers as the real one does; remembers what it was asked."""
+
+    def __init__(self):
+        self.kept = HOOK
+        self.told = []
+        self.answers = []
+        self.spread_to = 0
+        self.fault = None
+
+    def channels(self):
+        return self.kept
+
+    def has_password(self):
+        return True
+
+    def keyring_fault(self):
+        return ""
+
+    def keep(self, channels, password):
+        if self.fault:
+            raise self.fault
+        self.kept = channels
+        return channels
+
+    def spread(self):
+        self.spread_to += 1
+        return ("gpu02 does not have the settings: no answer.",)
+
+    def send_test(self, kind, channels, password):
+        if self.fault:
+            raise self.fault
+
+    def tell(self, job, run):
+        self.told.append((job, run))
+        return self.answers.pop(0) if self.answers else Told(None)
+
+
+@pytest.fixture
+def service():
+    return Service()
+
+
+@pytest.fixture
+def page(qtbot):
+    page = NoticeSettings()
+    qtbot.addWidget(page)
+    page.show()
+    return page
+
+
+@pytest.fixture
+def controller(service, page, immediately):
+    parent = QObject()
+    yield NoticeController(service, immediately, page, parent)
+    parent.deleteLater()
+
+
+def said(page):
+    return [one._words.text() for one in (page._webhook_said, page._mail_said) if one.isVisible()]
+
+
+def test_s16_each_end_is_handed_to_the_service_once(controller, service):
+    for _ in range(3):
+        controller.see((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
+    controller.see((replace(FAILED, run=2), replace(FAILED, id="old", ended="2026-11-01")))
+    assert service.told == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, page, qtbot):
+    service.answers = [Told(0.01, "The webhook at hooks.example answered 503.")]
+    controller.see((FAILED,))
+    assert said(page) == ["The webhook at hooks.example answered 503. It is tried again."]
+    qtbot.waitUntil(lambda: len(service.told) == 2)
+    assert said(page) == [], "it has arrived"
+
+
+def test_what_is_given_up_is_said(controller, service, page):
+    service.answers = [Told(None, "smtp.lab did not accept the user or the password.")]
+    controller.see((FAILED,))
+    assert said(page) == [
+        "smtp.lab did not accept the user or the password. It is not tried again."
+    ]
+
+
+def test_a_data_root_that_is_away_is_asked_again(controller, service, monkeypatch, qtbot):
+    monkeypatch.setattr(channels_controller, "_AFTER_TROUBLE_S", 0.01)
+    answer = service.tell
+
+    def away(job, run):
+        service.tell = answer
+        raise BackendError("It is away.")
+
+    service.tell = away
+    controller.see((FAILED,))
+    qtbot.waitUntil(lambda: service.told == [("a", 1)])
+
+
+def test_nodes_get_the_settings_where_that_is_wished_for_and_lose_them_after(
+    controller, service, page
+):
+    page.channels_chosen.emit(replace(HOOK, webhook="https://other.example"), None)
+    assert service.spread_to == 0
+    page.channels_chosen.emit(replace(HOOK, from_nodes=True), None)
+    assert said(page) == ["gpu02 does not have the settings: no answer."]
+    page.channels_chosen.emit(HOOK, None)
+    assert service.spread_to == 2
+
+
+def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
+    controller.choose_finished(False)
+    assert not service.kept.tells_finished
+    controller.see((replace(FAILED, state=JobState.FINISHED),))
+    assert service.told == []
+
+
+def test_a_refusal_is_a_sentence_on_the_page(controller, service, page):
+    service.fault = BackendError("smtp.lab did not take the mail: 550 no.", "")
+    page.test_requested.emit("mail", HOOK, None)
+    assert said(page) == ["smtp.lab did not take the mail: 550 no."]
+    service.fault = None
+    page.test_requested.emit("mail", HOOK, None)
+    assert said(page) == ["The test was taken. Look whether it is there."]

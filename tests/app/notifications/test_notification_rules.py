@@ -1,0 +1,312 @@
+"""What nobody may have seen is told, each thing exactly once (M20)."""
+
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from app.notifications.notification_center import Bell
+from app.notifications.notification_rules import Notice, Notices
+from app.notifications.notification_store import KEPT, NoticeBook
+from backend.records.jobs.alarm import DIVERGED, STANDSTILL, Alarm
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError
+from backend.records.jobs.summary import JobListing, line_of
+from backend.records.nodes.reading import NodeState, Presence
+from tests.app.jobs.test_status_poller import LIVE
+from widgets.shell.main_window import MainWindow
+
+NEVER = 3_600_000
+ON_GPU07 = RankError("Rank 1 on gpu07 was killed.", 1, "gpu07")
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def notices(qapp, told):
+    notices = Notices(lambda: True, merge_ms=NEVER)
+    notices.told.connect(told.append)
+    return notices
+
+
+def titles(told):
+    return [notice.title for notice in told]
+
+
+@pytest.mark.parametrize("state", [JobState.ERROR, JobState.LOST, JobState.FINISHED])
+def test_m20_each_end_state_raises_exactly_one_notice(notices, told, state):
+    error = RankError("Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1)
+    for _ in range(3):
+        notices.see(LIVE)
+    for _ in range(3):
+        notices.see(replace(LIVE, state=state, error=error))
+    notices.send_waiting()
+    assert titles(told) == [f"{state.word}: digits"]
+
+
+def test_m20_a_stalled_run_is_told_once_while_it_is_stalled(notices, told):
+    for _ in range(3):
+        notices.see(replace(LIVE, doubt="no news since 14:02"))
+    notices.send_waiting()
+    assert [notice.text for notice in told] == ["No news since 14:02"]
+
+
+def test_m20_a_stop_that_a_person_asked_for_is_no_news(notices, told):
+    notices.see(LIVE)
+    notices.see(replace(LIVE, state=JobState.INTERRUPTED))
+    assert told == []
+
+
+def test_m20_a_run_that_had_ended_before_the_window_opened_is_no_news(notices, told):
+    notices.see(replace(LIVE, state=JobState.ERROR))
+    assert told == []
+
+
+def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
+    quiet = Notices(lambda: False, merge_ms=NEVER)
+    quiet.told.connect(told.append)
+    for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
+        quiet.see(replace(LIVE, run=run))
+        quiet.see(replace(LIVE, run=run, state=state))
+    assert titles(told) == ["Failed: digits"]
+
+
+@pytest.mark.parametrize(
+    ("states", "nodes", "title"),
+    [
+        ((JobState.ERROR,) * 3, ("gpu07",) * 3, "3 jobs failed on gpu07"),
+        ((JobState.ERROR,) * 2, ("gpu07", "gpu08"), "2 jobs failed"),
+        ((JobState.LOST,) * 2, ("", ""), "2 jobs are lost"),
+        ((JobState.FINISHED,) * 3, ("",) * 3, "3 jobs finished"),
+        ((JobState.FINISHED, JobState.ERROR), ("", "gpu07"), "2 notices"),
+    ],
+)
+def test_m20_what_comes_close_together_is_merged_into_one(notices, told, states, nodes, title):
+    first = replace(LIVE, id="first", name="first")
+    views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(states))]
+    for view in (first, *views):
+        notices.see(view)
+    notices.see(replace(first, state=JobState.ERROR))
+    for view, state, node in zip(views, states, nodes, strict=True):
+        error = replace(ON_GPU07, node=node) if node else None
+        notices.see(replace(view, state=state, error=error))
+    assert titles(told) == ["Failed: first"]
+    notices.send_waiting()
+    assert titles(told) == ["Failed: first", title]
+    assert told[1].node == ("gpu07" if title.endswith("gpu07") else "")
+    assert told[1].job_id == ""
+    assert "job 0" in told[1].text
+    notices.send_waiting()
+    assert len(told) == 2
+
+
+def test_m20_a_resumed_run_that_fails_again_is_told_again(notices, told):
+    for run in (1, 2):
+        notices.see(replace(LIVE, run=run))
+        notices.see(replace(LIVE, run=run, state=JobState.ERROR))
+        notices.send_waiting()
+    assert len(told) == 2
+
+
+def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices, told):
+    alarm = Alarm(DIVERGED, 412, "The loss is at 9.31, 4.2 times its best (2.2 at step 390).")
+    for _ in range(3):
+        notices.see(replace(LIVE, alarms=(alarm,)))
+    assert titles(told) == ["Diverges: digits"]
+    assert told[0].text == alarm.sentence
+    still = Alarm(STANDSTILL, 500, "No step since step 500.")
+    notices.see(replace(LIVE, alarms=(alarm, still)))
+    notices.send_waiting()
+    assert titles(told)[1:] == ["Stands still: digits"]
+    notices.see(replace(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
+    notices.send_waiting()
+    assert titles(told)[2:] == ["Failed: digits"]
+
+
+def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
+    seen = Notices(lambda: False, merge_ms=NEVER)
+    alarm = Alarm(DIVERGED, 40, "The loss is at 9.31, 4.2 times its best (2.2 at step 30).")
+
+    def remembered():
+        return sum(map(len, (seen._live, seen._in_doubt, seen._alarmed)))
+
+    for number in range(100):
+        run = replace(LIVE, id=f"20261121-{number:06}", doubt="no news", alarms=(alarm,))
+        seen.see(run)
+        assert remembered() == 3
+        seen.see(replace(run, state=JobState.FINISHED))
+        assert remembered() == 0
+
+
+def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(notices, told):
+    here = LIVE.nodes[0]
+    away = (NodeState(here, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))
+    notices.see_nodes(away)
+    assert told == [], "nobody's job is on it"
+    notices.see(LIVE)
+    for _ in range(3):
+        notices.see_nodes(away)
+        notices.send_waiting()
+    assert titles(told) == [f"Offline: {here}"]
+    assert (told[0].node, told[0].text) == (here, "digits runs there.")
+    notices.see_nodes((NodeState(here, Presence.ONLINE),))
+    notices.see_nodes(away)
+    notices.send_waiting()
+    assert len(told) == 2
+
+
+def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, notices, told):
+    place = tmp_path / "own" / "notices.json"
+    book = NoticeBook(place)
+    notices.see(LIVE)
+    notices.see(replace(LIVE, state=JobState.ERROR, error=ON_GPU07))
+    for _ in range(KEPT + 5):
+        book.add(told[0])
+    book.save()
+    assert place.stat().st_mode & 0o777 == 0o600
+    again = NoticeBook(place)
+    assert (again.unread, len(again.past)) == (KEPT, KEPT)
+    assert again.past[0] == told[0]
+    assert again.read_all()
+    assert not again.read_all()
+    again.save()
+    assert NoticeBook(place).unread == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", "[]", '{"notices": 7}', '{"notices": [7]}', '{"notices": [{"title": 1}]}'),
+        *(
+            '{"ends": 7}',
+            '{"ends": {"/lab": 7}}',
+            '{"ends": {"/lab": {"until_s": 1, "live": [7]}}}',
+        ),
+    ],
+)
+def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
+    place = tmp_path / "notices.json"
+    place.write_text(content)
+    book = NoticeBook(place)
+    assert (book.past, book.unread) == ((), 0)
+    assert book.ends("/lab") is None
+
+
+def test_a_notice_comes_back_as_it_was(notices, told):
+    notices.see(replace(LIVE, name="ünï <b>"))
+    notices.see(replace(LIVE, name="ünï <b>", state=JobState.ERROR, error=ON_GPU07))
+    assert Notice.from_dict(told[0].to_dict()) == told[0]
+
+
+def of_jobs(*views):
+    return JobListing(views=views, total=len(views))
+
+
+class Window:
+    """One that is opened, looks, and is closed; the book is the file of the one before."""
+
+    def __init__(self, tmp_path, monkeypatch, window, immediately, tells_finished=True):
+        monkeypatch.setattr(
+            "app.notifications.notification_center.notices_file", lambda: tmp_path / "notices.json"
+        )
+        self.tray = SimpleNamespace(told=[])
+        self.tray.tell = self.tray.told.append
+        self.bell = Bell(window, immediately, self.tray, lambda: tells_finished, window)
+        self.bell.take_data_root("/lab/ring")
+
+    def look(self, *views):
+        self.bell.see(of_jobs(*views))
+        self.bell.see_jobs(views)
+        return titles(self.tray.told)
+
+    @property
+    def listed(self):
+        return titles(self.bell._book.past)
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch, main_window, immediately):
+    return partial(Window, tmp_path, monkeypatch, main_window, immediately)
+
+
+@pytest.fixture
+def main_window(qtbot):
+    window = MainWindow()
+    qtbot.addWidget(window)
+    return window
+
+
+def ended(number, state=JobState.ERROR, minute=0, **more):
+    end = f"2026-11-21T15:{minute:02}:00Z"
+    return replace(LIVE, id=f"job-{number}", name=f"job {number}", state=state, ended=end, **more)
+
+
+def test_m20_what_ended_while_the_window_was_closed_is_told_once_when_it_opens_again(opened):
+    old, live = ended(0), replace(LIVE, id="job-1", name="job 1")
+    assert opened().look(old, live) == [], "of the first window there is no before"
+    now = (
+        old,
+        ended(1, JobState.FINISHED, 7),
+        ended(2, minute=5, error=ON_GPU07),
+        ended(3, minute=9),
+    )
+    again = opened()
+    assert again.look(*now) == ["3 jobs ended while the window was closed"]
+    assert again.listed == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
+    told = again.tray.told[0]
+    assert (told.job_id, told.family) == ("", "bad")
+    assert told.text == "Failed: job 2, Finished: job 1, Failed: job 3"
+    past = again.bell._book.past
+    assert past[2].text == ON_GPU07.sentence
+    assert past[2].job_id == "job-2"
+    assert (
+        past[2].when.isoformat()
+        == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
+    )
+    assert again.look(*now) == titles(again.tray.told)
+    assert opened().look(*now) == []
+
+
+def test_m20_one_that_ended_meanwhile_is_told_by_itself(opened):
+    opened().look(replace(LIVE, id="job-1"))
+    assert opened().look(ended(1)) == ["Failed: job 1"]
+
+
+def test_m20_what_was_told_before_the_window_closed_is_not_told_again(opened):
+    window = opened()
+    window.look(replace(LIVE, id="job-1"))
+    window.bell.see_jobs((ended(1),))
+    assert titles(window.tray.told) == ["Failed: job 1"]
+    assert opened().look(ended(1)) == []
+
+
+def test_m20_a_clock_that_is_wrong_hides_no_end_of_what_was_seen_alive(opened):
+    opened().look(ended(0, minute=59), replace(LIVE, id="job-1"))
+    assert opened().look(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
+
+
+def test_m20_meanwhile_a_stop_is_no_news_and_success_only_where_it_is_wished_for(opened):
+    opened().look(ended(0))
+    now = (ended(1, JobState.INTERRUPTED, 3), ended(2, JobState.FINISHED, 4))
+    assert opened(tells_finished=False).look(*now) == []
+    assert opened().look(*now) == [], "it is known, told or not"
+
+
+def test_m20_ends_are_known_for_each_data_root(opened):
+    opened().look(ended(0))
+    other = opened()
+    other.bell.take_data_root("/home/mai/ring")
+    assert other.look(ended(1, minute=5)) == [], "nobody looked at that one before"
+    assert opened().look(ended(2, minute=6)) == ["Failed: job 2"]
+
+
+def test_m20_of_jobs_that_only_have_a_line_the_end_is_told_too(opened):
+    opened().look(ended(0))
+    window = opened()
+    window.bell.see(JobListing(lines=(line_of(ended(1, minute=5)),), total=1))
+    assert titles(window.tray.told) == ["Failed: job 1"]

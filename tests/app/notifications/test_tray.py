@@ -1,0 +1,102 @@
+"""The icon in the tray: the ring of the oldest job, a menu of all, and a way to each place."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtWidgets import QSystemTrayIcon
+
+from app.notifications.notification_rules import Notice
+from app.notifications.tray import Tray, ring_icon
+from backend.records.jobs.state import JobState
+from tests.app.jobs.test_status_poller import LIVE
+
+# The offscreen platform has no windows of a tray, and says so when an icon is shown.
+pytestmark = pytest.mark.qt_log_ignore("systemTrayWindowChanged")
+NOTICE = Notice("Failed: digits", "Why.", datetime.now().astimezone(), job_id="a")
+HALF = replace(LIVE, step=50, total_steps=100, eta_s=2460.0)
+
+
+@pytest.fixture
+def mark(qapp):
+    pixmap = QPixmap(64, 64)
+    pixmap.fill()
+    return QIcon(pixmap)
+
+
+@pytest.fixture
+def tray(mark):
+    tray = Tray(mark, lambda: True)
+    yield tray
+    tray.close()
+
+
+def texts(tray):
+    return [action.text().replace("\xa0", " ") for action in tray._menu.actions() if action.text()]
+
+
+def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
+    tray.show_live((HALF, replace(HALF, id="b", name="R&D, <b>", eta_s=None)))
+    assert texts(tray) == [
+        "digits, 50 %, 41 min left",
+        "R&&D, <b>, 50 %",
+        "Open Ringmaster",
+        "Quit; jobs go on",
+    ]
+    with qtbot.waitSignal(tray.job_opened) as opened:
+        tray._menu.actions()[1].trigger()
+    assert opened.args == ["b"]
+    with qtbot.waitSignal(tray.end_wished):
+        tray._menu.actions()[-1].trigger()
+    assert tray._icon.toolTip().endswith("and 1 more")
+    tray.show_live(())
+    assert texts(tray)[0] == "Nothing is running"
+
+
+def test_many_jobs_do_not_make_the_menu_higher_than_the_screen(tray):
+    tray.show_live(tuple(replace(HALF, id=f"{n}") for n in range(40)))
+    assert "and 32 more" in texts(tray)
+    assert len(texts(tray)) == 11
+
+
+def test_the_icon_is_the_ring_and_changes_with_its_percent_alone(tray):
+    def pixels(view):
+        return ring_icon(view).pixmap(64).toImage()
+
+    assert pixels(HALF) != pixels(replace(HALF, step=60))
+    assert pixels(HALF) != pixels(replace(HALF, state=JobState.STOPPING))
+    tray.show_live((HALF,))
+    key = tray._icon.icon().cacheKey()
+    tray.show_live((replace(HALF, metrics={"loss": 1.0}),))
+    assert tray._icon.icon().cacheKey() == key
+    tray.show_live((replace(HALF, step=51),))
+    assert tray._icon.icon().cacheKey() != key
+
+
+def test_a_click_on_a_message_opens_what_it_was_about(tray, qtbot):
+    tray.tell(NOTICE)
+    with qtbot.waitSignal(tray.notice_opened) as opened:
+        tray._icon.messageClicked.emit()
+    assert opened.args == [NOTICE]
+    with qtbot.waitSignal(tray.window_wished):
+        tray._icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
+
+
+def test_where_there_is_no_tray_nothing_is_shown_and_nothing_breaks(mark):
+    tray = Tray(mark, lambda: False)
+    tray.show_live((HALF,))
+    tray.tell(NOTICE)
+    assert not tray._icon.isVisible()
+    tray.close()
+
+
+def test_f58_a_name_is_no_markup_in_tool_tip_and_message(tray, monkeypatch):
+    tray.show_live((replace(HALF, name="<img src=x><b>bold"),))
+    assert "bold" in tray._icon.toolTip()
+    assert not Qt.mightBeRichText(tray._icon.toolTip())
+    said = []
+    monkeypatch.setattr(tray._icon, "showMessage", lambda *words: said.extend(words[:2]))
+    tray.tell(replace(NOTICE, title="Failed: <b>bold", text="<img src=x> raised."))
+    assert said == ["Failed: ‹b>bold", "‹img src=x> raised."]

@@ -1,0 +1,244 @@
+"""The one module that starts threads keeps its promises to those who use it."""
+
+import threading
+import weakref
+
+import pytest
+from PySide6.QtCore import QTimer
+
+from app.runtime.background import Background
+from backend.base.errors import BackendError
+from tests.waiting import LIMIT_S
+
+
+@pytest.fixture
+def background(qapp):
+    background = Background(workers=2)
+    yield background
+    background.close()
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def monotonic(self):
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("app.runtime.background.time", clock)
+    return clock
+
+
+def at_shutdown(background, call):
+    """Call it each time that the pool was told to shut down, with whether that waits."""
+    shutdown = background._pool.shutdown
+
+    def told(wait=True, **given):
+        call(wait)
+        shutdown(wait, **given)
+
+    background._pool.shutdown = told
+
+
+def test_work_runs_elsewhere_and_its_outcome_comes_home(qtbot, background):
+    gate, seen = threading.Event(), []
+
+    def work():
+        gate.wait(LIMIT_S)  # so that it cannot have ended before run() returns
+        return threading.get_ident()
+
+    background.run(
+        "any",
+        work,
+        then=lambda worker: seen.append((worker, threading.get_ident())),
+        otherwise=pytest.fail,
+    )
+    gate.set()
+    qtbot.waitUntil(lambda: len(seen) == 1)
+    worker, home = seen[0]
+    assert home == threading.get_ident() != worker
+
+
+def test_one_lane_never_overlaps_itself(qtbot, background):
+    started, release, order = threading.Event(), threading.Event(), []
+
+    def first():
+        started.set()
+        release.wait(LIMIT_S)
+        return 1
+
+    background.run("node gpu3", first, order.append, pytest.fail)
+    background.run("node gpu3", lambda: 2, order.append, pytest.fail)
+    background.run("node gpu4", lambda: 3, order.append, pytest.fail)
+    assert started.wait(LIMIT_S)
+    qtbot.waitUntil(lambda: order == [3])
+    release.set()
+    qtbot.waitUntil(lambda: order == [3, 1, 2])
+
+
+def test_expected_failures_are_handed_over(qtbot, background):
+    def refuse():
+        raise BackendError("no route to gpu3")
+
+    errors = []
+    background.run("any", refuse, pytest.fail, errors.append)
+    qtbot.waitUntil(lambda: len(errors) == 1)
+
+
+def test_a_bug_reaches_the_excepthook_and_frees_the_lane(qtbot, background):
+    done = []
+    with qtbot.captureExceptions() as caught:
+        background.run("any", lambda: 1 / 0, pytest.fail, pytest.fail)
+        background.run("any", lambda: 1, done.append, pytest.fail)
+        qtbot.waitUntil(lambda: done == [1])
+    assert caught[0][0] is ZeroDivisionError
+
+
+def test_no_callback_comes_after_close(qtbot, qapp):
+    gate, heard = threading.Event(), []
+    background = Background(workers=1)
+    background.run("a", lambda: gate.wait(LIMIT_S), heard.append, heard.append)
+    background.run("a", lambda: 2, heard.append, heard.append)
+    background.run("b", lambda: 3, heard.append, heard.append)
+    gate.set()
+    background.close()
+    qapp.processEvents()
+    assert heard == []
+
+
+def test_reports_of_progress_come_home(qtbot, background):
+    reports, homes = [], []
+
+    def on_report(share, what):
+        reports.append((share, what))
+        homes.append(threading.get_ident())
+
+    progress = background.progress(on_report)
+    background.run("any", lambda: progress.step(1, 2, "Copying"), lambda _: None, pytest.fail)
+    qtbot.waitUntil(lambda: reports == [(0.5, "Copying")])
+    assert homes == [threading.get_ident()]
+
+
+def test_many_reports_do_not_flood_the_window_and_the_last_is_there(qtbot, background, clock):
+    reports = []
+    progress = background.progress(lambda share, _what: reports.append(share))
+
+    def work():
+        for done in range(1, 10_001):
+            clock.now_s += 0.001
+            progress.report(done, 10_000, "Copying")
+
+    background.run("any", work, lambda _: None, pytest.fail)
+    qtbot.waitUntil(lambda: bool(reports) and reports[-1] == 1.0)
+    assert 190 <= len(reports) <= 210, "twenty a second"
+
+
+def test_closing_cancels_what_reports_progress(qapp):
+    background = Background(workers=1)
+    progress = background.progress(lambda _share, _what: None)
+    started, ended = threading.Event(), []
+
+    def work():
+        started.set()
+        try:
+            while True:
+                progress.step(0, 0, "Importing")
+        except BackendError as error:
+            ended.append(error)
+            raise
+
+    background.run("any", work, pytest.fail, pytest.fail)
+    assert started.wait(LIMIT_S)
+    background.close()
+    assert len(ended) == 1
+
+
+def test_of_work_that_reported_and_has_ended_nothing_is_kept(qtbot, background):
+    ended = []
+
+    def search():
+        progress = background.progress(lambda _share, _what: None)
+        background.run("log", lambda: progress.report(1, 1, "Searching"), ended.append, pytest.fail)
+        return weakref.ref(progress)
+
+    kept = [search() for _ in range(20)]
+    qtbot.waitUntil(lambda: len(ended) == len(kept))
+    qtbot.waitUntil(lambda: not any(one() for one in kept))
+
+
+def test_closing_waits_no_longer_than_its_limit_for_what_never_returns(qapp):
+    background = Background(workers=2)
+    gate, began = threading.Event(), threading.Event()
+
+    def hang():
+        began.set()
+        gate.wait()
+
+    background.run("share", hang, pytest.fail, pytest.fail)
+    assert began.wait(LIMIT_S)
+    assert not background.close(0.05)
+    gate.set()
+    background._pool.shutdown()
+
+
+def test_no_thread_outlives_a_close_to_signal_what_is_gone(qapp):
+    background = Background(workers=1)
+    gate, waited_for, closed = threading.Event(), threading.Event(), threading.Event()
+    signalled_too_late = []
+    at_shutdown(background, lambda waits: waits and waited_for.set())
+    background.run("any", lambda: gate.wait(LIMIT_S), pytest.fail, pytest.fail)
+    (future,) = background._running
+
+    def signal(_future):
+        waited_for.wait(LIMIT_S)
+        signalled_too_late.append(closed.is_set())
+
+    future.add_done_callback(signal)
+    gate.set()
+    assert background.close()
+    closed.set()
+    background._pool.shutdown()
+    assert signalled_too_late == [False]
+
+
+def test_closing_does_not_wait_for_what_never_began(qapp):
+    background = Background(workers=1)
+    gate, began = threading.Event(), threading.Event()
+
+    def work():
+        began.set()
+        gate.wait(LIMIT_S)
+
+    background.run("first", work, pytest.fail, pytest.fail)
+    background.run("second", pytest.fail, pytest.fail, pytest.fail)
+    assert began.wait(LIMIT_S)
+    (second,) = (one for one in background._running if not one.running())
+    second.add_done_callback(lambda _: gate.set())
+    assert background.close()
+
+
+def test_what_comes_home_together_leaves_keys_their_turn(qtbot, background, clock):
+    """Twenty looks end at once; each is quick, all of them in one turn would be a stall."""
+    gate, order = threading.Event(), []
+
+    def take(number):
+        clock.now_s += 0.003  # the work of one answer
+        order.append(number)
+
+    for number in range(20):
+        background.run(f"look {number}", lambda number=number: number, take, pytest.fail)
+    key = QTimer()
+    key.timeout.connect(lambda: order.append("key"))
+    # Nothing is handed back before the loop turns: until then all have ended.
+    background._pool.submit(gate.set)
+    assert gate.wait(LIMIT_S)
+    key.start(0)
+    answers = set(range(20))
+    qtbot.waitUntil(lambda: answers.issubset(order))
+    assert len(order) - order.count("key") == len(answers)
+    places = [order.index(answer) for answer in answers]
+    assert "key" in order[min(places) : max(places)]

@@ -1,0 +1,109 @@
+"""Memory that was freed goes back to the system."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject
+
+from app.runtime.malloc_tuning import ARENAS, FreedMemory, give_back
+
+_PIECES, _PIECE_BYTES = 2_000, 50_000
+
+
+def test_what_lies_between_pieces_that_are_still_used_is_given_back() -> None:
+    pieces = [bytes(_PIECE_BYTES).replace(b"\0", b"x") for _ in range(_PIECES)]
+    kept = pieces[::2]
+    del pieces
+    assert give_back()
+    assert len(kept) == _PIECES / 2
+
+
+_THREADS_THAT_ALLOCATE = """
+import ctypes, sys, threading
+from app.runtime.malloc_tuning import keep_heaps_small
+
+if sys.argv[1] == "few":
+    assert keep_heaps_small()
+all_there, kept = threading.Barrier(8), []
+
+def work():
+    all_there.wait()
+    kept.append([bytes(1000) for _ in range(1000)])
+    all_there.wait()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+libc.fclose.argtypes = [ctypes.c_void_p]
+libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+file = libc.fopen(sys.argv[2].encode(), b"w")
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+_LARGE_PIECES = """
+import ctypes, sys
+from app.runtime.malloc_tuning import LARGE_BYTES, keep_heaps_small
+
+if sys.argv[1] == "small":
+    assert keep_heaps_small()
+
+class Told(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+libc.mallinfo2.restype = Told
+libc.free(libc.malloc(1 << 24))
+before = libc.mallinfo2().hblks
+for _ in range(int(sys.argv[2])):
+    libc.malloc(LARGE_BYTES)
+print(libc.mallinfo2().hblks - before)
+"""
+
+
+@pytest.mark.parametrize(("how", "of_their_own"), [("small", True), ("as glibc likes", False)])
+def test_large_pieces_leave_no_holes_in_a_heap(how: str, of_their_own: bool) -> None:
+    """But for the few that find a hole which is there already."""
+    count = 40
+    command = [sys.executable, "-c", _LARGE_PIECES, how, str(count)]
+    told = subprocess.run(
+        command, cwd=Path(__file__).parents[3], check=True, stdout=subprocess.PIPE
+    )
+    assert (int(told.stdout) > count / 2) is of_their_own
+
+
+@pytest.mark.parametrize(("how", "is_few"), [("few", True), ("as glibc likes", False)])
+def test_all_threads_share_two_heaps(how: str, is_few: bool, tmp_path: Path) -> None:
+    told = tmp_path / "told.xml"
+    command = [sys.executable, "-c", _THREADS_THAT_ALLOCATE, how, str(told)]
+    subprocess.run(command, cwd=Path(__file__).parents[3], check=True)
+    heaps = told.read_text(encoding="utf-8").count("<heap nr=")
+    assert (heaps <= ARENAS) is is_few, heaps
+
+
+def test_it_is_done_beside_the_window(qtbot, immediately) -> None:
+    lanes = []
+
+    class Noted:
+        def run(self, lane, work, then, otherwise):
+            lanes.append(lane)
+            immediately.run(lane, work, then, otherwise)
+
+    parent = QObject()
+    memory = FreedMemory(Noted(), parent)
+    memory._timer.start(1)
+    qtbot.waitUntil(lambda: lanes != [])
+    memory._timer.stop()
+    assert set(lanes) == {"memory"}

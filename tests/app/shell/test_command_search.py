@@ -1,0 +1,90 @@
+"""Ctrl+K: a few letters find the right thing, acts before things, and nothing that cannot be."""
+
+from app.shell.command_search import MOST, Act, GoTo
+from widgets.shell.command_palette import Target
+
+
+def target(title, kind="job", aside="", key=""):
+    return Target(kind, key or title, title, aside)
+
+
+def finder(*titles, acts=()):
+    go_to = GoTo()
+    opened = []
+    for title, able in acts:
+        go_to.add_act(Act(target(title, "act"), lambda t=title: opened.append(t), lambda a=able: a))
+    go_to.add_source("job", lambda _text: [target(title) for title in titles], opened.append)
+    return go_to, opened
+
+
+def titles(found):
+    return [each.title for each in found]
+
+
+def test_without_a_text_all_acts_that_are_possible_now():
+    go_to, _ = finder("resnet", acts=(("New job", True), ("Stop the open job", False)))
+    assert titles(go_to.find("")) == ["New job"]
+
+
+def test_a_title_that_begins_so_comes_before_a_word_that_does_before_the_rest():
+    go_to, _ = finder("big digits", "megadigits", "digits 2")
+    assert titles(go_to.find("Dig")) == ["digits 2", "big digits", "megadigits"]
+
+
+def test_every_word_must_stand_in_the_title_or_behind_it():
+    go_to = GoTo()
+    go_to.add_source(
+        "job",
+        lambda _: [target("digits", aside="Failed"), target("digits 2", aside="Finished")],
+        id,
+    )
+    assert titles(go_to.find("digits fail")) == ["digits"]
+
+
+def test_acts_come_before_things_that_fit_as_well():
+    go_to, opened = finder("New job for ben", acts=(("New job", True),))
+    found = go_to.find("new job")
+    assert titles(found) == ["New job", "New job for ben"]
+    for each in found:
+        go_to.open(each)
+    assert opened == ["New job", "New job for ben"]
+
+
+def test_a_job_that_is_called_like_an_act_is_opened_and_the_act_is_not_done():
+    go_to, opened = finder(acts=(("Settings", True),))
+    go_to.add_source("node", lambda _: [target("Settings", "node")], lambda key: opened.append(1))
+    go_to.open(target("Settings", "node"))
+    assert opened == [1]
+
+
+def test_of_many_only_the_best_are_shown():
+    go_to, _ = finder(*(f"job {number}" for number in range(5000)), "the job")
+    found = go_to.find("job")
+    assert len(found) == MOST
+    assert titles(found)[0] == "job 0"
+
+
+def test_what_is_near_is_shown_at_once_and_what_is_far_joins_it_in_its_rank():
+    go_to, opened = finder("my resnet", acts=(("New job", True),))
+    answers = []
+    go_to.add_far_source("far", lambda text, then: answers.append((text, then)), opened.append)
+    shown = []
+    go_to.ask("ResNet", lambda targets, is_all: shown.append((titles(targets), is_all)))
+    assert shown == [(["my resnet"], False)]
+    text, then = answers.pop()
+    assert text == "resnet"
+    then((target("resnet 50", "far"),))
+    assert shown[1:] == [(["resnet 50", "my resnet"], True)]
+
+
+def test_an_answer_to_what_is_not_asked_any_more_is_not_shown():
+    go_to, opened = finder()
+    answers, shown = [], []
+    go_to.add_far_source("far", lambda text, then: answers.append(then), opened.append)
+    for text in ("res", "unet"):
+        go_to.ask(text, lambda targets, is_all: shown.append(titles(targets)))
+    answers[0]((target("resnet", "far"),))
+    answers[1]((target("unet", "far"),))
+    assert shown == [[], [], ["unet"]]
+    go_to.ask("", lambda targets, is_all: shown.append(is_all))
+    assert shown[-1] is True, "without a text nobody is asked"

@@ -1,0 +1,281 @@
+"""What a person does to jobs, with a keyboard alone: several at once, the queue, things to keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import replace_json
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.state import JobState
+from tests.app.keyboard_window import (
+    answer_file_dialog,
+    choose,
+    go,
+    hands,
+    ids,
+    ids_and_program,
+    open_job,
+    program,
+    rows,
+    table,
+)
+from tests.app.used_data_root import FALLING, WAITING
+from tests.fakes import trained
+
+__all__ = ["hands", "ids", "ids_and_program", "program", "table"]
+
+
+@pytest.fixture
+def data_root(program) -> DataRoot:
+    return program._services.data_root
+
+
+def choose_rows(hands, table, names):
+    """In the table, one by one."""
+    hands.wait(lambda: set(names) <= set(rows(table)))
+    places = sorted(rows(table).index(name) for name in names)
+    hands.press("Ctrl+Home")
+    at = 0
+    for place in places:
+        hands.press("Ctrl+Down", times=place - at)
+        hands.press("Space")
+        at = place
+    assert len(table.chosen()) == len(names)
+
+
+def fresh(program, *names):
+    """Names that no job has, also when a test is tried again."""
+    return tuple(f"{name} {program.jobs.total}" for name in names)
+
+
+def tags_of(program, job_id):
+    return program._services.jobs.show(job_id).tags
+
+
+def said(program):
+    return program.window.toast._text.text()
+
+
+# Several
+
+
+def test_several_jobs_are_tagged_and_the_tag_is_taken_away(hands, table, program, ids):
+    names = ("fast", "slow")
+    for field, expected in (("Tags to give", True), ("Tags to take away", False)):
+        choose_rows(hands, table, names)
+        hands.tab_to("Tag")
+        hands.press("Space")
+        hands.tab_to(field)
+        hands.write("kept")
+        hands.press("Return")
+        for name in names:
+            hands.wait(
+                lambda name=name, is_there=expected: (
+                    ("kept" in tags_of(program, ids[name])) is is_there
+                )
+            )
+        table.clearSelection()
+        table.setFocus()
+    assert tags_of(program, ids["fast"]) == ("quick",), "the others stay"
+
+
+def test_several_jobs_are_stopped(hands, table, program, data_root):
+    names = fresh(program, "first that runs", "second that runs")
+    folders = [
+        data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
+        for name in names
+    ]
+    for folder in folders:
+        replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    choose_rows(hands, table, names)
+    hands.tab_to("Stop 2")
+    hands.press("Space")
+    for folder in folders:
+        hands.wait(folder.lock.exists)
+    # Their supervisor has seen it.
+    for folder in folders:
+        record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
+        replace_json(folder.attempt(1).exit, record)
+    hands.wait(lambda: not program._poller.live())
+
+
+def test_several_jobs_without_a_checkpoint_are_exported_and_the_refusal_is_said(
+    hands, table, program, tmp_path
+):
+    choose_rows(hands, table, ("fast", "slow"))
+    hands.tab_to("Export")
+    _answer = answer_file_dialog(tmp_path)
+    hands.press("Space")
+    hands.wait(lambda: said(program).startswith("Exported 0 of 2 jobs."))
+    assert "no checkpoint" in said(program)
+
+
+def test_several_jobs_go_to_the_trash_when_that_was_asked(hands, table, data_root, program):
+    names = fresh(program, "first to go", "second to go")
+    gone = [trained.job(data_root.path, name, FALLING[:10]) for name in names]
+    choose_rows(hands, table, names)
+    hands.press("Del")
+    # Not before it is known how much goes along.
+    hands.wait(lambda: program._job_trash._dialog.now._go.isEnabled())
+    hands.tab_to("Move to trash")
+    assert all(data_root.job(job_id).path.exists() for job_id in gone), "only asked"
+    hands.press("Space")
+    hands.wait(lambda: not set(names) & set(rows(table)))
+    assert not any(data_root.job(job_id).path.exists() for job_id in gone)
+    assert set(gone) <= {path.name for path in (data_root.trash / "jobs").iterdir()}
+    hands.wait(lambda: said(program).startswith("Moved 2 jobs to the trash, "))
+
+
+# The queue
+
+
+def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_and_pauses(
+    hands, program, ids
+):
+    services = program._services
+    raw = services.jobs.clone(ids[WAITING[0]])
+    (name_of_last,) = fresh(program, "last in line")
+    last = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
+    program._poller.look_at_list()
+    hands.wait(lambda: program.jobs.model.line(last) is not None)
+    open_job(hands, program, name_of_last)
+    hands.wait(lambda: program.jobs.open_id == last and program.jobs.open_view is not None)
+    hands.tab_to("Queue")
+    hands.press("Space")
+    places = program.jobs.model.queue_places
+    hands.wait(lambda: last in places() and places()[last] == len(places()) > len(WAITING))
+
+    # Nothing of it may start here when the queue goes on.
+    for name, job_id in [*((name, ids[name]) for name in WAITING), (name_of_last, last)]:
+        open_job(hands, program, name)
+        hands.wait(
+            lambda job_id=job_id: (
+                program.jobs.open_id == job_id and program.jobs.detail._place is not None
+            )
+        )
+        hands.tab_to("More")
+        hands.press("Space")
+        choose(hands, "Priority and time…")
+        hands.tab_to("Priority")
+        hands.press("Ctrl+A")
+        hands.write("5" if job_id == last else "0")
+        hands.tab_to("Not before")
+        hands.write("2099-01-01 10:00")
+        hands.press("Return")
+        hands.wait(
+            lambda job_id=job_id: program.jobs.model.place(job_id).entry.not_before.startswith("20")
+        )
+    hands.wait(lambda: places()[last] < min(places()[ids[name]] for name in WAITING))
+    assert program.jobs.model.place(last).entry.priority == 5
+
+    program.jobs.setFocus()
+    for press, is_paused in (("Resume", False), ("Pause", True)):
+        hands.tab_to(press)
+        hands.press("Space")
+        hands.wait(lambda is_paused=is_paused: program.jobs.list.strip._is_paused is is_paused)
+        assert services.queue.look().paused.startswith("The queue is paused") is is_paused
+    assert last in {place.entry.job_id for place in services.queue.look().places}
+
+
+# To keep
+
+
+def test_a_plot_is_saved_as_a_picture_and_the_curves_of_several_jobs_as_a_table(
+    hands, program, ids, table, tmp_path
+):
+    choose_rows(hands, table, ("fast", "slow"))
+    hands.tab_to("Save CSV")
+    _answer = answer_file_dialog(tmp_path / "curves.csv")
+    hands.press("Space")
+    hands.wait((tmp_path / "curves.csv").exists)
+    assert len((tmp_path / "curves.csv").read_text().splitlines()) > len(FALLING)
+    program.jobs.show_list()
+    program.jobs.setFocus()
+    open_job(hands, program, "slow")
+    curves = program.jobs.detail.curves
+    hands.wait(lambda: curves.curve("loss") is not None and len(curves.curve("loss")) == 30)
+    hands.tab_to("Save the plot Accu")
+    hands.press("Space")
+    _answer = answer_file_dialog(tmp_path / "accuracy.png")
+    choose(hands, "This plot as PNG…")
+    hands.wait((tmp_path / "accuracy.png").exists)
+    assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_notes_and_tags_are_written(hands, program, ids):
+    open_job(hands, program, "slow")
+    hands.wait(lambda: program.jobs.open_id == ids["slow"] and program.jobs.open_view is not None)
+    tabs = program.jobs.detail
+    while not tabs.notes.isVisible():
+        hands.press("]")
+    hands.tab_to("Tags")
+    hands.write("steady, small")
+    hands.tab_to("Notes")
+    hands.press("Ctrl+A")
+    hands.write("What it was for.")
+    hands.wait(lambda: program._services.jobs.show(ids["slow"]).notes == "What it was for.")
+    assert tags_of(program, ids["slow"]) == ("steady", "small")
+
+
+# A new job
+
+
+def fill_in(hands, name):
+    """What every job needs."""
+    assert hands.name() == "Name"
+    hands.press("Ctrl+A")
+    hands.write(name)
+    for control in ("Model", "Dataset", "Loader"):
+        box = hands.tab_to(control)
+        hands.press("Home")
+        while "digits" not in box.currentText():
+            before = box.currentIndex()
+            hands.press("Down")
+            assert box.currentIndex() != before, f"{control}: there is no digits"
+
+
+def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program):
+    go(hands, program, "Ctrl+N", "new-job")
+    fill_in(hands, "by template")
+    hands.tab_to("Epochs")
+    hands.press("Ctrl+A")
+    hands.write("77")
+    hands.tab_to("Save as", back=True)
+    hands.press("Space")
+    choose(hands, "Template…")
+    hands.tab_to("Name of the template")
+    hands.press("Ctrl+A")
+    hands.write("long one")
+    hands.press("Return")
+    hands.wait(lambda: [one.name for one in program._services.templates.list()] == ["long one"])
+    go(hands, program, "Ctrl+1", "jobs")
+    go(hands, program, "Ctrl+N", "new-job")
+    hands.press("Ctrl+A")
+    hands.write("another")
+    hands.tab_to("Epochs")
+    hands.press("Ctrl+A")
+    hands.write("3")
+    hands.tab_to("long one", back=True)
+    hands.press("Space")
+    hands.wait(lambda: program.form.draft().raw["epochs"] == 77)
+
+
+def test_a_sweep_is_queued(hands, program):
+    go(hands, program, "Ctrl+N", "new-job")
+    (name,) = fresh(program, "swept by hand")
+    fill_in(hands, name)
+    hands.tab_to("Learning rate")
+    hands.press("Shift+F10")
+    choose(hands, "Several values…")
+    hands.press("Ctrl+A")
+    hands.write("0.1, 0.2")
+    hands.press("Return")
+    # A sweep can only be queued, so the one button says so.
+    start = program.form._side.acts.start
+    hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
+    hands.tab_until(start)
+    hands.press("Space")
+    hands.wait(lambda: program.window.place == "jobs")
+    lines = program.jobs.model
+    hands.wait(lambda: sum(name in lines.line(one).name for one in lines.queue_places()) == 2)

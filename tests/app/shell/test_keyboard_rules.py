@@ -1,0 +1,212 @@
+"""What holds wherever Tab leads: reading order, a ring, a name; and where each key is told."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QImage, QKeySequence
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QApplication, QScrollArea, QWidget
+
+from tests.app.keyboard_window import ids, ids_and_program, program
+from tests.app.pointer import Hands, hears, place_of
+from tests.app.used_data_root import rows_of_all
+from widgets.common import theme
+from widgets.common.labels import Label
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.page.jobs_page import JobsPage
+from widgets.shell.shortcuts import KEYS
+
+__all__ = ["ids", "ids_and_program", "program"]
+
+PLACES = (
+    "jobs",
+    "table",
+    "compare",
+    "datasets",
+    "models",
+    "loaders",
+    "nodes",
+    "new-job",
+    "settings",
+    "help",
+)
+TABS = ("curves", "ranks", "checkpoints", "log", "settings", "notes")
+_RING_LEAST = 12
+"""Pixels; the shortest ring is that of a slider's knob."""
+
+
+@pytest.fixture
+def hands(program, qtbot):
+    return Hands(qtbot, program.window)
+
+
+def go(program, hands, ids, place):
+    window = program.window
+    if place == "table":
+        program.jobs.show_table()
+        hands.wait(lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.total))
+    elif place == "new-job":
+        program._job_controller.drafts.new_job()
+        hands.wait(lambda: window.place == place)
+    elif place == "compare":
+        program._compare_controller.compare((ids["slow"], ids["fast"]))
+        hands.wait(lambda: len(program._pages.compare.table._heads) == 2)
+    else:
+        window.go(place)
+    if place == "help":
+        hands.wait(lambda: program._pages.help._model.rowCount() > 0)
+    if place in TABS or place in ("jobs", "table"):
+        hands.wait(lambda: program.jobs.open_view is not None)
+    if place == "settings":
+        # What is installed here comes late, and pushes the rest down.
+        hands.wait(lambda: program._pages.settings._checks.count() > 3)
+    window.side_bar._buttons["jobs"].setFocus()
+
+
+def stops(window):
+    """All that Tab may lead to: of choices that exclude each other the chosen one alone."""
+    found = set()
+    for widget in window.findChildren(QWidget):
+        if not (widget.isVisible() and widget.isEnabled() and hears(widget)):
+            continue
+        if widget.focusProxy() is not None or not widget.accessibleName():
+            continue
+        chosen = isinstance(widget, QAbstractButton) and widget.isCheckable()
+        group = widget.group() if chosen else None
+        excludes = chosen and (widget.autoExclusive() or (group and group.exclusive()))
+        if not excludes or widget.isChecked():
+            found.add(widget)
+    return found
+
+
+def is_ring_seen(qtbot, widget):
+    """Whether a person sees that it has the focus, once the page is painted."""
+    try:
+        qtbot.waitUntil(lambda: ring_pixels(widget) >= _RING_LEAST)
+    except qtbot.TimeoutError:
+        return False
+    return True
+
+
+def ring_pixels(widget):
+    """How many pixels of the focus's colour are on and right beside it."""
+    # A page that scrolls to it, or gives it more room, does so in the next turn.
+    QApplication.processEvents()
+    window = widget.window()
+    room = place_of(widget).adjusted(-3, -3, 3, 3).intersected(window.rect())
+    image = window.grab(room).toImage().convertToFormat(QImage.Format.Format_RGB32)
+    pixels = np.frombuffer(image.constBits(), np.uint32)
+    return int((pixels == theme.current().q("focus").rgb()).sum())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
+    program, hands, ids, place, qtbot
+):
+    go(program, hands, ids, place)
+    found, bare = [], []
+    expected = stops(program.window)
+    here = hands.focus()
+    while here not in found:
+        found.append(here)
+        if not here.accessibleName():
+            bare.append(type(here).__name__)
+        if not is_empty_list(here):
+            assert is_ring_seen(qtbot, here), f"nobody sees that {named(here)} has the focus"
+        hands.press("Tab")
+        here = hands.focus()
+    assert bare == [], "these have no name for those who hear it"
+    # A button that could be pressed only later was not on the way.
+    missed = (expected & stops(program.window)) - set(found)
+    assert {named(one) for one in missed} == set()
+    for area in program.window.findChildren(QScrollArea):
+        area.verticalScrollBar().setValue(0)
+    places = [(named(one), place_of(one)) for one in found]
+    wrong = [(a, b) for a, b in itertools.pairwise(places) if goes_back(a[1], b[1])]
+    assert wrong == [], "Tab goes back over the page"
+
+
+def is_empty_list(widget):
+    """Its ring is around a row, and it has none yet."""
+    return isinstance(widget, QAbstractItemView) and not widget.model().rowCount()
+
+
+def goes_back(before: QRect, after: QRect) -> bool:
+    """Whether one who reads down a column, and the columns from the left, would not go on there."""
+    is_above = after.bottom() <= before.top() and after.left() < before.right()
+    is_left = after.right() <= before.left() and after.top() < before.center().y()
+    return is_above or is_left
+
+
+def named(widget):
+    return f"{type(widget).__name__} “{widget.accessibleName()}”"
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_so_it_is_on_each_tab_of_a_job(program, hands, ids, tab, qtbot):
+    program.window.go("jobs")
+    program.jobs.open_job(ids["slow"])
+    hands.wait(lambda: program.jobs.open_view is not None and program.jobs.open_id == ids["slow"])
+    program.jobs.detail._choose_tab(tab)
+    test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
+        program, hands, ids, "jobs", qtbot
+    )
+
+
+def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
+    tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
+    page: JobsPage = program.jobs
+    page.detail.header._fill_menu()
+    tips += [f"({action.shortcut().toString()})" for action in page.detail.header._menu.actions()]
+    told = "\n".join(tips)
+    native = QKeySequence.SequenceFormat.NativeText
+    keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}
+    # Of a job that runs: the button says Stop then.
+    keys -= {"Ctrl+."}
+    assert {key for key in keys if f"({key})" not in told} == set()
+
+
+def test_every_key_stands_in_the_sheet(program, hands):
+    program.jobs.setFocus()
+    hands.press("?")
+    sheet = hands.focus().window()
+    hands.wait(lambda: sheet.isVisible() and sheet is not program.window)
+
+    def missing():
+        texts = {label.text() for label in sheet.findChildren(Label)}
+        return {key.does for key in KEYS} - texts
+
+    hands.wait(lambda: not missing())
+    hands.press("Esc")
+    hands.wait(lambda: not sheet.isVisible())
+
+
+@pytest.mark.parametrize("place", ["table", "compare", "nodes", "settings"])
+def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, place):
+    go(program, hands, ids, place)
+    hands.press("Ctrl+N")
+    hands.wait(lambda: program.window.place == "new-job")
+
+
+def test_ctrl_n_takes_nothing_from_a_form_that_is_being_filled_in(program, hands, ids):
+    go(program, hands, ids, "new-job")
+    drafts = program._job_controller.drafts
+    drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))
+    hands.press("Ctrl+N")
+    done = []
+    program._background.run("form", lambda: True, done.append, done.append)
+    hands.wait(lambda: done)
+    assert program.form.draft().raw["name"] == "half written"
+
+
+def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
+    page: JobsPage = program.jobs
+    toast, job_id = program.window.toast, ids["fast"]
+    hands.wait(lambda: page.model.row_of(job_id) >= 0)
+    page.detail.remove_requested.emit(job_id)
+    hands.wait(lambda: page.model.row_of(job_id) < 0 and toast._undo.isVisible())
+    qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
+    hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -1,0 +1,103 @@
+"""The palette offers what a page's buttons and menus can do now, in their words, and no more."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QMenu, QWidget
+
+from app.shell.page_commands import PageActs, Spot
+from widgets.common.buttons import Button
+
+SHOWN: list[str] = []
+
+
+def spot(root, words="“digits”", is_here=True):
+    return Spot(root, lambda: words, lambda: SHOWN.append(words), lambda: is_here)
+
+
+def titles(targets):
+    return [target.title for target in targets]
+
+
+@pytest.fixture
+def page(qtbot):
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    SHOWN.clear()
+    return widget
+
+
+@pytest.fixture
+def menu(page):
+    button = Button("More", parent=page)
+    button.setAccessibleName("More about the job")
+    made = QMenu(button)
+    button.setMenu(made)
+    return made
+
+
+def test_of_a_menu_what_can_be_done_now_is_offered_and_done(page, menu):
+    done = []
+    for text, is_able in (("Ex&port", True), ("Remove", False), ("R&&D", True)):
+        action = menu.addAction(text, lambda text=text: done.append(text))
+        action.setEnabled(is_able)
+    menu.addSeparator()
+    menu.addAction("For experts").setVisible(False)
+    acts = PageActs()
+    acts.add(spot(page))
+    here, elsewhere = acts.look(())
+    assert titles(here) == ["Export", "R&D"]
+    assert elsewhere == []
+    acts.press(here[0].key)
+    assert done == ["Ex&port"]
+    assert SHOWN == ["“digits”"], "what is done is seen being done"
+
+
+def test_a_menu_that_is_filled_when_it_opens_is_read_as_it_would_open(page, menu):
+    menu.aboutToShow.connect(lambda: menu.addAction("Just made"))
+    acts = PageActs()
+    acts.add(spot(page))
+    assert titles(acts.look(())[0]) == ["Just made"]
+
+
+def test_a_button_that_is_off_or_away_is_not_offered_nor_one_that_is_offered_anyway(page):
+    Button("Start", parent=page)
+    Button("Stop", parent=page).setEnabled(False)
+    Button("Kill", parent=page).hide()
+    Button("New job", parent=page)
+    acts = PageActs()
+    acts.add(spot(page))
+    assert titles(acts.look(["New Job"])[0]) == ["Start"]
+
+
+def test_what_cannot_be_done_any_more_is_not_done(page, menu):
+    done = []
+    button = Button("Start", parent=page)
+    button.clicked.connect(lambda: done.append("Start"))
+    action = menu.addAction("Export", lambda: done.append("Export"))
+    acts = PageActs()
+    acts.add(spot(page))
+    keys = [target.key for target in acts.look(())[0]]
+    assert len(keys) == 2
+    button.setEnabled(False)
+    action.setEnabled(False)
+    for key in keys:
+        acts.press(key)
+    assert done == []
+
+
+def test_a_part_of_the_page_about_something_else_has_its_own_acts_and_nothing_none(page):
+    part = QWidget(page)
+    empty = QWidget(page)
+    for root, text in ((page, "Start"), (part, "Refresh"), (part, "Refresh"), (empty, "Forget")):
+        Button(text, parent=root)
+    acts = PageActs()
+    acts.add(spot(page))
+    acts.add(spot(part, "node3", is_here=False))
+    acts.add(spot(empty, ""))
+    here, elsewhere = acts.look(())
+    assert titles(here) == ["Start"]
+    assert [(target.title, target.aside) for target in elsewhere] == [
+        ("Refresh", "node3"),
+        ("Refresh (2)", "node3"),
+    ]

@@ -1,0 +1,230 @@
+"""Ctrl+K reaches whatever can be pressed in the window, and every thing there is, by its name."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableView
+
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
+from tests.app.keyboard_window import ids, ids_and_program, program
+from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
+from widgets.common.buttons import Choices
+from widgets.shell.shortcuts import KEYS
+
+__all__ = ["ids", "ids_and_program", "program"]
+
+BY_ANOTHER_NAME = {
+    "Jobs": "Jobs",
+    "Compare": "Compare",
+    "Datasets": "Datasets",
+    "Models": "Models",
+    "Loaders": "Loaders",
+    "Nodes": "Nodes",
+    "Notices": "Notices",
+    "Settings": "Settings",
+    "Dark": "Dark or light",
+    "Light": "Dark or light",
+    "Open the data root": "Open the data root",
+}
+"""Buttons of the side bar, and the act that does the same."""
+KEYS_WITHOUT_AN_ACT = {
+    "Go to anything": "it is the palette itself",
+    "Search here": "it puts the cursor into the field of the page that one was on",
+    "Menu of the row or field": "it is about what has the focus, which the palette takes away",
+}
+
+
+def reached(program, words):
+    """Titles of what is found for these words."""
+    return {target.title for target in program.frame.go_to.find(words)}
+
+
+def look(program):
+    program.frame.open_palette()
+    program.frame.palette.close_again()
+
+
+def pressable(program):
+    """The words of everything in the window that can be pressed now, found by walking it."""
+    for button in program.window.findChildren(QAbstractButton):
+        if not (button.isVisible() and button.isEnabled()):
+            continue
+        parent = button.parentWidget()
+        if isinstance(parent, QLineEdit | QTableView):
+            continue  # Qt's own: the cross in a field, the corner of a table
+        if program.window.side_bar.isAncestorOf(button):
+            yield BY_ANOTHER_NAME.get(side_bar_name(button), side_bar_name(button))
+        elif isinstance(parent, Choices):
+            if not button.isChecked():
+                yield f"{parent.accessibleName()}: {button.accessibleName()}"
+        elif isinstance(button, QPushButton) and button.menu() is not None:
+            button.menu().aboutToShow.emit()
+            yield from (a.text().replace("&&", "&") for a in acts_of(button.menu()))
+        else:
+            yield button.accessibleName()
+
+
+def side_bar_name(button):
+    name = button.accessibleName()
+    return "Notices" if "new notice" in name else name
+
+
+def acts_of(menu):
+    return [
+        action
+        for action in menu.findChildren(QAction)
+        if action.isEnabled() and not action.isSeparator() and action.menu() is None
+    ]
+
+
+def missing(program):
+    look(program)
+    words = list(dict.fromkeys(pressable(program)))
+    assert words
+    return [
+        each
+        for each in words
+        if not any(each in title for title in reached(program, each.replace("\xa0", " ")))
+    ]
+
+
+def open_job(program, qtbot, job_id):
+    program._open_job(job_id)
+    qtbot.waitUntil(lambda: program.jobs.open_view is not None)
+    qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None)
+
+
+@pytest.mark.parametrize("name", ["slow", "failed", WAITING[0]])
+@pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
+def test_all_that_can_be_done_with_a_job(qtbot, program, ids, name, tab):
+    open_job(program, qtbot, ids[name])
+    program.jobs.detail._choose_tab(tab)
+    assert missing(program) == []
+
+
+def test_all_that_can_be_done_with_a_sweep_and_with_chosen_rows(qtbot, program, ids):
+    program._open_sweep(SWEEP)
+    qtbot.waitUntil(program.jobs.sweep.isVisible)
+    assert missing(program) == []
+    program.jobs.show_table()
+    view = program.jobs.table.view
+    qtbot.waitUntil(lambda: view.model().rowCount() > 3)
+    view.selectAll()
+    try:
+        assert missing(program) == []
+        program.window.resize(1000, 640)
+        assert missing(program) == []
+    finally:
+        program.window.resize(1440, 900)
+        view.clearSelection()
+        program.jobs.show_list()
+
+
+def test_all_that_can_be_done_while_jobs_are_compared(qtbot, program, ids):
+    program._compare_controller.compare((ids["slow"], ids["fast"]))
+    qtbot.waitUntil(lambda: len(program._pages.compare.plots.panels()) == 2)
+    assert missing(program) == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_all_that_can_be_done_with_a_thing_of_the_library(qtbot, program, kind):
+    page = program.library[kind]
+    program._open_item(kind, "digits")
+    qtbot.waitUntil(lambda: page.shown_name == "digits")
+    for tab in page.detail._by_key:
+        if tab in page.detail._tabs._keys:
+            page.detail._tabs.choose(tab)
+            page.detail._tab_chosen(tab)
+            assert missing(program) == [], tab
+
+
+@pytest.mark.parametrize("place", ["nodes", "new-job", "settings", "help"])
+def test_all_that_can_be_done_on_the_other_pages(qtbot, program, place):
+    program.window.go(place)
+    assert missing(program) == []
+
+
+def test_every_key_that_works_everywhere_has_an_act(program):
+    acts = set(program.frame.go_to.acts)
+    without = {key.does for key in KEYS if not key.where and not key.with_focus} - acts
+    # Back and forward are offered by name, whether there is somewhere to go or not.
+    assert without == set(KEYS_WITHOUT_AN_ACT)
+
+
+# What is found is done
+
+
+def choose(program, words, aside=""):
+    look(program)
+    found = [t for t in program.frame.go_to.find(words) if aside in t.aside]
+    assert found, words
+    program.frame.go_to.open(found[0])
+    return found[0]
+
+
+def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
+    open_job(program, qtbot, ids[WAITING[1]])
+    program.window.go("datasets")
+    target = choose(program, "take out", "the open job")
+    assert target.title.startswith("Take out")
+    assert program.window.place == "jobs"
+    model = program.jobs.model
+    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED)
+    qtbot.waitUntil(lambda: "Queue" in reached_anew(program, "queue"))
+    choose(program, "queue", "the open job")
+    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.QUEUED)
+
+
+def reached_anew(program, words):
+    look(program)
+    return reached(program, words)
+
+
+def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
+    open_job(program, qtbot, ids["slow"])
+    program.window.go("nodes")
+    choose(program, "parts of the job: log")
+    assert program.jobs.detail.log.isVisible()
+    choose(program, "rename", "the open job")
+    name = program.jobs.detail.header._name
+    assert name.currentWidget() is name._edit
+
+
+def test_what_cannot_be_done_now_is_not_offered(qtbot, program, ids):
+    open_job(program, qtbot, ids["slow"])
+    asides = {t.title: t.aside for t in palette_for(program, "stop")}
+    assert "Stop" not in asides
+    assert "Clone" in {t.title for t in palette_for(program, "clone")}
+
+
+def palette_for(program, words):
+    look(program)
+    return program.frame.go_to.find(words)
+
+
+def asked(qtbot, program, words):
+    """All that is found, what takes a moment too."""
+    answers = []
+    look(program)
+    program.frame.go_to.ask(words, lambda targets, is_all: answers.append((targets, is_all)))
+    qtbot.waitUntil(lambda: answers[-1][1])
+    return answers[-1][0]
+
+
+def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
+    program.window.go("nodes")
+    (sweep,) = [t for t in asked(qtbot, program, SWEEP_NAME) if t.kind == "sweep"]
+    assert (sweep.title, sweep.aside) == (SWEEP_NAME, "sweep of 6 jobs")
+    program.frame.go_to.open(sweep)
+    assert program.window.place == "jobs"
+    assert program.jobs.open_sweep_tag == SWEEP
+
+
+def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, ids):
+    raw = program._services.jobs.show(ids["slow"]).config.to_dict()
+    program._services.templates.save("nightly", {**raw, "name": "x"}, replaces=True)
+    (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
+    program.frame.go_to.open(template)
+    qtbot.waitUntil(lambda: program.window.place == "new-job")

@@ -1,0 +1,353 @@
+"""The frame by keyboard: go to anything, settings that apply at once, every key in its sheet."""
+
+import os
+import re
+from datetime import datetime
+
+import pytest
+import tomli_w
+from PySide6.QtCore import QEvent, Qt, QUrl
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QSystemTrayIcon
+from pytestqt.qtbot import QtBot
+
+from app.main.bootstrap import Program
+from app.notifications.notification_rules import Notice
+from app.notifications.notification_store import NoticeBook
+from app.runtime.paths import notices_file, settings_file
+from app.runtime.settings import Settings
+from app.shell.help import DOCS, TOPICS, read_topics
+from backend.base.errors import BackendError
+from backend.records.bundles.job_archive import SUFFIX
+from backend.ssh.known_hosts import host_key
+from tests.integration.tiny import raw_job
+from tests.programs import end
+from tests.widgets import drags
+from widgets.common import formats, theme
+from widgets.common.labels import Label
+from widgets.common.theme_manager import ThemeChoice
+from widgets.common.ui_scale import scale_for
+from widgets.jobs.page.bundle_dialog import UnbundleDialog
+from widgets.library.import_dialog import ImportDialog
+from widgets.shell.notification_list import ITEM_ROLE
+from widgets.shell.shortcuts import KEYS
+
+
+@pytest.fixture(scope="module")
+def program(qapp, request, tmp_path_factory):
+    """One window for all: none of these tests needs a fresh one."""
+    folder = tmp_path_factory.mktemp("frame")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        program = Program(qapp, folder / "root", folder / "catalogue.sqlite", None)
+        program._look.choose(ThemeChoice.LIGHT)
+        program.show()
+        QtBot(request).waitUntil(lambda: program._node_names != ())
+        yield program
+        program.window.close()
+        end(program)
+
+
+class Undressed:
+    """Stands for the application: a whole window that is dressed anew takes seconds to polish."""
+
+    def styleSheet(self):
+        return "a sheet"
+
+    def setPalette(self, palette):
+        pass
+
+    def setStyleSheet(self, sheet):
+        for widget in QApplication.allWidgets():
+            QApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
+
+
+@pytest.fixture
+def undressed(program, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(program._look, "_app", Undressed())
+        yield
+        program._look.choose(ThemeChoice.LIGHT)
+        program._look.reduce_motion(False)
+
+
+def type_into_palette(qtbot, program, text):
+    program.frame.open_palette()
+    palette = program.frame.palette
+    qtbot.keyClicks(palette._field, text)
+    return palette
+
+
+def test_ctrl_k_goes_to_a_place_by_a_few_letters_and_enter(qtbot, program):
+    palette = type_into_palette(qtbot, program, "load")
+    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    assert program.window.place == "loaders"
+    assert not palette.isVisible()
+
+
+def test_ctrl_k_opens_a_node_by_its_name(qtbot, program):
+    palette = type_into_palette(qtbot, program, "this-comp")
+    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    assert program.window.place == "nodes"
+
+
+def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
+    here = program.window.place
+    palette = type_into_palette(qtbot, program, "")
+    for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Up):
+        qtbot.keyClick(palette._field, key)
+    assert palette._list.currentIndex().row() == 1
+    qtbot.keyClick(palette._field, Qt.Key.Key_Escape)
+    assert not palette.isVisible()
+    assert program.window.place == here
+
+
+def test_what_nothing_is_called_is_said(qtbot, program):
+    palette = type_into_palette(qtbot, program, "qqqq <b>")
+    qtbot.waitUntil(palette._nothing.isVisible)
+    assert palette._nothing.text() == "Nothing is called “qqqq <b>”."
+    assert palette._nothing.textFormat() is Qt.TextFormat.PlainText
+
+
+@pytest.mark.usefixtures("undressed")
+def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
+    program.frame.open_settings()
+    page = program._pages.settings
+    assert program.window.place == "settings"
+    page._theme.chosen.emit("dark")
+    assert theme.current().name == "dark"
+    page._motion.click()
+    assert theme.motion_reduced()
+    page.notices.finished.click()
+    page._scale.chosen.emit("125")
+    assert page._restart_line.isVisible()
+    program._keeping.save()
+    kept = Settings(settings_file()).preferences
+    assert (kept.theme, kept.reduced_motion, kept.tell_finished) == ("dark", True, False)
+    assert kept.scale_percent == 125
+    assert scale_for(kept.scale_percent) == "1.25"
+
+
+def test_the_settings_name_where_things_are_and_what_is_installed(qtbot, program):
+    page = program._pages.settings
+    program.frame.check()
+    qtbot.waitUntil(lambda: page._checks.count() > 3)
+    texts = {label.text() for label in page.findChildren(Label)}
+    assert str(program._services.catalogue.path) in texts
+    assert os.fspath(program._data_root) in texts
+
+
+def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, program):
+    side_bar = program.window.side_bar
+    program.window.go("jobs")
+    notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
+    program.frame.notices.told.emit(notice)
+    assert side_bar.bell.accessibleName() == "1 new notice"
+    kept = notices_file()
+    qtbot.waitUntil(lambda: kept.exists() and NoticeBook(kept).unread == 1)
+    qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
+    assert side_bar.bell.accessibleName() == "Notices"
+    notices = program.frame.bell.list
+    assert notices.isVisible()
+    assert notices._model.index(0, 0).data(ITEM_ROLE).is_new
+    notices.opened.emit(0)
+    assert program.window.place == "nodes"
+    qtbot.waitUntil(lambda: NoticeBook(kept).unread == 0)
+    notices.close_again()
+    tray = QSystemTrayIcon.isSystemTrayAvailable()
+    assert program._pages.settings.notices._tray.isHidden() is tray
+
+
+def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):
+    window = program.window
+    window.ensurePolished()
+    has = {shortcut.key() for shortcut in window.findChildren(QShortcut)}
+    has |= {
+        button.shortcut()
+        for button in window.findChildren(QAbstractButton)
+        if not button.shortcut().isEmpty()
+    }
+    # Esc closes what is open wherever one is, as everywhere.
+    has -= {QKeySequence("Esc")}
+    told = {QKeySequence(key.key) for key in KEYS if not key.with_focus}
+    assert {key.toString() for key in has - told} == set(), "keys that no sheet tells"
+    assert {key.toString() for key in told - has} == set(), "keys that do nothing"
+
+
+def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
+    with qtbot.waitActive(program.window):
+        program.window.activateWindow()
+    qtbot.keyClick(program.window, Qt.Key.Key_F1)
+    page = program._pages.help
+    assert program.window.place == "help"
+    qtbot.waitUntil(lambda: page._model.rowCount() == len(TOPICS))
+    assert page._text.document().firstBlock().text().startswith("From nothing")
+    page._text.anchorClicked.emit(QUrl("first-node.md"))
+    assert page._text.document().firstBlock().text() == "Add your first node"
+
+
+def test_ctrl_k_opens_the_page_that_explains_the_words(qtbot, program):
+    palette = type_into_palette(qtbot, program, "what the words")
+    qtbot.keyClick(palette._field, Qt.Key.Key_Return)
+    page = program._pages.help
+    qtbot.waitUntil(lambda: page._list.currentIndex().data() == "What the words mean")
+
+
+def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
+    program.frame.open_help("terms.md")
+    page = program._pages.help
+    qtbot.waitUntil(lambda: page._model.rowCount() > 0)
+    qtbot.keyClicks(page._search, "allreduce")
+    qtbot.waitUntil(lambda: page._text.textCursor().selectedText() == "allreduce")
+    page._search.setText("zeppelin")
+    qtbot.waitUntil(lambda: page._nothing.text() == "Not on this page: “zeppelin”.")
+
+
+def test_no_page_of_the_help_leads_nowhere():
+    pages = {topic.key: topic.markdown for topic in read_topics()}
+    for key, text in pages.items():
+        for address in re.findall(r"\]\(([^)]+)\)", text):
+            outside = address.startswith("https://") or (DOCS / address).is_file()
+            assert address in pages or outside, f"{key} → {address}"
+
+
+# What is dropped on the window
+
+
+@pytest.fixture
+def dialog_of(qtbot, program):
+    """The dialog of a kind that opened; it is closed in the end."""
+    opened = []
+
+    def find(kind):
+        qtbot.waitUntil(lambda: any(d.isVisible() for d in program.window.findChildren(kind)))
+        opened.extend(d for d in program.window.findChildren(kind) if d.isVisible())
+        return opened[-1]
+
+    yield find
+    for dialog in opened:
+        dialog.reject()
+
+
+def test_a_zip_that_is_dropped_asks_what_it_is_with_its_guess_and_its_name(
+    program, tmp_path, dialog_of
+):
+    path = tmp_path / "plankton.zip"
+    path.write_bytes(b"PK\5\6" + bytes(18))
+    assert drags.over(program.window, drags.file(path))
+    assert program.window.drop_sheet.accessibleName() == "Import “plankton.zip”"
+    drags.drop(program.window, drags.file(path))
+    assert program.window.drop_sheet.isHidden()
+    dialog = dialog_of(ImportDialog)
+    assert (dialog._source.text(), dialog._name.text()) == (str(path), "plankton")
+
+
+def test_a_job_file_that_is_dropped_becomes_a_new_job(qtbot, program, tmp_path):
+    path = tmp_path / "from the lab.toml"
+    path.write_text(tomli_w.dumps(raw_job(1, name="dropped")))
+    drags.drop(program.window, drags.file(path))
+    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    assert program.form.draft().raw["name"] == "dropped"
+    program.window.go("jobs")
+
+
+def test_a_bundle_that_is_dropped_is_brought_in(qtbot, program, tmp_path, dialog_of):
+    path = tmp_path / f"resnet{SUFFIX}"
+    path.write_bytes(b"half of one")
+    assert drags.over(program.window, drags.file(path))
+    assert program.window.drop_sheet.accessibleName() == f"Bring in the job of “resnet{SUFFIX}”"
+    drags.drop(program.window, drags.file(path))
+    dialog = dialog_of(UnbundleDialog)
+    qtbot.waitUntil(lambda: any(path.name in t.text() for t in dialog.findChildren(Label)))
+
+
+def test_of_several_files_at_once_none_is_taken_and_it_is_said(program, tmp_path):
+    paths = [tmp_path / name for name in ("one.zip", "two.zip", "three.toml")]
+    for path in paths:
+        path.write_bytes(b"")
+    here = program.window.place
+    assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
+    sheet = program.window.drop_sheet
+    assert sheet.accessibleName() == "3 files at once: drop them one by one"
+    assert not sheet._takes
+    drags.drop(program.window, drags.file(*paths))
+    assert program.window.toast._text.text() == "3 files at once: drop them one by one"
+    assert program.window.place == here
+    assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
+
+
+def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, tmp_path):
+    drags.drop(program.window, drags.file(tmp_path / "best.pt"))
+    assert program.window.toast._text.text().endswith("drop “best.pt” on one in Models")
+
+
+# Units, contrast, SSH
+
+
+@pytest.mark.usefixtures("undressed")
+def test_units_apply_at_once_and_are_remembered(qtbot, program):
+    page = program._pages.settings
+    node = program.nodes.detail
+    program.window.go("nodes")
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in node._facts._facts))
+
+    def left():
+        return next(fact.value for fact in node._facts._facts if "free" in fact.value)
+
+    controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
+    assert "iB" not in left()
+    for control, key in controls:
+        control.choose(key)
+        control.chosen.emit(key)
+    assert formats.units() == formats.Units("binary", "fahrenheit", "12")
+    assert "iB free" in left(), "what stands there already is written anew"
+    program._keeping.save()
+    assert Settings(settings_file()).preferences.units == formats.units()
+    for control, _ in controls:
+        control.choose(control._keys[0])
+        control.chosen.emit(control._keys[0])
+    assert formats.units() == formats.Units()
+
+
+@pytest.mark.usefixtures("undressed")
+def test_more_contrast_applies_at_once_and_is_remembered(program):
+    page = program._pages.settings
+    page._contrast.click()
+    assert theme.current().high_contrast
+    assert theme.current().line == theme.current().line_strong
+    assert program._keeping.preferences.high_contrast
+    page._contrast.click()
+    assert not theme.current().high_contrast
+
+
+def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
+    cluster = program._services.cluster
+    for port in (22, 2222):
+        cluster.trust(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
+    program.window.go("jobs")
+    program.frame.open_settings()
+    ssh = program._pages.settings.ssh
+    qtbot.waitUntil(lambda: ssh._hosts.count() == 2)
+    assert [ssh._hosts.itemText(at) for at in range(2)] == ["gpu07.lab", "gpu07.lab, port 2222"]
+    assert ssh._hosts_line.sentence.text().startswith("ssh-ed25519 SHA256:")
+    ssh._hosts.choose("gpu07.lab:2222")
+    qtbot.mouseClick(ssh._forget, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: ssh._hosts.count() == 1)
+    assert program.window.toast._text.text() == (
+        "The next look at gpu07.lab asks whether its key is right"
+    )
+    assert [key.port for key in cluster.ssh_facts().accepted] == [22]
+    cluster.forget("gpu07.lab")
+
+
+def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):
+    def refuse():
+        raise BackendError("The accepted host keys cannot be read.", "Look at their file.")
+
+    monkeypatch.setattr(program._services.cluster, "ssh_facts", refuse)
+    program.window.go("jobs")
+    program.frame.open_settings()
+    said = program._pages.settings.ssh._ways
+    qtbot.waitUntil(
+        lambda: said.text() == "The accepted host keys cannot be read. Look at their file."
+    )

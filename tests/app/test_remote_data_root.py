@@ -1,0 +1,31 @@
+"""The window on a data root that is reached over SSH: it asks for what only a person can say."""
+
+from app.main.bootstrap import Program
+from tests.programs import end
+from widgets.shell.side_bar import SideBar
+
+pytest_plugins = [
+    "tests.backend.ssh.sshd_fixtures",
+    "tests.backend.services.access_fixtures",
+]
+
+
+def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
+    qtbot, qapp, far_place, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    shown = []
+    monkeypatch.setattr(SideBar, "set_root", lambda bar, text: shown.append(text))
+    program = Program(qapp, far_place.address, tmp_path / "catalogue.sqlite", None)
+    qtbot.addWidget(program.window)
+    try:
+        program.show()
+        assert shown == [f"lab:{far_place.root}"]
+        qtbot.waitUntil(lambda: program.is_built)
+        qtbot.waitUntil(lambda: program.window.place == "refusal")
+        assert program.opening.unknown_key.fingerprint == far_place.sshd.fingerprint
+        program._pages.refusal.pressed.emit()
+        qtbot.waitUntil(lambda: program._services is not None)
+        assert program.window.place == "jobs"
+    finally:
+        end(program)
