@@ -161,7 +161,8 @@ class Trainer:
                 if here != there:
                     raise BackendError(
                         f"The loader gives rank 0 {number_format.count(here)} {kind} samples and "
-                        f"rank {rank} {number_format.count(there)}; all ranks need the same samples.",
+                        f"rank {rank} {number_format.count(there)}; "
+                        "all ranks need the same samples.",
                         "Draw what is random in the loader from random, numpy.random or torch, "
                         "which have the same seed on every rank, or from a generator with a "
                         "fixed seed.",

@@ -2,8 +2,8 @@
 
 The end of a run on this computer is told by what its supervisor leaves behind
 (`backend.node.notifications.send`), and so is one on nodes that were given these
-settings. A desktop tells what is not told yet: what needs a password, which the keyring here has and no node, and what ended where
-nobody could tell.
+settings. A desktop tells what is not told yet: what needs a password, which the keyring here has
+and no node, and what ended where nobody could tell.
 """
 
 from __future__ import annotations

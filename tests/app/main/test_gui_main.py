@@ -12,19 +12,19 @@ CLOSED = """
 import sys, threading
 from pathlib import Path
 from PySide6.QtCore import QTimer
-from app import process
+from app.main import gui_main
 from app.runtime.background import Background
 
 Background.close.__defaults__ = (0.2,)
 
-class OnAShareThatHangs(process.Program):
+class OnAShareThatHangs(gui_main.Program):
     def show(self):
         super().show()
         self._background.run("share", threading.Event().wait, print, print)
         QTimer.singleShot(0, self.end)
 
-process.Program = OnAShareThatHangs
-sys.exit(process.main(Path(sys.argv[1]), Path(sys.argv[2]), None))
+gui_main.Program = OnAShareThatHangs
+sys.exit(gui_main.main(Path(sys.argv[1]), Path(sys.argv[2]), None))
 """
 
 

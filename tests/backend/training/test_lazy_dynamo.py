@@ -31,8 +31,8 @@ def test_a_rank_does_not_load_the_compiler_nor_does_one_that_is_resumed(tmp_path
 def test_no_optimizer_loads_the_compiler_made_stepped_or_taken_up_again() -> None:
     _run("""
 import sys, torch
-from backend.training import late_compiler
-late_compiler.postpone()
+from backend.training import lazy_dynamo
+lazy_dynamo.postpone()
 from backend.records.jobs.config import Optimizer
 from backend.training.optimizer import load_optimizer, make_optimizer
 layer = torch.nn.Linear(2, 2)
@@ -53,8 +53,8 @@ for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):
 def test_a_model_that_compiles_has_the_whole_compiler() -> None:
     _run("""
 import sys, torch
-from backend.training import late_compiler
-late_compiler.postpone()
+from backend.training import lazy_dynamo
+lazy_dynamo.postpone()
 layer = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 optimizer.step()

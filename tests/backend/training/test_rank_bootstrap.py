@@ -10,8 +10,8 @@ from backend.node.system.start_supervisor import CODE_ROOT
 _SEEN_BY_THE_FIRST_OPTIMIZER = """
 import sys
 import torch
-from backend.training import late_compiler, rank
-late_compiler.postpone()
+from backend.training import lazy_dynamo, rank
+lazy_dynamo.postpone()
 rank._import_ahead()
 before = set(sys.modules)
 torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)

@@ -86,7 +86,7 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
         ORTED + " '$(id)'",
         ORTED.replace('plm "rsh"', 'plm_rsh_agent "sh -c id | sh"'),
         PRTED + ' "unfinished',
-        SWEEP.replace("far_sweep", "supervise"),
+        SWEEP.replace("remote_cleanup", "supervisor"),
         SWEEP.replace(f"{ENV}/bin/python", "/usr/bin/python3"),
         SWEEP.replace(f"{HOME}/bundles/ab12", "/srv/data/evil"),
         SWEEP + " more",

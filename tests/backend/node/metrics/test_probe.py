@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 READ = """
 import json, sys
 from pathlib import Path
-from backend.node import gpus
+from backend.node.metrics import gpus
 from backend.node.metrics.probe import Probe
 vars(gpus).update(json.loads(sys.argv[1]))
 probe = Probe("gpu1", Path("/"))
