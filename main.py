@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 from backend.cli.main import run
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 
 
-def open_window(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:
+def open_window(
+    data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int | None
+) -> int:
     """Open the window, with the example's job started in it where ``demo_workers`` is given."""
     # Late: the command line must not wait for Qt.
     from app.main.gui_main import main

@@ -34,5 +34,5 @@ def end(*programs: Program) -> None:
     """Close them; what they marked for deletion goes at once."""
     for program in programs:
         program.close()
-    # A `Look` that lives on would dress the windows of other tests.
+    # A `ThemeManager` that lives on would dress the windows of other tests.
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from PySide6.QtWidgets import QApplication, QWidget
 
 from tests.waiting import wait_for
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 
 
-def finish(turns: Turns) -> None:
+def finish(turns: ChunkedWork) -> None:
     """Do the rest of them."""
     while not turns.is_done:
         turns.do_one()
@@ -18,7 +18,7 @@ def finish(turns: Turns) -> None:
 
 def are_done(window: QWidget) -> bool:
     """Whether nothing is left of them, in the window or anything in it: a page is painted."""
-    return all(turns.is_done for turns in window.findChildren(Turns))
+    return all(turns.is_done for turns in window.findChildren(ChunkedWork))
 
 
 def wait_in_loop(fact: Callable[[], object], what: str = "") -> None:

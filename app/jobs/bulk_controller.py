@@ -13,11 +13,11 @@ from app.jobs.bulk_runner import Done, Named, do_each
 from app.jobs.job_controller import JobController
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -49,7 +49,7 @@ class ManyJobs(QObject):
         self._page = page
         self._window = window
         self._controller = jobs
-        self._dialog: KeptDialog[TagDialog] = KeptDialog()
+        self._dialog: DialogHolder[TagDialog] = DialogHolder()
         many = page.many
         page.table.model.edited.connect(self._edit)
         many.tag_requested.connect(self._ask_tags)
@@ -147,7 +147,7 @@ class ManyJobs(QObject):
 
     def _each(
         self,
-        lines: Sequence[JobLine],
+        lines: Sequence[JobSummary],
         act: Callable[[str], object],
         did: str,
         then: Callable[..., None],
@@ -159,16 +159,16 @@ class ManyJobs(QObject):
 
         do_each(self._runner, _LANE, _named(lines), act, then, tell)
 
-    def _lines(self, ids: Sequence[str]) -> list[JobLine]:
+    def _lines(self, ids: Sequence[str]) -> list[JobSummary]:
         found = map(self._page.model.line, ids)
         return [line for line in found if line is not None]
 
 
-def _named(lines: Sequence[JobLine]) -> list[Named]:
+def _named(lines: Sequence[JobSummary]) -> list[Named]:
     return [(line.id, line.name) for line in lines]
 
 
-def _file_name(line: JobLine) -> str:
+def _file_name(line: JobSummary) -> str:
     """Its name as a file's, and its id, because two jobs may be called alike."""
     stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in line.name).strip()
     return f"{stem[:60].strip()} {line.id}".strip()

@@ -18,7 +18,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -48,7 +48,7 @@ class BundleController(QObject):
         self._detail = page.detail
         self._page = page
         self._window = window
-        self._dialog: KeptDialog[QDialog] = KeptDialog()
+        self._dialog: DialogHolder[QDialog] = DialogHolder()
         self._progress: Progress | None = None
         self._judged: tuple[str, int] = ("", 0)
         self._detail.bundle_requested.connect(self.ask)

@@ -10,7 +10,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.start_controller import StartController, StartWish
+from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
 from app.jobs.terms import read_terms
@@ -438,7 +438,7 @@ class FormController(QObject):
             return self._jobs.create_and_start(raw, progress, _replayed(draft))
 
         self._starts.start(
-            StartWish("", act, self._form.set_busy, self._created, self._not_created)
+            StartRequest("", act, self._form.set_busy, self._created, self._not_created)
         )
 
     def _not_created(self, error: BackendError) -> None:

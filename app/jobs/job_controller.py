@@ -13,12 +13,12 @@ from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
 from app.jobs.form_controller import FormController
-from app.jobs.start_controller import NO_PLACE, StartController, StartWish
+from app.jobs.start_controller import NO_PLACE, StartController, StartRequest
 from app.jobs.status_poller import StatusPoller
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import Placement, parse_placement
 from backend.records.jobs.state import JobState
@@ -182,9 +182,9 @@ class JobController(QObject):
         job_id: str,
         act: Callable[..., JobView],
         placement: tuple[Placement, ...] = NO_PLACE,
-    ) -> StartWish:
+    ) -> StartRequest:
         self._moving.pop(job_id, None)
-        return StartWish(
+        return StartRequest(
             job_id,
             lambda other, progress: act(job_id, placement=other or placement, progress=progress),
             partial(self._page.detail.show_starting, job_id),
@@ -359,7 +359,7 @@ class JobController(QObject):
             f"read {job_id}",
             partial(self._jobs.acts, job_id),
             partial(self._page.detail.show_acts, job_id),
-            lambda error: self._page.detail.show_acts(job_id, (Act("", error.with_remedy),)),
+            lambda error: self._page.detail.show_acts(job_id, (AuditEntry("", error.with_remedy),)),
         )
 
     @Slot(str)

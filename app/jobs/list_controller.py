@@ -14,10 +14,10 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.summary import JobLine, JobListing, JobQuery, line_of
+from backend.records.jobs.summary import JobListing, JobQuery, JobSummary, line_of
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.summary import Folds
-from backend.services.jobs.index import Found, JobIndex
+from backend.services.jobs.index import JobIndex, JobQueryResult
 from widgets.common.throttle import Throttle
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.page.jobs_page import JobsPage
@@ -68,15 +68,15 @@ class JobFinder(QObject):
     def rows(self, query: JobQuery, then: Callable[[JobRows], None]) -> None:
         """What fits to a query, for a list that is none of the page's."""
 
-        def show(found: Found) -> None:
+        def show(found: JobQueryResult) -> None:
             then(self._rows(found))
 
         self._runner.run(_LANE, partial(self._index.find, query), show, _never)
 
-    def named(self, text: str, most: int, then: Callable[[tuple[JobLine, ...]], None]) -> None:
+    def named(self, text: str, most: int, then: Callable[[tuple[JobSummary, ...]], None]) -> None:
         """The sweeps and jobs with these words in their name."""
 
-        def find() -> tuple[JobLine, ...]:
+        def find() -> tuple[JobSummary, ...]:
             return (*self._index.sweeps_named(text, most), *self._index.named(text, most))
 
         self._runner.run(_LANE, find, then, _never)
@@ -103,7 +103,7 @@ class JobFinder(QObject):
     def _tell(
         self,
         views: Iterable[JobView],
-        lines: Iterable[JobLine] = (),
+        lines: Iterable[JobSummary] = (),
         gone: Iterable[str] = (),
         *,
         is_listing: bool = False,
@@ -142,13 +142,13 @@ class JobFinder(QObject):
         query: JobQuery,
         places: Mapping[str, int],
         folds: Folds,
-    ) -> Found | None:
+    ) -> JobQueryResult | None:
         """On the lane. Of what was asked while another question waited, the last is answered."""
         if self._asked[which] != number:
             return None
         return self._index.fold(self._index.find(query, places), query, folds)
 
-    def _show(self, which: str, at_once: bool, found: Found | None) -> None:
+    def _show(self, which: str, at_once: bool, found: JobQueryResult | None) -> None:
         if found is None:
             return
         self._page.show_rows(which, self._rows(found), at_once=at_once)
@@ -157,7 +157,7 @@ class JobFinder(QObject):
             self._is_warm = True
             self._runner.run(_LANE, self._index.warm, lambda _: None, _never)
 
-    def _rows(self, found: Found) -> JobRows:
+    def _rows(self, found: JobQueryResult) -> JobRows:
         return JobRows(
             found.lines,
             found.order,

@@ -22,7 +22,7 @@ from backend.records.nodes.preflight import (
     placement_after,
 )
 from backend.services.context.container import Services
-from backend.services.preflight.service import NotFit
+from backend.services.preflight.service import PreflightFailed
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 NO_PLACE: tuple[Placement, ...] = ()
@@ -30,7 +30,7 @@ NO_PLACE: tuple[Placement, ...] = ()
 
 
 @dataclass(frozen=True)
-class StartWish:
+class StartRequest:
     """A start that a person asked for; every call but ``act`` comes on the GUI thread.
 
     Attributes:
@@ -73,9 +73,9 @@ class StartController(QObject):
         self._runner = runner
         self._window = window
         self._looks: dict[str, Progress] = {}
-        self.talk: Talk | None = None
+        self.talk: PreflightSession | None = None
 
-    def start(self, wish: StartWish) -> None:
+    def start(self, wish: StartRequest) -> None:
         """Look, and start at once where nothing keeps the job from it."""
         progress = self._looks[wish.job_id] = self._runner.progress(
             lambda _share, what: wish.show_busy(f"{what}…")
@@ -93,7 +93,7 @@ class StartController(QObject):
 
         def refused(error: BackendError) -> None:
             over()
-            if isinstance(error, NotFit):
+            if isinstance(error, PreflightFailed):
                 self._open(wish, error.config).show_found(error.found)
             elif not isinstance(error, Cancelled):
                 wish.refused(error)
@@ -105,26 +105,26 @@ class StartController(QObject):
         if job_id in self._looks:
             self._looks[job_id].cancel()
 
-    def look(self, wish: StartWish, config: JobConfig) -> None:
+    def look(self, wish: StartRequest, config: JobConfig) -> None:
         """Only look, and show what was found even when all is well."""
         self._open(wish, config).look_at_all()
 
-    def _open(self, wish: StartWish, config: JobConfig) -> Talk:
+    def _open(self, wish: StartRequest, config: JobConfig) -> PreflightSession:
         if self.talk is not None:
             self.talk.dialog.reject()
-        self.talk = Talk(self._services, self._runner, wish, config, self._window, self)
+        self.talk = PreflightSession(self._services, self._runner, wish, config, self._window, self)
         self.talk.told.connect(self.told)
         self.talk.over.connect(self._forget)
         self.talk.dialog.open()
         return self.talk
 
     @Slot(object)
-    def _forget(self, talk: Talk) -> None:
+    def _forget(self, talk: PreflightSession) -> None:
         if self.talk is talk:
             self.talk = None
 
 
-class Talk(QObject):
+class PreflightSession(QObject):
     """One dialog about one start, from its first finding to the start or to its being closed.
 
     Signals:
@@ -139,7 +139,7 @@ class Talk(QObject):
         self,
         services: Services,
         runner: Runner,
-        wish: StartWish,
+        wish: StartRequest,
         config: JobConfig,
         window: QWidget,
         parent: QObject,
@@ -333,7 +333,7 @@ class Talk(QObject):
     def _refused(self, error: BackendError) -> None:
         self._end()
         self._to_ask.clear()
-        if isinstance(error, NotFit):
+        if isinstance(error, PreflightFailed):
             self.show_found(error.found)
         elif isinstance(error, Cancelled) and self._found is None:
             self.dialog.reject()
@@ -354,7 +354,7 @@ class Talk(QObject):
         was_given_up = result == PreflightDialog.DialogCode.Rejected
         if was_given_up and self._found is not None and not self._found.passed:
             # Where Start was pressed it stays to be read why nothing started.
-            self._wish.refused(NotFit(self._found, self._config))
+            self._wish.refused(PreflightFailed(self._found, self._config))
         self.dialog.deleteLater()
         self.over.emit(self)
 

@@ -15,7 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -46,7 +46,7 @@ class JobTrash(QObject):
         self._runner = runner
         self._page = page
         self._window = window
-        self._dialog: KeptDialog[TrashDialog] = KeptDialog()
+        self._dialog: DialogHolder[TrashDialog] = DialogHolder()
         self._moved: dict[str, tuple[JobView, ...]] = {}
         """By tag; of the last ones only, as a toast is there for what was done last."""
         self._number = 0

@@ -16,10 +16,10 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import ModelCheck, Preview
-from backend.records.library.project import Found
+from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
 from backend.services.library.service import LibraryService
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.library.import_dialog import ImportDialog, ImportWish
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
@@ -63,7 +63,7 @@ class LibraryController(QObject):
         self._import_for: Kind | None = None
         self._trials: dict[Kind, Progress] = {}
         self._copying: Progress | None = None
-        self._dialog: KeptDialog[ImportDialog] = KeptDialog()
+        self._dialog: DialogHolder[ImportDialog] = DialogHolder()
         self._import: Progress | None = None
         self._written.connect(self._read)
         library.watch(self._written.emit)
@@ -121,12 +121,12 @@ class LibraryController(QObject):
     def drop(self, path: Path) -> None:
         """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
 
-        def ask(found: Found) -> None:
+        def ask(found: ImportGuess) -> None:
             self._open_dialog(found.kind, str(path), "", found)
 
         self._look_at(str(path), ask)
 
-    def _look_at(self, source: str, then: Callable[[Found], None]) -> None:
+    def _look_at(self, source: str, then: Callable[[ImportGuess], None]) -> None:
         # A lane of its own: a share that does not answer holds up no look at another path.
         self._runner.run(
             f"look at {source}",
@@ -149,7 +149,7 @@ class LibraryController(QObject):
         kind: Kind,
         source: str,
         name: str,
-        found: Found | None = None,
+        found: ImportGuess | None = None,
         *,
         prefers_all: bool = True,
     ) -> None:
@@ -168,7 +168,7 @@ class LibraryController(QObject):
 
     @Slot(str)
     def _look_for_dialog(self, source: str) -> None:
-        def show(found: Found) -> None:
+        def show(found: ImportGuess) -> None:
             if self._dialog.now is not None:
                 self._dialog.now.show_found(source, found)
 

@@ -23,16 +23,16 @@ from app.runtime.gui_thread_gc import Garbage
 from app.runtime.malloc_tuning import FreedMemory
 from app.runtime.paths import settings_file
 from app.runtime.settings import Settings
-from app.runtime.settings_writer import Keeping
+from app.runtime.settings_writer import SettingsWriter
 from app.shell.window_geometry import WindowPlace
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, NodeState
 from widgets.common import formats
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.state_badge import logo_icon
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.common.throttle import Throttle
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES_OF_KINDS
@@ -62,7 +62,7 @@ class Program(QObject):
     def __init__(
         self,
         app: QApplication,
-        data_root: Path | FarRoot,
+        data_root: Path | RemoteRoot,
         catalogue: Path | None,
         demo_workers: int | None,
     ) -> None:
@@ -75,17 +75,17 @@ class Program(QObject):
         preferences = settings.preferences
         formats.use(preferences.units)
         self._background = Background(parent=self)
-        self._keeping = Keeping(settings, self._background, self)
+        self._keeping = SettingsWriter(settings, self._background, self)
         self._garbage = Garbage(self)
         FreedMemory(self._background, self)
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
         self._node_names: tuple[str, ...] = ()
         self.is_built = False
 
         self.window = MainWindow()
         # After the window: each widget that joins a dressed one is dressed by itself.
-        self._look = Look(
+        self._look = ThemeManager(
             app,
             preferences.theme_choice,
             preferences.reduced_motion,
@@ -202,7 +202,7 @@ class Program(QObject):
     @Slot()
     def _open_root(self) -> None:
         root = self._data_root
-        address = root.url(root.path) if isinstance(root, FarRoot) else root.absolute().as_uri()
+        address = root.url(root.path) if isinstance(root, RemoteRoot) else root.absolute().as_uri()
         QDesktopServices.openUrl(QUrl(address))
 
     @Slot(str)
@@ -501,9 +501,9 @@ def _import_pages() -> Pages:
     return Pages()
 
 
-def _short(path: Path | FarRoot) -> str:
+def _short(path: Path | RemoteRoot) -> str:
     """A path as its owner thinks of it: ``~/ringmaster``, ``gpu1:/lab/ring``."""
-    if isinstance(path, FarRoot):
+    if isinstance(path, RemoteRoot):
         return path.label
     try:
         return f"~/{path.expanduser().absolute().relative_to(Path.home())}"

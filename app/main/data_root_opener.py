@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from widgets.common.cards import EmptyState
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import HostKey
@@ -37,7 +37,7 @@ class Opening(QObject):
 
     def __init__(
         self,
-        data_root: Path | FarRoot,
+        data_root: Path | RemoteRoot,
         catalogue: Path | None,
         runner: Runner,
         window: QWidget,
@@ -55,7 +55,7 @@ class Opening(QObject):
         self._passphrase = ""
         self._keeps_passphrase = False
         self._has_given_passphrase = False
-        self._dialog: KeptDialog[PassphraseDialog] = KeptDialog()
+        self._dialog: DialogHolder[PassphraseDialog] = DialogHolder()
 
     def begin(self, page: EmptyState) -> None:
         """Open on a worker; ``page`` is where a refusal is said."""

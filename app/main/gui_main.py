@@ -17,14 +17,14 @@ from app.runtime.paths import log_file, settings_file
 from app.runtime.settings import Settings
 from backend.base.errors import BackendError
 from backend.records.base.program_name import COMMAND
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from widgets.common.ui_scale import SCALE_VARIABLE, scale_for
 
 _HEARTBEAT_MS = 200
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
-def main(data_root: Path | FarRoot, catalogue: Path | None, demo_workers: int | None) -> int:
+def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int | None) -> int:
     """Open the window and stay until it is closed; returns the exit code.
 
     Raises:

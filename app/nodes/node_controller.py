@@ -30,8 +30,8 @@ from backend.records.nodes.health import Health
 from backend.records.nodes.provisioning_options import usual_options
 from backend.records.nodes.reading import NodeState, Presence
 from backend.services.context.container import Services
-from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Refused
-from widgets.nodes.history.node_history import Past, past_of
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, PassphraseNeeded
+from widgets.nodes.history.node_history import NodeHistoryData, past_of
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
@@ -259,7 +259,7 @@ class NodeController(QObject):
             lambda _error: None,
         )
 
-    def _show_past(self, name: str, past: Past) -> None:
+    def _show_past(self, name: str, past: NodeHistoryData) -> None:
         if name in self._past_read:
             self._page.show_past(name, past)
 
@@ -433,7 +433,7 @@ def _explain(dialog: AddNodeDialog, error: BackendError, had_passphrase: bool) -
     elif isinstance(error, PassphraseNeeded):
         refusal = "That passphrase does not open it." if had_passphrase else ""
         dialog.ask_passphrase(f"Passphrase of {error.identity}", refusal)
-    elif isinstance(error, Refused):
+    elif isinstance(error, LoginRefused):
         dialog.show_refusal("user", str(error), error.remedy)
     else:
         dialog.show_refusal("host", str(error), error.remedy)

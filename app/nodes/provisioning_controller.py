@@ -22,7 +22,7 @@ from backend.records.nodes.provisioning_options import (
     usual_options,
 )
 from backend.services.context.container import Services
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
@@ -63,7 +63,7 @@ class SetUpController(QObject):
         self._page = page
         self._window = window
         self._dialog: SetUpDialog | None = None
-        self._choosing: KeptDialog[SetUpAgainDialog] = KeptDialog()
+        self._choosing: DialogHolder[SetUpAgainDialog] = DialogHolder()
         self._wished: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
         self._under_way: dict[str, Progress] = {}

@@ -16,7 +16,7 @@ from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
 from widgets.shell.notification_settings import NoticeSettings
 
 if TYPE_CHECKING:
-    from backend.services.notifications.service import NoticeService, Told
+    from backend.services.notifications.service import DeliveryAttempt, NoticeService
 
 _LANE, _SENDING = "notice settings", "notice sending"
 _AFTER_TROUBLE_S = 60.0
@@ -121,7 +121,7 @@ class NoticeController(QObject):
             lambda _error: self._again(job_id, run, _AFTER_TROUBLE_S),
         )
 
-    def _told(self, job_id: str, run: int, told: Told) -> None:
+    def _told(self, job_id: str, run: int, told: DeliveryAttempt) -> None:
         if told.wait_s is not None:
             self._again(job_id, run, told.wait_s)
         if not told.trouble and self._has_trouble:

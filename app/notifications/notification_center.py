@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.notifications.notification_rules import Notice, Notices, Run, of_absence
-from app.notifications.notification_store import Ends, NoticeBook
+from app.notifications.notification_store import Ends, NotificationStore
 from app.notifications.tray import Tray
 from app.runtime.background import Runner
 from app.runtime.paths import notices_file
@@ -24,7 +24,7 @@ from widgets.shell.notification_list import NoticeItem, NoticeList
 _LANE = "notice book"
 
 
-class Bell(QObject):
+class NotificationCenter(QObject):
     """Tells by the tray, counts at the bell, and remembers.
 
     Signals:
@@ -47,7 +47,7 @@ class Bell(QObject):
         self._window = window
         self._runner = runner
         self._tray = tray
-        self._book = NoticeBook(notices_file())
+        self._book = NotificationStore(notices_file())
         self._list: NoticeList | None = None
         self._root = ""
         self._is_first = True

@@ -36,7 +36,7 @@ class Ends:
         return run.ended_s > self.until_s or (run.job_id, run.run) in self.live
 
 
-class NoticeBook:
+class NotificationStore:
     """Read once; `save` writes it whole and may run on any thread.
 
     A file that cannot be read is as good as none: what is in it was told already.

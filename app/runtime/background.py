@@ -25,7 +25,7 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Background(QObject):
         # The looks at twenty jobs end together, and Qt delivers all that was posted before it
         # looks at keys: 70 ms at a time (tests/benchmarks/soak.py).
         self._home: deque[tuple[_Task, Future[Any]]] = deque()
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         self._ended.connect(self._came_home, Qt.ConnectionType.QueuedConnection)
         self._reported.connect(self._hand_report, Qt.ConnectionType.QueuedConnection)
 

@@ -12,7 +12,7 @@ from app.runtime.settings import Preferences, Settings
 _SAVE_AFTER_MS = 1000
 
 
-class Keeping(QObject):
+class SettingsWriter(QObject):
     """The preferences of this window's user.
 
     Signals:

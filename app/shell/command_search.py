@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from widgets.shell.command_palette import Target
+from widgets.shell.command_palette import PaletteEntry
 
 MOST = 50
-Source = Callable[[str], Iterable[Target]]
+Source = Callable[[str], Iterable[PaletteEntry]]
 """Gives what might fit to a text, case folded; what does not is left out afterwards."""
-FarSource = Callable[[str, Callable[[tuple[Target, ...]], None]], None]
+FarSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
 """The same for what takes a moment to look through: it answers later, the best first."""
 
 
 @dataclass(frozen=True)
-class Act:
+class WindowCommand:
     """Something the window can do. ``is_able`` says whether it can now."""
 
-    target: Target
+    target: PaletteEntry
     do: Callable[[], object]
     is_able: Callable[[], bool] = lambda: True
 
 
-class GoTo:
+class CommandSearch:
     """All that can be gone to.
 
     Every word typed must stand in a target's title or behind it. A title that begins with the
@@ -32,18 +32,18 @@ class GoTo:
     """
 
     def __init__(self) -> None:
-        self._acts: dict[str, Act] = {}
+        self._acts: dict[str, WindowCommand] = {}
         self._sources: list[Source] = []
         self._far: list[FarSource] = []
         self._wanted = ""
-        self._here: tuple[Target, ...] = ()
-        self._elsewhere: tuple[Target, ...] = ()
+        self._here: tuple[PaletteEntry, ...] = ()
+        self._elsewhere: tuple[PaletteEntry, ...] = ()
         self._openers: dict[str, Callable[[str], object]] = {}
 
-    def add_act(self, act: Act) -> None:
+    def add_act(self, act: WindowCommand) -> None:
         self._acts[act.target.key] = act
 
-    def offer_page(self, here: Sequence[Target], elsewhere: Sequence[Target]) -> None:
+    def offer_page(self, here: Sequence[PaletteEntry], elsewhere: Sequence[PaletteEntry]) -> None:
         """Acts that are read off the pages when somebody begins to look; see `PageActs`.
 
         Those before the eyes come first where nothing is typed.
@@ -71,7 +71,7 @@ class GoTo:
         self._far.append(source)
         self._openers[kind] = open_it
 
-    def ask(self, text: str, then: Callable[[tuple[Target, ...], bool], None]) -> None:
+    def ask(self, text: str, then: Callable[[tuple[PaletteEntry, ...], bool], None]) -> None:
         """Find in all sources.
 
         ``then`` gets what is near at once, and all of it when the far sources have answered, each
@@ -84,9 +84,9 @@ class GoTo:
         if not asks_far:
             return
         waited_for = list(self._far)
-        answers: list[Target] = []
+        answers: list[PaletteEntry] = []
 
-        def answered(source: FarSource, targets: tuple[Target, ...]) -> None:
+        def answered(source: FarSource, targets: tuple[PaletteEntry, ...]) -> None:
             if self._wanted != text:
                 return
             answers.extend(targets)
@@ -97,7 +97,7 @@ class GoTo:
         for source in self._far:
             source(joined, partial(answered, source))
 
-    def find(self, text: str, more: Iterable[Target] = ()) -> tuple[Target, ...]:
+    def find(self, text: str, more: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:
         """The best targets for a text, ``more`` among them; without one, all acts possible now."""
         wanted = text.casefold().split()
         own = (act.target for act in self._acts.values() if act.is_able())
@@ -114,14 +114,14 @@ class GoTo:
         ]
         return tuple(target for _, _, target in sorted(ranked, key=_by_rank)[:MOST])
 
-    def open(self, target: Target) -> None:
+    def open(self, target: PaletteEntry) -> None:
         if target.key in self._acts and target == self._acts[target.key].target:
             self._acts[target.key].do()
         else:
             self._openers[target.kind](target.key)
 
 
-def _rank(target: Target, wanted: Sequence[str]) -> int | None:
+def _rank(target: PaletteEntry, wanted: Sequence[str]) -> int | None:
     """0 is best; None does not fit."""
     title = target.title.casefold()
     whole = f"{title} {target.aside.casefold()}"
@@ -132,5 +132,5 @@ def _rank(target: Target, wanted: Sequence[str]) -> int | None:
     return 1 if any(word.startswith(wanted[0]) for word in title.split()) else 2
 
 
-def _by_rank(ranked: tuple[int, int, Target]) -> tuple[int, int]:
+def _by_rank(ranked: tuple[int, int, PaletteEntry]) -> tuple[int, int]:
     return ranked[:2]

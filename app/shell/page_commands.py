@@ -14,9 +14,9 @@ import shiboken6
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QPushButton, QWidget
 
-from widgets.common.buttons import Button, Choices
+from widgets.common.buttons import Button, ChoiceRow
 from widgets.jobs.actions.primary_action import KEYS_OF_ACTS
-from widgets.shell.command_palette import Target
+from widgets.shell.command_palette import PaletteEntry
 
 PRESS = "press"
 
@@ -48,15 +48,15 @@ class PageActs:
     def add(self, spot: Spot) -> None:
         self._spots.append(spot)
 
-    def look(self, leave_out: Collection[str]) -> tuple[list[Target], list[Target]]:
+    def look(self, leave_out: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
         """What can be pressed now: before the eyes, and elsewhere.
 
         Args:
             leave_out: Titles of acts that are offered anyway.
         """
         self._found.clear()
-        here: list[Target] = []
-        elsewhere: list[Target] = []
+        here: list[PaletteEntry] = []
+        elsewhere: list[PaletteEntry] = []
         roots = {spot.root for spot in self._spots}
         told = {title.casefold() for title in leave_out}
         for spot in self._spots:
@@ -71,7 +71,9 @@ class PageActs:
                 self._found[key] = (spot, control)
                 # Each plot of a comparison has a button to take it away.
                 shown = title if number == 1 else f"{title} ({number})"
-                targets.append(Target(PRESS, key, shown, words, icon, _key_of(control, title)))
+                targets.append(
+                    PaletteEntry(PRESS, key, shown, words, icon, _key_of(control, title))
+                )
         return here, elsewhere
 
     def press(self, key: str) -> None:
@@ -118,7 +120,7 @@ def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
 def _title(button: QAbstractButton) -> str:
     """What stands on it; of one of several choices with the name of what is chosen."""
     group = button.parentWidget()
-    if isinstance(group, Choices):
+    if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"
     if isinstance(button, QCheckBox):
         return f"{button.accessibleName()}: {'off' if button.isChecked() else 'on'}"

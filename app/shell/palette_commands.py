@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QWidget
 
 from app.shell.command_search import MOST
 from app.shell.page_commands import Spot
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.template import Template
 from backend.records.library.item import Kind, LibraryItem
 from widgets.common import formats
 from widgets.nodes.row.node_row import node_title
-from widgets.shell.command_palette import Target
+from widgets.shell.command_palette import PaletteEntry
 from widgets.shell.pages import PLACES, PLACES_OF_KINDS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _TITLES = {place.key: place.title for place in PLACES}
 class Things:
     """Where the things of now come from."""
 
-    jobs: Callable[[str, int, Callable[[tuple[JobLine, ...]], None]], None]
+    jobs: Callable[[str, int, Callable[[tuple[JobSummary, ...]], None]], None]
     """Asked with a text and how many at most; answers when it has found them, sweeps too."""
     nodes: Callable[[], Iterable[str]]
     items: Callable[[Kind], Iterable[LibraryItem]]
@@ -116,29 +116,31 @@ def offer_things(
 ) -> None:
     """Jobs, sweeps, nodes, what is in the library, and templates, each opened where it lives."""
 
-    def jobs(text: str, then: Callable[[tuple[Target, ...]], None]) -> None:
+    def jobs(text: str, then: Callable[[tuple[PaletteEntry, ...]], None]) -> None:
         things.jobs(text, MOST, lambda lines: then(tuple(map(_job_or_sweep, lines))))
 
-    def templates(_text: str, then: Callable[[tuple[Target, ...]], None]) -> None:
+    def templates(_text: str, then: Callable[[tuple[PaletteEntry, ...]], None]) -> None:
         def found(all_of_them: tuple[Template, ...]) -> None:
             sound = (one.name for one in all_of_them if not one.fault)
             then(
                 tuple(
-                    Target("template", name, name, "template, begins a new job", "stack-simple")
+                    PaletteEntry(
+                        "template", name, name, "template, begins a new job", "stack-simple"
+                    )
                     for name in sound
                 )
             )
 
         things.templates(found)
 
-    def nodes(_text: str) -> Iterator[Target]:
+    def nodes(_text: str) -> Iterator[PaletteEntry]:
         for name in things.nodes():
-            yield Target("node", name, name, "node", _ICONS["nodes"])
+            yield PaletteEntry("node", name, name, "node", _ICONS["nodes"])
 
-    def items(kind: Kind, _text: str) -> Iterator[Target]:
+    def items(kind: Kind, _text: str) -> Iterator[PaletteEntry]:
         icon = _ICONS[PLACES_OF_KINDS[kind]]
         for name in dict.fromkeys(item.name for item in things.items(kind)):
-            yield Target(kind.value, name, name, kind.value, icon)
+            yield PaletteEntry(kind.value, name, name, kind.value, icon)
 
     frame.go_to.add_far_source("job", jobs, open_job)
     frame.go_to.add_opener("sweep", open_sweep)
@@ -157,8 +159,8 @@ def _if_seen(window: MainWindow, place: str, title: str) -> str:
     return title if window.place == place else ""
 
 
-def _job_or_sweep(line: JobLine) -> Target:
+def _job_or_sweep(line: JobSummary) -> PaletteEntry:
     if line.sweep is None:
-        return Target("job", line.id, line.name, line.state.word, _ICONS["jobs"])
+        return PaletteEntry("job", line.id, line.name, line.state.word, _ICONS["jobs"])
     what = f"sweep of {formats.plural(len(line.sweep.ids), 'job')}"
-    return Target("sweep", line.id, line.name, what, _ICONS["jobs"])
+    return PaletteEntry("sweep", line.id, line.name, what, _ICONS["jobs"])

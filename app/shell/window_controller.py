@@ -15,26 +15,26 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.nodes.ssh_controller import SshController
 from app.notifications.channels_controller import NoticeController
-from app.notifications.notification_center import Bell
+from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice
 from app.notifications.tray import Tray
 from app.runtime.background import Background
 from app.runtime.paths import log_file, settings_file
-from app.runtime.settings_writer import Keeping
-from app.shell.command_search import Act, GoTo
+from app.runtime.settings_writer import SettingsWriter
+from app.shell.command_search import CommandSearch, WindowCommand
 from app.shell.help import DOCS, TOPICS, read_topics
 from app.shell.page_commands import PRESS, PageActs
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.common.ui_scale import SCALE_VARIABLE, SCALES
-from widgets.shell.command_palette import Palette, Target
+from widgets.shell.command_palette import Palette, PaletteEntry
 from widgets.shell.help_page import HelpPage
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES
-from widgets.shell.settings_page import Choices, Places, SettingsPage
+from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts import KEYS
 from widgets.shell.shortcuts_dialog import KeysSheet
 
@@ -57,8 +57,8 @@ class FrameController(QObject):
 
     def __init__(
         self,
-        keeping: Keeping,
-        look: Look,
+        keeping: SettingsWriter,
+        look: ThemeManager,
         window: MainWindow,
         background: Background,
         icon: QIcon,
@@ -76,14 +76,14 @@ class FrameController(QObject):
         self.tray.notice_opened.connect(self._open_notice)
         self.tray.window_wished.connect(self.bring_up)
         self.tray.end_wished.connect(self.end)
-        self.bell = Bell(
+        self.bell = NotificationCenter(
             window, background, self.tray, lambda: keeping.preferences.tell_finished, self
         )
         self.bell.opened.connect(self._open_notice)
         self.bell.settings_wished.connect(self.open_settings)
         self.notices = self.bell.notices
         self._controller: NoticeController | None = None
-        self.go_to = GoTo()
+        self.go_to = CommandSearch()
         self.page_acts = PageActs()
         self.go_to.add_opener(PRESS, self.page_acts.press)
         self._palette: Palette | None = None
@@ -147,8 +147,8 @@ class FrameController(QObject):
     ) -> None:
         """An act that the palette offers, with the key that the table of keys has for it."""
         key = next((k.key for k in KEYS if k.does == title and not k.with_focus), "")
-        target = Target("act", title, title, aside, icon, key)
-        self.go_to.add_act(Act(target, do, is_able))
+        target = PaletteEntry("act", title, title, aside, icon, key)
+        self.go_to.add_act(WindowCommand(target, do, is_able))
 
     @property
     def palette(self) -> Palette:
@@ -228,7 +228,7 @@ class FrameController(QObject):
             ssh = SshController(services.cluster, self._background, self._page.ssh, self)
             ssh.told.connect(self._window.toast.tell)
             self._page.show_places(
-                Places(
+                SettingsPaths(
                     data_root=services.data_root.name,
                     catalogue=str(services.catalogue.path),
                     settings=str(settings_file()),
@@ -256,7 +256,7 @@ class FrameController(QObject):
         preferences = self._keeping.preferences
         if self._page is not None:
             self._page.show_choices(
-                Choices(
+                SettingsValues(
                     theme=preferences.theme,
                     scale_percent=preferences.scale_percent,
                     high_contrast=preferences.high_contrast,

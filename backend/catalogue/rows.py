@@ -14,7 +14,7 @@ from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, finite
-from backend.records.jobs.summary import JobLine, make_line
+from backend.records.jobs.summary import JobSummary, make_line
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind, LibraryItem, Pin
 
@@ -138,7 +138,7 @@ LINE_COLUMNS = (
 """What `row_to_line` needs."""
 
 
-def row_to_line(row: RowMapping) -> JobLine:
+def row_to_line(row: RowMapping) -> JobSummary:
     """The job as it was last seen, as one line; parts that many jobs share are kept once."""
     state = JobState(row["state"])
     settings = json.loads(row["config"])

@@ -54,7 +54,7 @@ from backend.catalogue.rows import (
 )
 from backend.catalogue.tables import HEAD, JobRow, LibraryItemRow
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind, LibraryItem
 
@@ -218,7 +218,7 @@ class Catalogue:
             rows = session.execute(query).mappings().all()
         return tuple(view for row in rows if (view := row_to_job(row)) is not None)
 
-    def job_lines(self) -> Iterator[JobLine]:
+    def job_lines(self) -> Iterator[JobSummary]:
         """Every job as one line, in no order; rows are read as they are asked for."""
         query = select(*(JobRow.__table__.columns[name] for name in LINE_COLUMNS))
         with self._reading() as session:

@@ -16,7 +16,7 @@ from backend.cli.notice import add_words as add_notice
 from backend.cli.sweep import add_arguments as add_sweep
 from backend.cli.template import add_words as add_template
 from backend.records.base.program_name import COMMAND
-from backend.records.base.remote_root import SCHEME, FarRoot
+from backend.records.base.remote_root import SCHEME, RemoteRoot
 from backend.records.jobs.checkpoint import EXPORT_FORMATS
 from backend.records.queue.start_time import FORMS
 
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"Ringmaster {VERSION}")
-    words = Words(parser, common, "command", required=False)
+    words = SubcommandGroup(parser, common, "command", required=False)
     _demo(words)
     words.leaf("doctor", "what is installed, what is missing, the command that mends it")
     words.leaf("rescan", "build the catalogue anew from the files of the data root")
@@ -75,7 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class Words:
+class SubcommandGroup:
     """A level of subcommands, each leaf of which takes the common options."""
 
     def __init__(
@@ -97,14 +97,14 @@ class Words:
             allow_abbrev=False,
         )
 
-    def branch(self, name: str, does: str) -> Words:
+    def branch(self, name: str, does: str) -> SubcommandGroup:
         parser = self._subparsers.add_parser(
             name, help=does, parents=[self._common], allow_abbrev=False
         )
-        return Words(parser, self._common, "action")
+        return SubcommandGroup(parser, self._common, "action")
 
 
-def _demo(words: Words) -> None:
+def _demo(words: SubcommandGroup) -> None:
     demo = words.leaf("demo", "import the built-in example and train it on this computer")
     demo.add_argument(
         "--workers", type=_count, default=2, metavar="N", help="processes, 2 if unsaid"
@@ -112,7 +112,7 @@ def _demo(words: Words) -> None:
     demo.add_argument("--headless", action="store_true", help="train in the terminal, no window")
 
 
-def _library(words: Words, kind: str) -> None:
+def _library(words: SubcommandGroup, kind: str) -> None:
     leaf = words.leaf("import", f"make a {kind}, or its next version, of a folder or zip")
     leaf.add_argument("path", type=Path, metavar="PATH")
     leaf.add_argument("--name", required=True)
@@ -141,7 +141,7 @@ def _reference(parser: argparse.ArgumentParser, kind: str) -> None:
     parser.add_argument("reference", metavar="NAME", help=f"name of the {kind}, or NAME@VERSION")
 
 
-def _node(words: Words) -> None:
+def _node(words: SubcommandGroup) -> None:
     leaf = words.leaf("add", "look at a machine over SSH and keep it as a node")
     leaf.add_argument("host", metavar="HOST", help="name, IP address, or Host of ~/.ssh/config")
     leaf.add_argument("--name", default="", metavar="N", help="as HOST if unsaid")
@@ -200,7 +200,7 @@ def _node(words: Words) -> None:
     leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
 
 
-def _job(words: Words) -> None:
+def _job(words: SubcommandGroup) -> None:
     leaf = words.leaf("create", "make a job of a job file or of a template")
     whence = leaf.add_mutually_exclusive_group(required=True)
     whence.add_argument("file", nargs="?", type=Path, default=None, metavar="FILE.toml")
@@ -327,7 +327,7 @@ def _job(words: Words) -> None:
     leaf.add_argument("--remove", action="append", default=[], metavar="TAG")
 
 
-def _queue(words: Words) -> None:
+def _queue(words: SubcommandGroup) -> None:
     words.leaf("list", "the waiting jobs, the next one first")
     words.leaf("pause", "start no more jobs from the queue; those that run go on")
     words.leaf("resume", "start jobs from the queue again")
@@ -343,11 +343,11 @@ def _job_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="a job's id, the beginning of it, or its name")
 
 
-def _data_root(text: str) -> Path | FarRoot:
+def _data_root(text: str) -> Path | RemoteRoot:
     if not text.startswith(SCHEME):
         return Path(text)
     try:
-        return FarRoot.parse(text)
+        return RemoteRoot.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

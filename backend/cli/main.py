@@ -30,10 +30,10 @@ from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK, print_json, print_note
 
 if TYPE_CHECKING:
-    from backend.records.base.remote_root import FarRoot
+    from backend.records.base.remote_root import RemoteRoot
     from backend.services.context.container import Services
 
-Window = Callable[["Path | FarRoot", Path | None, int | None], int]
+Window = Callable[["Path | RemoteRoot", Path | None, int | None], int]
 """Opens the window on a data root and catalogue; a number starts the example with it."""
 
 
@@ -75,7 +75,7 @@ def _tell(error: BackendError, as_json: bool) -> None:
         print_note(" ".join(filter(None, (error.sentence, error.remedy))))
 
 
-def _places(arguments: argparse.Namespace) -> tuple[Path | FarRoot, Path | None]:
+def _places(arguments: argparse.Namespace) -> tuple[Path | RemoteRoot, Path | None]:
     from backend.services.context.container import default_data_root
 
     data_root = getattr(arguments, "data_root", None) or default_data_root()

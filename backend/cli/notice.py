@@ -28,14 +28,14 @@ from backend.records.notifications.notification import (
 )
 
 if TYPE_CHECKING:
-    from backend.cli.arguments import Words
+    from backend.cli.arguments import SubcommandGroup
     from backend.services.context.container import Services
 
 PASSWORD = "RINGMASTER_MAIL_PASSWORD"
 _NOBODY = "none"
 
 
-def add_words(words: Words) -> None:
+def add_words(words: SubcommandGroup) -> None:
     words.leaf("show", "where the end of a job is told")
     leaf = words.leaf("webhook", "tell it to a webhook: Slack, Mattermost, Teams")
     leaf.add_argument("address", metavar="URL", help=f"or - to type it unseen, or {_NOBODY}")

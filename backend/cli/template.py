@@ -13,11 +13,11 @@ from backend.records.base.program_name import COMMAND
 from backend.records.jobs.template import Template
 
 if TYPE_CHECKING:
-    from backend.cli.arguments import Words
+    from backend.cli.arguments import SubcommandGroup
     from backend.services.context.container import Services
 
 
-def add_words(words: Words) -> None:
+def add_words(words: SubcommandGroup) -> None:
     words.leaf("list", "every template")
     _name(words.leaf("show", "print a template as a job file"))
     leaf = words.leaf("save", "keep the settings of a job or of a job file as a template")

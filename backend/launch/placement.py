@@ -12,7 +12,7 @@ from backend.records.queue.entry import PROCESSES_PER_CORE
 
 
 @dataclass(frozen=True)
-class Site:
+class NodePaths:
     """Where on a node lies what a run is made of. All paths are the node's own, and absolute.
 
     mpirun starts the same command everywhere, so the nodes of one run must see it alike.
@@ -43,12 +43,14 @@ class NodeRoom:
     cores: int
     gpus: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
-    site: Site | None = None
+    site: NodePaths | None = None
     no_share: bool = False
     """It does not see the data root; see `records.cluster.NodeEntry`."""
 
 
-def this_computer(cores: int, gpus: tuple[str, ...] = (), site: Site | None = None) -> NodeRoom:
+def this_computer(
+    cores: int, gpus: tuple[str, ...] = (), site: NodePaths | None = None
+) -> NodeRoom:
     # The address and not the name: with names, /etc/hosts decides whether mpirun starts.
     return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
 
@@ -68,7 +70,7 @@ def insist_on_one_kind(rooms: Sequence[NodeRoom]) -> None:
         )
 
 
-def one_site(rooms: Sequence[NodeRoom]) -> Site:
+def one_site(rooms: Sequence[NodeRoom]) -> NodePaths:
     """What all of ``rooms`` have alike.
 
     Raises:

@@ -20,7 +20,7 @@ PACKAGES = ("base", "records", "node", "training")
 
 
 @dataclass(frozen=True)
-class Bundle:
+class CodeArchive:
     """A tar.gz with the folder ``backend`` in it; ``name`` tells its content."""
 
     name: str
@@ -32,7 +32,7 @@ def bundle_name(package: Path = PACKAGE) -> str:
     return _name(_contents(package))
 
 
-def make_bundle(package: Path = PACKAGE) -> Bundle:
+def make_bundle(package: Path = PACKAGE) -> CodeArchive:
     """Pack what a node runs. The same files have the same name, whenever and wherever."""
     contents = _contents(package)
     packed = io.BytesIO()
@@ -45,7 +45,7 @@ def make_bundle(package: Path = PACKAGE) -> Bundle:
             member.size = len(content)
             member.mode = 0o644
             archive.addfile(member, io.BytesIO(content))
-    return Bundle(_name(contents), packed.getvalue())
+    return CodeArchive(_name(contents), packed.getvalue())
 
 
 def _contents(package: Path) -> dict[str, bytes]:

@@ -25,7 +25,7 @@ _SYMBOL = re.compile(rb"GLIBC_(2\.\d+)")
 
 
 @dataclass(frozen=True)
-class Target:
+class WheelTarget:
     """A kind of node. ``python`` is a minor version, ``3.11``."""
 
     python: str
@@ -42,7 +42,7 @@ class HorovodWheel:
 
     path: Path
     sha256: str
-    target: Target
+    target: WheelTarget
     torch: str
     openmpi: str
     glibc: str
@@ -64,7 +64,7 @@ def _read(ingredients: Path) -> Iterator[HorovodWheel]:
         if hashlib.sha256(content).hexdigest() != checksum:
             return
         tag = str(raw["python_tag"])
-        target = Target(f"{tag[2]}.{tag[3:]}", str(raw["machine"]), raw["nccl"] is not None)
+        target = WheelTarget(f"{tag[2]}.{tag[3:]}", str(raw["machine"]), raw["nccl"] is not None)
         yield HorovodWheel(
             path, checksum, target, str(raw["torch"]), str(raw["openmpi"]), _glibc(path)
         )
@@ -114,7 +114,8 @@ def choose(
         )
     cuda = bool(facts.gpus) and not cpu_only
     targets = {
-        one: Target("{}.{}".format(*_numbers(one.version)[:2]), facts.machine, cuda) for one in able
+        one: WheelTarget("{}.{}".format(*_numbers(one.version)[:2]), facts.machine, cuda)
+        for one in able
     }
     fitting = [(one, wheel) for wheel in wheels for one in able if wheel.target == targets[one]]
     for one, wheel in fitting:
@@ -130,7 +131,9 @@ def choose(
     raise _no_wheel(name, tuple(targets.values()), wheels)
 
 
-def _no_wheel(name: str, targets: Sequence[Target], wheels: Sequence[HorovodWheel]) -> BackendError:
+def _no_wheel(
+    name: str, targets: Sequence[WheelTarget], wheels: Sequence[HorovodWheel]
+) -> BackendError:
     wanted = targets[0]
     here = "; ".join(sorted({str(wheel.target) for wheel in wheels})) or "nothing"
     sentence = (
@@ -143,7 +146,7 @@ def _no_wheel(name: str, targets: Sequence[Target], wheels: Sequence[HorovodWhee
             "doctor, and set the node up from there."
         )
     elif wanted.cuda and any(
-        wheel.target in {Target(t.python, t.machine) for t in targets} for wheel in wheels
+        wheel.target in {WheelTarget(t.python, t.machine) for t in targets} for wheel in wheels
     ):
         remedy = (
             "Build it here with the CUDA build of torch, or set the node up for its processors "

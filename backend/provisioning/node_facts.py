@@ -32,7 +32,7 @@ _KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
 
 
 @dataclass(frozen=True)
-class Look:
+class NodeInspection:
     """``ranks_address`` is where ranks on other nodes reach this one, an IP with its prefix."""
 
     facts: NodeFacts
@@ -46,7 +46,7 @@ def look_at(
     node_data_root: str = "",
     leave: Leave = replace_bytes,
     take_away: Callable[[Path], None] = Path.unlink,
-) -> Look:
+) -> NodeInspection:
     """Look at ``node``; ``node_data_root`` is where it sees the data root, if not at the same path.
 
     The data root is found there only if the node reads what this computer has just written to it;
@@ -76,7 +76,7 @@ def look_at(
             "Make room there, give the folder to that user, or connect as another user.",
         )
     _check_python(node, facts)
-    return Look(facts, address)
+    return NodeInspection(facts, address)
 
 
 def _facts(raw: dict[str, Any]) -> NodeFacts:

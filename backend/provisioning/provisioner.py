@@ -21,7 +21,7 @@ from backend.node.system.mpi import version_in
 from backend.provisioning import agent_commands, cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.cluster_key import ClusterKey, Peer
-from backend.provisioning.code_archive import Bundle
+from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.horovod_wheels import HorovodWheel
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.step_reporter import Steps
@@ -90,7 +90,7 @@ class SetUpPlan:
     """
 
     wheels: Wheels
-    bundle: Bundle
+    bundle: CodeArchive
     look: Callable[[Shell], NodeFacts]
     agree: Callable[[str], None] = lambda version: None
     key: ClusterKey | None = None

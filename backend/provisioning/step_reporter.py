@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from backend.base.errors import BackendError, Cancelled
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
-from backend.ssh.interface import Answer, HostKeyChanged, HostKeyUnknown, Shell
+from backend.ssh.interface import CommandResult, HostKeyChanged, HostKeyUnknown, Shell
 
 _TELL_S = 0.2
 """News of bytes and lines go out this often at most; a change of state goes out at once."""
@@ -88,7 +88,7 @@ class Steps:
         self.stop_if_cancelled()
         self._later(sentence=sentence)
 
-    def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> Answer:
+    def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
         """Execute there, with what it prints kept as the step's output."""
         self.line(f"$ {shlex.join(argv)}")
         before = self._step.output

@@ -30,7 +30,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from backend.base.errors import BackendError, Cancelled
-from backend.provisioning.horovod_wheels import HorovodWheel, Target
+from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.records.base.atomic_files import read_json, replace_json
 
 PACKAGES = (
@@ -113,7 +113,7 @@ class Wheelhouses:
 
     def gather(
         self,
-        target: Target,
+        target: WheelTarget,
         horovod: HorovodWheel,
         on_line: Tell = lambda line: None,
         cancelled: Ask = lambda: False,
@@ -144,7 +144,7 @@ class Wheelhouses:
     def _fetch(
         self,
         home: Path,
-        target: Target,
+        target: WheelTarget,
         horovod: HorovodWheel,
         requirements: Sequence[str],
         on_line: Tell,
@@ -189,7 +189,7 @@ class Wheelhouses:
     def _download(
         self,
         folder: Path,
-        target: Target,
+        target: WheelTarget,
         wanted: Sequence[str],
         options: Sequence[str],
         on_line: Tell,
@@ -215,7 +215,7 @@ class _NoWheel(BackendError):
 
 
 def pinned(
-    constraints: Path, target: Target, horovod: HorovodWheel | None = None
+    constraints: Path, target: WheelTarget, horovod: HorovodWheel | None = None
 ) -> tuple[str, ...]:
     """Exactly what a node of this kind has, as ``name==version``, without Horovod itself.
 
@@ -259,7 +259,7 @@ def pinned(
     return tuple(f"{name}=={versions[name]}" for name in sorted(names))
 
 
-def _name(target: Target, horovod: HorovodWheel, wanted: Sequence[str]) -> str:
+def _name(target: WheelTarget, horovod: HorovodWheel, wanted: Sequence[str]) -> str:
     content = json.dumps([*wanted, horovod.sha256, PIP]).encode()
     kind = "cuda" if target.cuda else "cpu"
     digest = hashlib.sha256(content).hexdigest()[:12]
@@ -355,7 +355,7 @@ def _run(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
     return process.returncode, "\n".join(output)
 
 
-def _refusal(output: str, folder: Path, target: Target) -> BackendError:
+def _refusal(output: str, folder: Path, target: WheelTarget) -> BackendError:
     if _NO_SPACE.search(output):
         return BackendError(
             f"The disk that holds {folder.parent} is full; the wheels for the nodes were not all "

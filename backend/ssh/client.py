@@ -30,18 +30,18 @@ from backend.records.nodes.entry import NodeAddress
 from backend.ssh import errors as ssh_errors
 from backend.ssh.client_config import ask_ssh, readable, unreadable
 from backend.ssh.interface import (
-    Answer,
+    CommandResult,
     HostKeyChanged,
     HostKeyUnknown,
+    LoginRefused,
     PassphraseNeeded,
-    Refused,
     RemoteFile,
     Shell,
     Unreachable,
 )
 from backend.ssh.known_hosts import KnownHosts, host_key
 from backend.ssh.remote_command import execute
-from backend.ssh.sftp import FarFiles
+from backend.ssh.sftp import SftpFiles
 from backend.ssh.ssh_config import DEFAULT_KEYS, Hop, Lookup, route
 
 CONNECT_LIMIT_S = 10.0
@@ -153,7 +153,7 @@ class SshShell:
         input: bytes = b"",
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> CommandResult:
         """See `Shell`. Of more than 4 MB of output the end is kept; ``on_line`` gets both streams.
 
         A command that met its limit may live on at the node: closing the channel ends its output,
@@ -171,8 +171,8 @@ class SshShell:
             finally:
                 channel.close()
         if not ended.began:
-            raise Refused(*ssh_errors.no_command(self._who, ended.code, ended.login_words))
-        return Answer(
+            raise LoginRefused(*ssh_errors.no_command(self._who, ended.code, ended.login_words))
+        return CommandResult(
             ended.code, ended.out.decode("utf-8", "replace"), ended.err.decode("utf-8", "replace")
         )
 
@@ -203,7 +203,7 @@ class SshShell:
             self._files().fetch(path, target, on_bytes)
 
     @contextmanager
-    def files(self) -> Iterator[FarFiles]:
+    def files(self) -> Iterator[SftpFiles]:
         """See `Shell`; FileNotFoundError and FileExistsError come through."""
         with self._connected():
             yield self._files()
@@ -211,8 +211,8 @@ class SshShell:
     def close(self) -> None:
         _close(self._connections)
 
-    def _files(self) -> FarFiles:
-        return FarFiles(self._opened_sftp, self._who, self._free_bytes)
+    def _files(self) -> SftpFiles:
+        return SftpFiles(self._opened_sftp, self._who, self._free_bytes)
 
     def _session(self, limit_s: float) -> Any:
         """A channel; where sshd allows one at a time (MaxSessions 1), after the one before it."""
@@ -225,7 +225,7 @@ class SshShell:
                     self._sftp.close()
                     self._sftp = None
                 elif time.monotonic() >= end:
-                    raise Refused(*ssh_errors.no_session(self._who, error.text)) from error
+                    raise LoginRefused(*ssh_errors.no_session(self._who, error.text)) from error
                 else:
                     # sshd counts a session until what ran in it is gone.
                     time.sleep(_SESSION_LOOK_S)
@@ -243,12 +243,12 @@ class SshShell:
             channel.close()
             if not self._transport.is_active():
                 raise
-            raise Refused(*ssh_errors.no_sftp(self._who)) from error
+            raise LoginRefused(*ssh_errors.no_sftp(self._who)) from error
 
     def _free_bytes(self, folder: str) -> int | None:
         try:
             answer = self.run(["df", "-Pk", "--", folder], limit_s=_CHANNEL_LIMIT_S)
-        except Refused:
+        except LoginRefused:
             # The account may move files and run nothing.
             return None
         try:
@@ -358,13 +358,13 @@ class _Login:
             else:
                 if transport.is_authenticated():
                     return
-                raise Refused(*ssh_errors.second_factor(self._hop))
+                raise LoginRefused(*ssh_errors.second_factor(self._hop))
         if self._locked:
             path = self._locked[0]
             fault = ssh_errors.locked(path, self._hop, given=bool(self._passphrase))
             raise PassphraseNeeded(*fault, path)
         unusable = [*self._unsigned.values(), *self._unusable]
-        raise Refused(*ssh_errors.no_login(self._hop, self._tried, allowed, unusable))
+        raise LoginRefused(*ssh_errors.no_login(self._hop, self._tried, allowed, unusable))
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
         """Keys and where they are from; an sshd ends the talk after some six wrong ones."""

@@ -17,11 +17,11 @@ from backend.node.system.wording import last_said
 from backend.records.nodes.entry import HostKey
 
 if TYPE_CHECKING:
-    from backend.ssh.sftp import FarFiles
+    from backend.ssh.sftp import SftpFiles
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """How a command on a node ended. Output is decoded with replacement: it may hold anything."""
 
     code: int
@@ -65,7 +65,7 @@ class Shell(Protocol):
         input: bytes = b"",
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> CommandResult:
         """Execute, wait, and bring back how it ended.
 
         Raises:
@@ -91,7 +91,7 @@ class Shell(Protocol):
     ) -> None:
         """Copy a file from there, whole or not at all."""
 
-    def files(self) -> AbstractContextManager[FarFiles]:
+    def files(self) -> AbstractContextManager[SftpFiles]:
         """Everything else that can be done with files there, many steps in one go."""
 
     def close(self) -> None: ...
@@ -101,11 +101,11 @@ class Unreachable(BackendError):
     """The node did not answer, or no longer does."""
 
 
-class Refused(BackendError):
+class LoginRefused(BackendError):
     """The node answered and did not let us in."""
 
 
-class PassphraseNeeded(Refused):
+class PassphraseNeeded(LoginRefused):
     """The key ``identity`` is locked."""
 
     def __init__(self, sentence: str, remedy: str, identity: str) -> None:

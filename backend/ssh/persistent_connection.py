@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from backend.ssh.interface import Shell, Unreachable
-from backend.ssh.sftp import FarFiles
+from backend.ssh.sftp import SftpFiles
 
 SILENCE_S = 10.0
 """How long the host of a line may say nothing; its ``connect`` gives it no longer."""
@@ -24,7 +24,7 @@ _QUEUE_S = 20.0
 T = TypeVar("T")
 
 
-class Line:
+class PersistentConnection:
     """Every call may run on any thread; on the line they stand one after the other.
 
     Args:
@@ -36,7 +36,7 @@ class Line:
     def __init__(
         self,
         connect: Callable[[], Shell],
-        greet: Callable[[FarFiles], None],
+        greet: Callable[[SftpFiles], None],
         who: str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -49,7 +49,7 @@ class Line:
         self._silent_until = float("-inf")
         self._fault: Unreachable | None = None
 
-    def ask(self, work: Callable[[FarFiles], T]) -> T:
+    def ask(self, work: Callable[[SftpFiles], T]) -> T:
         """Read something. ``work`` is called again when a connection broke that had stood idle.
 
         Raises:
@@ -66,7 +66,7 @@ class Line:
                 self._silent_until = float("-inf")
                 return self._work(work)
 
-    def act(self, work: Callable[[FarFiles], T]) -> T:
+    def act(self, work: Callable[[SftpFiles], T]) -> T:
         """Change something, once: it is not known what of a change arrived when a line breaks.
 
         Raises:
@@ -90,7 +90,7 @@ class Line:
         with self._lock:
             self._hang_up()
 
-    def _work(self, work: Callable[[FarFiles], T]) -> T:
+    def _work(self, work: Callable[[SftpFiles], T]) -> T:
         if self._fault is not None and self._monotonic() < self._silent_until:
             raise Unreachable(self._fault.sentence, self._fault.remedy) from self._fault
         try:

@@ -27,7 +27,7 @@ _PIECES_PER_BATCH = 32
 OnBytes = Callable[[int, int], None]
 
 
-class FarFiles:
+class SftpFiles:
     """The files that paramiko's SFTPClient reaches; ``who`` names the place.
 
     ``client`` gives one that is open: a command may have ended the one before it. ``free_bytes``

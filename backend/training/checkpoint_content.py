@@ -14,14 +14,14 @@ from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
 from backend.training.strategies.allreduce import bytes_of
 from backend.training.strategies.base import Strategy
-from backend.training.train_state import Course
+from backend.training.train_state import TrainState
 
 
 def content(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
-    course: Course,
+    course: TrainState,
     ranks: Sequence[Any],
     measured: Mapping[str, float],
     launch: Launch,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backend.training.user_code import UserData
 
 
-class Share(list[int]):
+class BatchIndices(list[int]):
     """The samples of one batch. ``number`` seeds what a loader worker draws for it."""
 
     def __init__(self, indices: list[int], number: int) -> None:
@@ -33,10 +33,10 @@ class Share(list[int]):
         self.number = number
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Share, (list(self), self.number)
+        return BatchIndices, (list(self), self.number)
 
 
-class TrainingOrder(Sampler[Share]):
+class TrainingOrder(Sampler[BatchIndices]):
     """This rank's batches of one epoch, from any position on."""
 
     def __init__(self, samples: int, batch_size: int, rank: int, world_size: int, seed: int):
@@ -71,18 +71,18 @@ class TrainingOrder(Sampler[Share]):
     def __len__(self) -> int:
         return self.steps_left
 
-    def __iter__(self) -> Iterator[Share]:
+    def __iter__(self) -> Iterator[BatchIndices]:
         generator = torch.Generator()
         generator.manual_seed(mixed_seed(self._seed, self.epoch))
         order = torch.randperm(self._samples, generator=generator)
         start = self.position + self._rank * self._batch_size
         for _ in range(self.steps_left):
             share = order[start : start + self._batch_size].tolist()
-            yield Share(share, mixed_seed(self._seed, self.epoch, start))
+            yield BatchIndices(share, mixed_seed(self._seed, self.epoch, start))
             start += self.global_batch
 
 
-class ValidationOrder(Sampler[Share]):
+class ValidationOrder(Sampler[BatchIndices]):
     """Every sample once: batch after batch in order, dealt to the ranks in turn.
 
     The batches are the same for any number of ranks, and so is every value computed from one.
@@ -112,12 +112,12 @@ class ValidationOrder(Sampler[Share]):
     def __len__(self) -> int:
         return len(self.numbers())
 
-    def __iter__(self) -> Iterator[Share]:
+    def __iter__(self) -> Iterator[BatchIndices]:
         yield from map(self.share, self.numbers())
 
-    def share(self, batch: int) -> Share:
+    def share(self, batch: int) -> BatchIndices:
         start = batch * self._batch_size
-        return Share(list(range(start, start + self.size_of(batch))), batch)
+        return BatchIndices(list(range(start, start + self.size_of(batch))), batch)
 
 
 class Items(Dataset[Any]):
@@ -130,7 +130,7 @@ class Items(Dataset[Any]):
     def __init__(self, data: UserData) -> None:
         self._data = data
 
-    def __getitems__(self, share: Share) -> list[Any]:
+    def __getitems__(self, share: BatchIndices) -> list[Any]:
         if get_worker_info() is not None:
             seed_everything(share.number)
         user = self._data.user_dataset
@@ -155,7 +155,9 @@ class Items(Dataset[Any]):
         return items
 
 
-def loader(data: UserData, order: Sampler[Share], workers: int, on_gpu: bool) -> DataLoader[Any]:
+def loader(
+    data: UserData, order: Sampler[BatchIndices], workers: int, on_gpu: bool
+) -> DataLoader[Any]:
     return DataLoader(
         Items(data),
         batch_sampler=order,

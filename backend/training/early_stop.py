@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from backend.base.errors import BackendError
 from backend.records.jobs.config import EarlyStop
-from backend.training.train_state import Course
+from backend.training.train_state import TrainState
 
 
-def judge(rule: EarlyStop, value: float | None, measured: Iterable[str], course: Course) -> None:
+def judge(
+    rule: EarlyStop, value: float | None, measured: Iterable[str], course: TrainState
+) -> None:
     """Count an epoch that is over, and note in the course whether it was the last.
 
     Args:

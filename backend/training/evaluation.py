@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training import user_code
 from backend.training.data import ValidationOrder
@@ -40,7 +40,7 @@ class Evaluation:
         order: ValidationOrder,
         strategy: Strategy,
         device: torch.device,
-        beat: Beat,
+        beat: RankHeartbeat,
         batch: Batch,
         mixed_precision: bool,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from backend.base.errors import BackendError
-from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.training.checkpoint import Checkpointer
 
 _WAIT_S = 60.0
@@ -26,7 +26,7 @@ class NotSaved(BackendError):
         super().__init__(trouble, remedy)
 
 
-def write_out(checkpointer: Checkpointer, beat: Beat, stall_limit_s: float) -> str:
+def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:
     """Until the last checkpoint is on the disk; why it is not, or "".
 
     A share that is away for a minute, or a full disk in which somebody makes room, costs no work.

@@ -20,7 +20,7 @@ from backend.base.errors import BackendError
 from backend.records.base import number_format
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
@@ -39,10 +39,10 @@ from backend.training.data import (
 from backend.training.evaluation import Evaluation, precision
 from backend.training.final_checkpoint import NotSaved, write_out
 from backend.training.optimizer import load_optimizer, make_optimizer
-from backend.training.step_recorder import Facts, StepBook
-from backend.training.step_sync import Ballot, Verdict
+from backend.training.step_recorder import PendingStep, StepRecorder
+from backend.training.step_sync import StepResult, StepSync
 from backend.training.strategies.base import Strategy
-from backend.training.train_state import Batch, Course, Outcome, Workers
+from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
 """A validation that fails costs at most so much training: a checkpoint precedes it."""
@@ -56,9 +56,9 @@ class Trainer:
     folder: JobFolder
     strategy: Strategy
     device: torch.device
-    beat: Beat
-    workers: Workers | None
-    course: Course = field(default_factory=Course)
+    beat: RankHeartbeat
+    workers: Rank0Services | None
+    course: TrainState = field(default_factory=TrainState)
     batch: Batch = field(default_factory=Batch)
 
     @property
@@ -129,7 +129,7 @@ class Trainer:
             sentence = fit_weights(self._model, read_weights(source), source.name)
             if sentence and rank == 0:
                 sys.stdout.write(f"{sentence}\n")
-        self._book = StepBook(config, self.course, self.workers, self._order.global_batch)
+        self._book = StepRecorder(config, self.course, self.workers, self._order.global_batch)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
         self.beat.beat(Phase.SETUP)
@@ -215,7 +215,7 @@ class Trainer:
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
-        self.course = Course(**state["course"])
+        self.course = TrainState(**state["course"])
         ranks = state["ranks"]
         # What every rank of any number begins with: `share_model` hands rank 0's on.
         put_buffers(self._model, ranks[0]["buffers"])
@@ -300,7 +300,7 @@ class Trainer:
 
     _save_at_end = False
 
-    def _step(self, data: Any, target: Any, rate: float, began: float) -> list[Verdict]:
+    def _step(self, data: Any, target: Any, rate: float, began: float) -> list[StepResult]:
         """One optimizer step. Returns what is known by now of this and earlier ones."""
         self.beat.beat(Phase.COMPUTING)
         on_gpu = self.device.type == "cuda"
@@ -341,7 +341,7 @@ class Trainer:
         self._own_ms = (own + ended - reduced) * 1e3
         course = self.course
         self._book.facts.append(
-            Facts(
+            PendingStep(
                 course.step + 1,
                 course.epoch,
                 course.epoch_step + 1,
@@ -371,7 +371,7 @@ class Trainer:
         user_code.require_same_state(self._model, self._state_shapes)
         everyones = self._gather(list(metrics))
         names = list(dict.fromkeys(name for names in everyones for name in names))
-        self._ballot = Ballot(names, self.strategy.rank, self.strategy.world_size)
+        self._ballot = StepSync(names, self.strategy.rank, self.strategy.world_size)
         self._ballot.use(self.strategy.adopt(self._model, self._ballot.size))
         self._adopted = True
 
@@ -383,7 +383,7 @@ class Trainer:
         due = minutes is not None and time.monotonic() - self._last_save >= minutes * 60
         return self.workers.watcher.wanted, due
 
-    def _count(self, everything: bool) -> list[Verdict]:
+    def _count(self, everything: bool) -> list[StepResult]:
         return self._ballot.count(everything) if self._adopted else []
 
     # --- the end of an epoch -------------------------------------------------------------------

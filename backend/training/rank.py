@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
-from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Beat, Phase
+from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RunStatus
 from backend.training import lazy_dynamo
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from backend.training.loop import Trainer
     from backend.training.strategies.base import Strategy
-    from backend.training.train_state import Workers
+    from backend.training.train_state import Rank0Services
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--run", type=int, required=True)
     given = parser.parse_args(arguments)
-    beat = Beat.inherited()
+    beat = RankHeartbeat.inherited()
     beat.beat(Phase.IMPORTING)
     rank = Rank(JobFolder(given.job), given.run, beat)
     try:
@@ -72,7 +72,7 @@ def _leave(code: int) -> NoReturn:
 class Rank:
     """What the process knows of itself, so that it can say how it ended however far it came."""
 
-    def __init__(self, folder: JobFolder, run: int, beat: Beat) -> None:
+    def __init__(self, folder: JobFolder, run: int, beat: RankHeartbeat) -> None:
         self._folder = folder
         self._run = run
         self._beat = beat
@@ -94,7 +94,7 @@ class Rank:
         from backend.training.run_environment import write_environment
         from backend.training.train_state import Outcome
 
-        workers: Workers | None = None
+        workers: Rank0Services | None = None
         if strategy.rank == 0:
             write_environment(self._folder, self._run, launch, device)
             workers = self._workers(launch)
@@ -152,11 +152,11 @@ class Rank:
         torch.cuda.set_device(0)
         return strategy, torch.device("cuda", 0)
 
-    def _workers(self, launch: Launch) -> Workers:
+    def _workers(self, launch: Launch) -> Rank0Services:
         from backend.training.checkpoint import Checkpointer
         from backend.training.reporter import Reporter
         from backend.training.stop_watcher import StopWatcher
-        from backend.training.train_state import Workers
+        from backend.training.train_state import Rank0Services
 
         config = launch.config
         reporter = Reporter(
@@ -169,7 +169,7 @@ class Rank:
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         reporter.other_trouble = lambda: checkpointer.trouble
-        return Workers(
+        return Rank0Services(
             reporter,
             checkpointer,
             StopWatcher(self._folder.lock, self._run, reporter.stopping),

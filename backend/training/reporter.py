@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from backend.base.errors import BackendError
 from backend.records.base import timestamps
 from backend.records.base.layout import JobFolder
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
@@ -112,7 +112,7 @@ class Reporter:
         self.other_trouble: Callable[[], str] = str
         """What someone else (the checkpoints) has to say in the status, asked at each writing."""
         self._bug: BaseException | None = None
-        self._status_file = Spare(folder.status)
+        self._status_file = PreallocatedFile(folder.status)
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)

@@ -16,8 +16,8 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.metric_names import name_of_user_metric
 from backend.training.alerts import DivergenceWatch
 from backend.training.reporter import Step
-from backend.training.step_sync import Verdict
-from backend.training.train_state import Course, Workers
+from backend.training.step_sync import StepResult
+from backend.training.train_state import Rank0Services, TrainState
 
 
 class NotANumber(BackendError):
@@ -35,7 +35,7 @@ class Diverged(BackendError):
 
 
 @dataclass
-class Facts:
+class PendingStep:
     """What is remembered of a step until its verdict is in."""
 
     step: int
@@ -46,7 +46,7 @@ class Facts:
     clipped: bool
 
 
-class StepBook:
+class StepRecorder:
     """Settles steps in the order in which they were made.
 
     Attributes:
@@ -54,19 +54,23 @@ class StepBook:
     """
 
     def __init__(
-        self, config: JobConfig, course: Course, workers: Workers | None, global_batch: int
+        self,
+        config: JobConfig,
+        course: TrainState,
+        workers: Rank0Services | None,
+        global_batch: int,
     ) -> None:
         self._config = config
         self._course = course
         self._workers = workers
         self._global_batch = global_batch
-        self.facts: deque[Facts] = deque()
+        self.facts: deque[PendingStep] = deque()
         self._held_times: tuple[float, tuple[float, ...]] = (math.nan, ())
         self._divergence = DivergenceWatch()
         self._no_number: Alarm | None = None
         self._left_out = 0
 
-    def settle(self, verdict: Verdict, hold: bool) -> None:
+    def settle(self, verdict: StepResult, hold: bool) -> None:
         """A step's values are known: report them, and end the job when they are no numbers.
 
         Args:
@@ -118,7 +122,7 @@ class StepBook:
             )
         )
 
-    def _tell_no_number(self, facts: Facts, loss: float, culprit: int) -> None:
+    def _tell_no_number(self, facts: PendingStep, loss: float, culprit: int) -> None:
         what = "not a number" if math.isnan(loss) else "infinite"
         sentence = f"The loss of rank {culprit} is {what} at step {facts.step}"
         if self._workers is not None:
@@ -146,7 +150,7 @@ class StepBook:
             culprit,
         )
 
-    def _watch_divergence(self, facts: Facts, loss: float) -> None:
+    def _watch_divergence(self, facts: PendingStep, loss: float) -> None:
         alarm = self._divergence.see(facts.step, loss)
         if self._workers is not None:
             self._workers.checkpointer.sound_step = self._divergence.sound_step

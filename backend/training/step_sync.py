@@ -28,7 +28,7 @@ _HALVES = 4
 
 
 @dataclass(frozen=True)
-class Verdict:
+class StepResult:
     """What all ranks know of one step, the same on each."""
 
     stop: bool
@@ -47,7 +47,7 @@ class Verdict:
         return next((r for r, loss in enumerate(self.losses) if not math.isfinite(loss)), 0)
 
 
-class Ballot:
+class StepSync:
     """One vector, filled before the gradients are reduced and read after."""
 
     def __init__(self, names: Sequence[str], rank: int, world_size: int) -> None:
@@ -104,7 +104,7 @@ class Ballot:
         event.record()
         self._cast.append((kept, event))
 
-    def count(self, everything: bool) -> list[Verdict]:
+    def count(self, everything: bool) -> list[StepResult]:
         """The verdicts that can be read, oldest first; ``everything`` waits for the newest."""
         keep = 1 if self._on_gpu and not everything else 0
         verdicts = []
@@ -115,13 +115,13 @@ class Ballot:
             verdicts.append(self._read(vector))
         return verdicts
 
-    def _read(self, vector: torch.Tensor) -> Verdict:
+    def _read(self, vector: torch.Tensor) -> StepResult:
         size = self._world_size
         halves = (vector[_FIRST_VALUE : self._times] * size).round().to(torch.int16)
         # By rank: its loss, then its metrics.
         values = halves.view(torch.float64).view(size, -1).tolist()
         loss, *metrics = (sum(column) / size for column in zip(*values, strict=True))
-        return Verdict(
+        return StepResult(
             stop=vector[_STOP].item() > 0,
             save=vector[_SAVE].item() > 0,
             loss=loss,

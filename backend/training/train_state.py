@@ -17,7 +17,7 @@ class Outcome(Enum):
 
 
 @dataclass
-class Course:
+class TrainState:
     """Where the job is; all of it goes into each checkpoint.
 
     ``epoch`` is the one under way, from 1; ``position`` the samples of it that were taken by all
@@ -48,7 +48,7 @@ class Batch:
 
 
 @dataclass
-class Workers:
+class Rank0Services:
     """What rank 0 has and the others have not."""
 
     reporter: Reporter

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.services.context.container import open_services
 from backend.services.jobs.index import JobIndex
 from tests.backend.catalogue.catalogue_rig import job
@@ -192,7 +192,7 @@ def measure() -> list[Figure]:
     return [*figures, *_beside_sqlite(lines)]
 
 
-def _beside_sqlite(lines: list[JobLine]) -> list[Figure]:
+def _beside_sqlite(lines: list[JobSummary]) -> list[Figure]:
     index = JobIndex()
     index.take(lines)
     index.warm()

@@ -28,8 +28,8 @@ from backend.records.base.layout import DataRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts
 from backend.services.context.container import Services, open_services
 from backend.services.nodes.provisioning import SetUpService, default_places
-from backend.ssh.interface import Answer, Shell
-from backend.ssh.sftp import FarFiles
+from backend.ssh.interface import CommandResult, Shell
+from backend.ssh.sftp import SftpFiles
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
@@ -83,9 +83,9 @@ class Recorded:
             raise found
         return found
 
-    def run(self, argv: Sequence[str], **given: Any) -> Answer:
+    def run(self, argv: Sequence[str], **given: Any) -> CommandResult:
         found = self._do("run", *argv, work=lambda: self._shell.run(argv, **given))
-        assert isinstance(found, Answer)
+        assert isinstance(found, CommandResult)
         return found
 
     def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
@@ -104,7 +104,7 @@ class Recorded:
     def fetch(self, path: str, target: Path, on_bytes: Any = None) -> None:
         self._shell.fetch(path, target, on_bytes)
 
-    def files(self) -> AbstractContextManager[FarFiles]:
+    def files(self) -> AbstractContextManager[SftpFiles]:
         return self._shell.files()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.nodes.entry import HostKey
 from backend.services.context.container import Services, open_services
 from backend.ssh.known_hosts import SSH_PORT, host_key
@@ -30,7 +30,7 @@ def far_desktop(cluster: Cluster, folder: Path, through: str = "node1") -> Itera
     keys = known_keys(cluster)
     with mock.patch.dict("os.environ", HOME=str(folder)):
         services = open_services(
-            FarRoot(_HOST, cluster.data_root),
+            RemoteRoot(_HOST, cluster.data_root),
             folder / "catalogue.sqlite",
             accept=lambda key: key.text in {one.text for one in keys},
         )

@@ -15,7 +15,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh import client as ssh_client
-from backend.ssh.interface import HostKeyChanged, PassphraseNeeded, Refused, Unreachable
+from backend.ssh.interface import HostKeyChanged, LoginRefused, PassphraseNeeded, Unreachable
 from tests.cluster.commands import call
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
@@ -79,11 +79,11 @@ ROWS = {
     "no answer": Row("did not greet within", made=seeded("sshd_hangs"), limit_s=SHORT_S),
     "no route": Row("no route|did not answer", made=seeded("cable_pulled"), limit_s=SHORT_S),
     "switched off": Row("no route|did not answer", made=seeded("powered_off"), limit_s=SHORT_S),
-    "wrong user": Row("does not let nobody-here in", Refused, typed={"user": "nobody-here"}),
-    "user not allowed": Row("does not let lab in", Refused, seeded("sshd_wants_another_user")),
-    "wrong key": Row("does not let lab in", Refused, seeded("desktop_key_removed")),
+    "wrong user": Row("does not let nobody-here in", LoginRefused, typed={"user": "nobody-here"}),
+    "user not allowed": Row("does not let lab in", LoginRefused, seeded("sshd_wants_another_user")),
+    "wrong key": Row("does not let lab in", LoginRefused, seeded("desktop_key_removed")),
     "key listed for all": Row(
-        "does not let lab in", Refused, seeded("authorized_keys_writable_by_all")
+        "does not let lab in", LoginRefused, seeded("authorized_keys_writable_by_all")
     ),
     "no such key": Row("no key file", BackendError, typed={"identity": "/no/such/key"}),
     "passphrase needed": Row("passphrase", PassphraseNeeded, typed={"identity": "locked"}),
@@ -93,7 +93,7 @@ ROWS = {
     "disk full": Row("No space left", BackendError, seeded("home_disk_full")),
     "no permission": Row("Permission denied", BackendError, home_of_root),
     "bashrc that ends": Row(
-        "code 5 before any command", Refused, partial(bashrc, "echo no module >&2; exit 5\n")
+        "code 5 before any command", LoginRefused, partial(bashrc, "echo no module >&2; exit 5\n")
     ),
 }
 

@@ -14,7 +14,7 @@ from backend.datastore.access.root_access import MOUNTED
 from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.stop_request import wish_to_stop
 from backend.training.tensorboard import EventFile
 from tests.cluster.disks import fill, small_disk
@@ -29,7 +29,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_f26_on_a_full_disk_what_took_its_room_before_is_replaced_again_and_again(
     disk: Path,
 ) -> None:
-    spare = Spare(disk / "status.json")
+    spare = PreallocatedFile(disk / "status.json")
     spare.replace_json({"step": 0})
     spare.take()
     fill(disk)
@@ -47,14 +47,14 @@ def test_f26_on_a_full_disk_what_took_its_room_before_is_replaced_again_and_agai
 
 def test_f26_a_file_that_was_never_there_comes_to_a_full_disk(disk: Path) -> None:
     path = disk / "exit.json"
-    Spare(path).take()
+    PreallocatedFile(path).take()
     fill(disk)
-    Spare(path).replace_json({"state": "ERROR"})
+    PreallocatedFile(path).replace_json({"state": "ERROR"})
     assert read_json(path) == {"state": "ERROR"}
 
 
 def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> None:
-    spare = Spare(disk / "status.json")
+    spare = PreallocatedFile(disk / "status.json")
     spare.replace_json({"step": 1})
     fill(disk)
     spare.take()
@@ -70,7 +70,7 @@ def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> Non
 
 
 def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
-    spare = Spare(disk / "status.json")
+    spare = PreallocatedFile(disk / "status.json")
     spare.replace_json({"step": 0})
     spare.take()
     fill(disk)

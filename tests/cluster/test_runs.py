@@ -19,7 +19,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
-from backend.services.preflight.service import NotFit
+from backend.services.preflight.service import PreflightFailed
 from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
@@ -284,7 +284,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     view = jobs.create(raw)
     stocked["node3"].power_off()
     wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
-    with pytest.raises(NotFit, match="node3") as refused:
+    with pytest.raises(PreflightFailed, match="node3") as refused:
         jobs.start(view.id)
     assert [one.node for one in refused.value.found.smaller] == ["node1", "node2"]
     assert refused.value.remedy.endswith("Or run on node1, node2 alone.")

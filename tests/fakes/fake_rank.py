@@ -17,7 +17,7 @@ from pathlib import Path
 
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -33,7 +33,7 @@ rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
 size = len(launch.ranks)
 doing = json.loads(os.environ.get("FAKE", "{}")).get(str(rank), "train")
 steps = int(os.environ.get("FAKE_STEPS", "20"))
-beat = Beat.inherited()
+beat = RankHeartbeat.inherited()
 heartbeat = 0
 
 

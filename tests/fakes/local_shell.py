@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend.records.base.atomic_files import replace_bytes
-from backend.ssh.interface import Answer, RemoteFile, Unreachable
+from backend.ssh.interface import CommandResult, RemoteFile, Unreachable
 
 _PIECE_BYTES = 1 << 20
 
@@ -29,7 +29,7 @@ class LocalShell:
         self.broken = False
         self.sent_bytes = 0
         self.commands: list[tuple[str, ...]] = []
-        self.on_run: Callable[[tuple[str, ...]], Answer | None] = lambda argv: None
+        self.on_run: Callable[[tuple[str, ...]], CommandResult | None] = lambda argv: None
         """Sees every command first; what it returns is the answer, and None executes."""
         first = f"{tools}:" if tools else ""
         first += f"{_without_keepers(home)}:"
@@ -46,7 +46,7 @@ class LocalShell:
         input: bytes = b"",
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> CommandResult:
         self._look()
         self.commands.append(tuple(argv))
         given = self.on_run(tuple(argv))
@@ -64,7 +64,7 @@ class LocalShell:
                 start_new_session=True,
             )
         except OSError as error:
-            return Answer(127, "", f"{argv[0]}: {error.strerror}")
+            return CommandResult(127, "", f"{argv[0]}: {error.strerror}")
         end = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
         end.start()
         complaint: list[bytes] = []
@@ -95,7 +95,7 @@ class LocalShell:
                 end.cancel()
         if late:
             raise Unreachable(f"{argv[0]} did not end within {limit_s:g} s.")
-        return Answer(code, "".join(lines), b"".join(complaint).decode("utf-8", "replace"))
+        return CommandResult(code, "".join(lines), b"".join(complaint).decode("utf-8", "replace"))
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         self._look()

@@ -20,14 +20,14 @@ from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.heartbeat import Beat
+from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import Checkpointer
 from backend.training.loop import Trainer
 from backend.training.reporter import Reporter
 from backend.training.stop_watcher import StopWatcher
 from backend.training.strategies.allreduce import AllReduce
-from backend.training.train_state import Outcome, Workers
+from backend.training.train_state import Outcome, Rank0Services
 
 LONGEST_S = 0.25
 
@@ -50,7 +50,9 @@ def main() -> None:
         if workers is not None:
             job_files.clear_old_wish(folder, run)
             timer.start()
-        trainer = Trainer(this, folder, strategy, torch.device("cpu"), Beat.inherited(), workers)
+        trainer = Trainer(
+            this, folder, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers
+        )
         outcome = trainer.run()
         steps = strategy.gather((trainer.course.epoch, trainer.course.step, outcome.name))
         if workers is not None:
@@ -79,7 +81,7 @@ def _newest(folder: JobFolder, launch: Launch) -> str:
     return found[-1].path if found else ""
 
 
-def _workers(launch: Launch, folder: JobFolder) -> Workers:
+def _workers(launch: Launch, folder: JobFolder) -> Rank0Services:
     config = launch.config
     reporter = Reporter(
         folder,
@@ -88,7 +90,7 @@ def _workers(launch: Launch, folder: JobFolder) -> Workers:
         world_size=config.world_size,
         global_batch=config.global_batch_size,
     )
-    return Workers(
+    return Rank0Services(
         reporter,
         Checkpointer(folder, launch.run, config.checkpoint, config.sha256()),
         StopWatcher(folder.lock, launch.run, reporter.stopping),

@@ -24,7 +24,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.preflight import findings as words
 from backend.services.preflight import node_findings
-from backend.services.preflight.service import NotFit, PreflightService
+from backend.services.preflight.service import PreflightFailed, PreflightService
 from tests.integration.tiny import ALONE, raw_job
 
 
@@ -88,7 +88,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
 
 def test_no_run_begins_without_a_look(services: Services) -> None:
     job = services.jobs.create(raw_job())
-    with pytest.raises(NotFit) as refused:
+    with pytest.raises(PreflightFailed) as refused:
         services.jobs.start(job.id, placement=(Placement("gpu99", 1),))
     assert [fault.check for fault in refused.value.found.faults] == [words.NODE]
     assert refused.value.config.placement == (Placement("gpu99", 1),)
@@ -109,10 +109,10 @@ def test_a_job_that_could_not_start_is_not_made(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def insist(config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
-        raise NotFit(services.preflight.run(config), config)
+        raise PreflightFailed(services.preflight.run(config), config)
 
     monkeypatch.setattr(services.preflight, "insist", insist)
-    with pytest.raises(NotFit):
+    with pytest.raises(PreflightFailed):
         services.jobs.create_and_start(raw_job())
     assert services.jobs.list() == ()
 
@@ -154,7 +154,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     # Weights and momentum; three of them are kept, and a fourth is there while it is written.
     raw = raw_job(checkpoint={"every_epochs": 1, "keep_latest": 2, "keep_best": 1})
     need = f"the job's checkpoints need about {number_format.size(4 * 2 * (free // 4))}."
-    with pytest.raises(NotFit) as refused:
+    with pytest.raises(PreflightFailed) as refused:
         services.jobs.create_and_start(raw)
     (fault,) = refused.value.found.faults
     assert (fault.check, services.jobs.list()) == (words.DISK, ())
@@ -162,7 +162,7 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     assert fault.sentence.endswith(need)
 
     job = services.jobs.create(raw)
-    with pytest.raises(NotFit):
+    with pytest.raises(PreflightFailed):
         services.jobs.start(job.id)
     assert services.jobs.show(job.id).run == 0
     # The look that one asks for, and the queue, know it as well.

@@ -63,11 +63,11 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str], contrast
     from tests.pictures.flaws import is_blank
     from tests.pictures.gallery import SCREENS
     from tests.pictures.sheets import small, write_sheets
-    from widgets.common.theme_manager import Look, ThemeChoice
+    from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
     app = QApplication([])
     is_high = contrast == "high"
-    look = Look(app, ThemeChoice.LIGHT, reduced_motion=True, high_contrast=is_high)
+    look = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True, high_contrast=is_high)
     kind = "high-" if is_high else ""
     target = folder / scale
     target.mkdir(parents=True, exist_ok=True)
@@ -99,12 +99,12 @@ def _make_docs() -> int:
     from tests.pictures.camera import drawn
     from tests.pictures.gallery import SCREENS
     from tests.pictures.program import take_program
-    from widgets.common.theme_manager import Look, ThemeChoice
+    from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
     app = QApplication([])
     DOCS.mkdir(exist_ok=True)
     take_program(app, DOCS)
-    look = Look(app, ThemeChoice.LIGHT, reduced_motion=True)
+    look = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True)
     for one in SCREENS.values():
         for theme in one.published:
             look.choose(ThemeChoice(theme))

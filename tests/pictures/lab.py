@@ -15,7 +15,7 @@ import numpy as np
 from backend.records.jobs.alarm import DIVERGED, Alarm
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
@@ -24,7 +24,7 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
 from tests.widgets.nodes import samples
-from widgets.nodes.history.node_history import Past, past_of
+from widgets.nodes.history.node_history import NodeHistoryData, past_of
 
 NOW = time.time()
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -134,7 +134,7 @@ FAILED = job(
     error=RankError(
         "The GPU's memory is full. Try batch_size = 16 instead of 32.", 3, "gpu03",
         "\n".join(TRACE), "gpu_memory", "",
-        tuple(Evidence("rank-3.log", 894 + n, TRACE[n]) for n in (1, 5)),
+        tuple(EvidenceLine("rank-3.log", 894 + n, TRACE[n]) for n in (1, 5)),
     ),
 )  # fmt: skip
 LOST = job(
@@ -182,7 +182,7 @@ UNKNOWN = replace(
     error=RankError(
         "Rank 3 on gpu03 left with exit code 7, and its log does not say why.", 3, "gpu03", "",
         "unknown", "",
-        tuple(Evidence("rank-3.log", 870 + n, f"step {8200 + n}  loss {1.1 - n / 99:.4f}")
+        tuple(EvidenceLine("rank-3.log", 870 + n, f"step {8200 + n}  loss {1.1 - n / 99:.4f}")
               for n in range(15)),
     ),
 )  # fmt: skip
@@ -313,7 +313,7 @@ def nodes() -> tuple[NodeState, ...]:
     return tuple(states)
 
 
-def past(name: str, *, over_s: float = 90 * MINUTE) -> Past:
+def past(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
     """What a node's agent kept of the last hours, or days; on gpu07 one GPU gets hot."""
     lines = []
     chance = np.random.default_rng(3)
@@ -335,7 +335,7 @@ def past(name: str, *, over_s: float = 90 * MINUTE) -> Past:
     return past_of(lines)
 
 
-def full_memory(view: JobView = FAILED) -> Past:
+def full_memory(view: JobView = FAILED) -> NodeHistoryData:
     """What the agent kept of the half hour before a GPU was full."""
     lines = []
     end, chance = _end_s(view), np.random.default_rng(4)

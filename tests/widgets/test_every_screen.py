@@ -17,7 +17,7 @@ from tests.pictures.flaws import flaws, is_blank
 from tests.pictures.gallery import SCREENS
 from widgets.common.labels import Label
 from widgets.common.layout import col
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 
@@ -33,7 +33,7 @@ def _some_fast(screens: Iterable[str]) -> list[object]:
 
 
 @pytest.mark.parametrize("name", _some_fast(SCREENS))
-def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: Look) -> None:
+def test_nothing_is_cut_overlaps_or_is_blank(name: str, look: ThemeManager) -> None:
     """A window without a dialog is resized from size to size, as a person does it."""
     screen = SCREENS[name]
     found: list[str] = []
@@ -68,7 +68,7 @@ def test_at_150_percent_nothing_is_cut_either(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, look: Look) -> QWidget:
+def page(qtbot: QtBot, look: ThemeManager) -> QWidget:
     page = QWidget()
     qtbot.addWidget(page)
     page.resize(200, 100)

@@ -18,7 +18,7 @@ from tests.app.jobs.test_status_poller import LIVE
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
 from tests.widgets.nodes import samples
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.compare.parallel_card import _Rows
 from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel
 from widgets.jobs.form import start_from
@@ -26,7 +26,7 @@ from widgets.jobs.list.job_list_model import JobListModel
 from widgets.library.item_groups import EntryModel, entries
 from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
-from widgets.shell.command_palette import Target, _TargetModel
+from widgets.shell.command_palette import PaletteEntry, _TargetModel
 from widgets.shell.notification_list import NoticeItem, _NoticeModel
 
 pytestmark = pytest.mark.usefixtures("look")
@@ -41,7 +41,7 @@ def jobs(in_columns):
 
 
 def records(kind, record, columns=1):
-    title = Column("Name", str, str)
+    title = TableColumn("Name", str, str)
     model = kind(tuple([title] * columns))
     return model, lambda some: model.put([record(number) for number in some])
 
@@ -89,7 +89,10 @@ MODELS = {
     "library": (EntryModel, library),
     "nodes": (RackModel, nodes),
     "notices": (_NoticeModel, replaced(_NoticeModel, lambda n: NoticeItem(f"n{n}", "", "now"))),
-    "targets": (_TargetModel, replaced(_TargetModel, lambda n: Target("act", f"{n}", f"t{n}"))),
+    "targets": (
+        _TargetModel,
+        replaced(_TargetModel, lambda n: PaletteEntry("act", f"{n}", f"t{n}")),
+    ),
 }
 
 

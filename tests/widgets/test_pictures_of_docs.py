@@ -13,7 +13,7 @@ from tests.pictures.__main__ import DOCS
 from tests.pictures.camera import drawn
 from tests.pictures.gallery import SCREENS, Screen, published
 from tests.pictures.program import OF_PROGRAM
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 ROOT = DOCS.parents[1]
 _SHOWN = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([^)]+)\.png\)")
@@ -71,21 +71,23 @@ PUBLISHED = [
 ]
 
 
-def _drawn(screen: Screen, theme: str, look: Look) -> QImage:
+def _drawn(screen: Screen, theme: str, look: ThemeManager) -> QImage:
     look.choose(ThemeChoice(theme))
     with drawn(screen, screen.sizes[0]) as stage:
         return stage.picture()
 
 
 @pytest.mark.parametrize(("screen", "theme"), PUBLISHED)
-def test_a_picture_of_the_documents_is_not_old(screen: Screen, theme: str, look: Look) -> None:
+def test_a_picture_of_the_documents_is_not_old(
+    screen: Screen, theme: str, look: ThemeManager
+) -> None:
     name = screen.picture(screen.sizes[0], theme)
     kept = QImage(str(DOCS / f"{name}.png"))
     share = _changed(kept, _drawn(screen, theme, look))
     assert share < _MOST_SHARE, f"{name} has changed in {share:.0%}: installers/pictures --docs"
 
 
-def test_what_changed_visibly_is_found(look: Look) -> None:
+def test_what_changed_visibly_is_found(look: ThemeManager) -> None:
     """A button more, or a line that moved, is more than fonts and times make."""
     screen = SCREENS[_FAST]
     kept = QImage(str(DOCS / "provision-light.png"))

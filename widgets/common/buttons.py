@@ -270,7 +270,7 @@ class _Choice(QAbstractButton):
         self.update()
 
 
-class Choices(QWidget):
+class ChoiceRow(QWidget):
     """A row of choices by key. Arrow keys move within it, Tab leaves it.
 
     Signals:
@@ -339,7 +339,7 @@ class _Segment(_Choice):
             paint_focus(painter, whole, 5)
 
 
-class SegmentedControl(Choices):
+class SegmentedControl(ChoiceRow):
     """A few views of one thing, side by side.
 
     ``SegmentedControl([("all", "All"), ("live", "Live 2")], "all", name="Which jobs")``
@@ -415,7 +415,7 @@ class _Tab(_Choice):
             paint_focus(painter, QRectF(self.rect()).adjusted(0, 3, 0, -5), R_CELL)
 
 
-class UnderlinedTabs(Choices):
+class UnderlinedTabs(ChoiceRow):
     """The tabs of a detail page. Give it a `QStackedWidget` by connecting `chosen`.
 
     ``UnderlinedTabs([("curves", "Curves"), ("ranks", "Ranks")], name="Views of the job")``

@@ -38,7 +38,7 @@ READING_AFTER_MS = 400
 _EMPTY_MOST_W = 560
 
 
-class Frame(QFrame):
+class StyledFrame(QFrame):
     """A ground by its name in the style sheet.
 
     ``card``, ``pane``, ``sunken``, ``drop``, ``dialog``.
@@ -59,7 +59,7 @@ class Frame(QFrame):
             repolish(self)
 
 
-class Card(Frame):
+class Card(StyledFrame):
     """A white plate. Takes what `layout.col` takes."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Card(Frame):
         super().__init__("card", col(*items, gap=gap, margins=margins), parent)
 
 
-class Rule(QFrame):
+class Separator(QFrame):
     """A line of one pixel across."""
 
     def __init__(self, parent: QWidget | None = None) -> None:

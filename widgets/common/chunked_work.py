@@ -20,7 +20,7 @@ def lots(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
-class Turns(QObject):
+class ChunkedWork(QObject):
     """Keys and painting have their turn between two pieces, whoever else has work to do."""
 
     def __init__(self, parent: QObject) -> None:
@@ -62,7 +62,7 @@ class _Wheel(QObject):
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._waiting: deque[Turns] = deque()
+        self._waiting: deque[ChunkedWork] = deque()
         self._next = QTimer(self)
         # Single, and begun again before each piece: a piece may open a dialog and turn the loop,
         # and Qt serves no timer that it is serving.
@@ -77,7 +77,7 @@ class _Wheel(QObject):
         found = program.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
         return found or cls(program)
 
-    def add(self, turns: Turns) -> None:
+    def add(self, turns: ChunkedWork) -> None:
         if turns not in self._waiting:
             self._waiting.append(turns)
         if not self._next.isActive():

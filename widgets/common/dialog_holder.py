@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QDialog
 Dialog = TypeVar("Dialog", bound=QDialog)
 
 
-class KeptDialog(Generic[Dialog]):
+class DialogHolder(Generic[Dialog]):
     """Holds at most one dialog: Qt deletes one that nobody holds, Python keeps one that is held.
 
     Attributes:

@@ -50,7 +50,7 @@ def units() -> Units:
 
 
 def use(units: Units) -> None:
-    """Write in these from now on. What is written already is changed through `look.Look`."""
+    """Write in these from now on. What is written already is changed through `ThemeManager`."""
     global _units
     _units = units
 

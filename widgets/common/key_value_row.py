@@ -39,7 +39,7 @@ class _FactView(QWidget):
         self.setAccessibleName(f"{fact.caption}: {fact.value}")
 
 
-class Facts(QWidget):
+class KeyValueRow(QWidget):
     """Facts in a row; when room is short the last ones go, whole, and come into the tool tip.
 
     With `columns` they stand in columns of equal width, so that two rows of them are one table.

@@ -11,7 +11,7 @@ from functools import partial
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtWidgets import QWidget
 
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 
 _PIECES = 5
 _LEAST_SHARE = 0.01
@@ -29,7 +29,7 @@ class Curtain(QObject):
         super().__init__(over)
         self._over = over
         self._pieces: list[_Piece] = []
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         over.installEventFilter(self)
 
     def hang(self, page: QWidget) -> None:

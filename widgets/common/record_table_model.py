@@ -34,7 +34,7 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
-class Column(Generic[Record]):
+class TableColumn(Generic[Record]):
     """A column: its title, what it shows of a record, and the whole of it in the tool tip.
 
     With ``is_figure`` it holds figures, which stand below each other digit by digit: at the right.
@@ -53,7 +53,7 @@ class Column(Generic[Record]):
 class RowTableModel(QAbstractTableModel, Generic[Record]):
     """One row per record, in the order given; `RECORD_ROLE` gives the record itself."""
 
-    def __init__(self, columns: Sequence[Column[Record]]) -> None:
+    def __init__(self, columns: Sequence[TableColumn[Record]]) -> None:
         super().__init__()
         self._columns = tuple(columns)
         self._rows: tuple[Record, ...] = ()

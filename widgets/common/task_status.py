@@ -14,7 +14,7 @@ from widgets.common.theme import S2, Tone
 _LINES = 2
 
 
-class Answer(QWidget):
+class TaskStatus(QWidget):
     """It has room for two lines from the beginning: no button moves when the answer comes.
 
     Signals:

@@ -1,7 +1,7 @@
 """The one table of colours, sizes and type of the window. Nothing visible has a number of its own.
 
 How the theme reaches a widget: code that paints asks `current()` each time it paints, and holds
-no colour.  When the theme changes, `look.Look` swaps the table and sets palette and style sheet
+no colour.  When the theme changes, `ThemeManager` swaps the table and sets palette and style sheet
 of the application, and Qt itself sends every widget a repaint and a ``StyleChange`` event; so a
 widget that keeps something coloured (an icon, a pen) makes it anew in ``changeEvent``, and nobody
 has to be handed a theme or to connect to a signal.  A theme passed down through every
@@ -309,7 +309,7 @@ def current() -> Theme:
 
 
 def use(theme: Theme) -> None:
-    """Make `theme` the current one. The running window is changed through `look.Look`."""
+    """Make `theme` the current one. The running window is changed through `ThemeManager`."""
     global _current
     _current = theme
 
@@ -320,7 +320,7 @@ def motion_reduced() -> bool:
 
 
 def reduce_motion(reduced: bool) -> None:
-    """Set what `motion_reduced` answers. The running window is changed through `look.Look`."""
+    """Set what `motion_reduced` answers. The running window is changed through `ThemeManager`."""
     global _still
     _still = reduced
 

@@ -23,7 +23,7 @@ class ThemeChoice(Enum):
     DARK = "dark"
 
 
-class Look(QObject):
+class ThemeManager(QObject):
     """Dresses the application, and again whenever the system or the person changes their mind.
 
     Signals:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 
 
 def is_unseen(widget: QWidget) -> bool:
@@ -32,7 +32,7 @@ class Throttle(QObject):
         self._pause.setSingleShot(True)
         self._pause.setInterval(interval_ms)
         self._pause.timeout.connect(self._pause_over)
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
 
     def ask(self) -> None:
         """Call now, or when the pause after the last call is over."""

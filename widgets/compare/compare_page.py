@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.comparison import (
     MOST_JOBS,
     ComparedLook,
-    Comparison,
+    ComparisonTable,
     compare,
     judged_metrics,
     too_many,
@@ -28,7 +28,7 @@ from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.drop_overlay import DropSheet
 from widgets.common.fields import Slider
 from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
@@ -79,7 +79,7 @@ class ComparePage(QWidget):
         self._gone: dict[str, str] = {}
         self._picker: JobPicker | None = None
         # Plots, table and coordinates of four jobs in one turn are 200 ms.
-        self.turns = Turns(self)
+        self.turns = ChunkedWork(self)
         self._make_header()
         self.plots = ComparePlots(_SMOOTHING)
         self.plots.save_requested.connect(self.save_requested)
@@ -292,7 +292,7 @@ class ComparePage(QWidget):
     def _settle(self) -> None:
         looks = [self._looks[key] for key in self._ids if key in self._looks]
         views = [look.view for look in looks]
-        comparison: Comparison = compare([(look.view, look.figures) for look in looks])
+        comparison: ComparisonTable = compare([(look.view, look.figures) for look in looks])
         names = short_names([view.name for view in views])
         plots = self.plots.show_runs(
             [

@@ -28,7 +28,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.painting import text_width
-from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, Column, RowTableModel
+from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
 from widgets.common.view_style import dress
 from widgets.compare.parallel_plot import ParallelPlot
@@ -124,9 +124,9 @@ class ParallelCard(Card):
     def _draw(self) -> None:
         jobs = self._sources.get(self.choice.key(), ())
         self._shown = parallel(jobs, formats.metric)
-        columns = [Column[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
+        columns = [TableColumn[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
         for number, axis in enumerate(self._shown.axes):
-            columns.append(Column(axis.label, partial(_cell, number, axis.key == METRIC)))
+            columns.append(TableColumn(axis.label, partial(_cell, number, axis.key == METRIC)))
         self._model = _Rows(tuple(columns))
         self.table.setModel(self._model)
         self._name_w = _widest(line.name for line in self._shown.lines)

@@ -15,7 +15,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
-from backend.records.jobs.comparison import ComparedRow, Comparison, RowKind
+from backend.records.jobs.comparison import ComparedRow, ComparisonTable, RowKind
 from backend.records.jobs.setting_labels import value_words
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
@@ -227,7 +227,7 @@ class CompareTable(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._comparison = Comparison()
+        self._comparison = ComparisonTable()
         self._colours: Mapping[str, int] = {}
         self._gone: Mapping[str, str] = {}
         self._names: tuple[str, ...] = ()
@@ -244,7 +244,7 @@ class CompareTable(QWidget):
 
     def show_comparison(
         self,
-        comparison: Comparison,
+        comparison: ComparisonTable,
         colours: Mapping[str, int],
         gone: Mapping[str, str],
         names: Sequence[str],

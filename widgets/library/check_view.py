@@ -8,20 +8,20 @@ from PySide6.QtWidgets import QTableView, QWidget
 from backend.records.library.preview import LayerRow, ModelCheck
 from widgets.common import formats
 from widgets.common.cards import Card
-from widgets.common.key_value_row import Fact, Facts
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import REST, col
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S3
 from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
 
 _WIDE_FROM_W = 1100
 
 _COLUMNS = (
-    Column[LayerRow]("Layer", lambda layer: layer.name, lambda layer: layer.name),
-    Column[LayerRow]("Kind", lambda layer: layer.kind),
-    Column[LayerRow]("Output", lambda layer: layer.output or "–"),
-    Column[LayerRow](
+    TableColumn[LayerRow]("Layer", lambda layer: layer.name, lambda layer: layer.name),
+    TableColumn[LayerRow]("Kind", lambda layer: layer.kind),
+    TableColumn[LayerRow]("Output", lambda layer: layer.output or "–"),
+    TableColumn[LayerRow](
         "Parameters",
         lambda layer: formats.count(layer.parameters) if layer.parameters else "–",
         is_figure=True,
@@ -34,7 +34,7 @@ class CheckView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._facts = Facts()
+        self._facts = KeyValueRow()
         self._warnings = Label("", "body", "warn", wrap=True)
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()

@@ -14,13 +14,13 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.base.validation import name_fault
 from backend.records.library.item import Kind
-from backend.records.library.project import Found, Project
+from backend.records.library.project import ImportGuess, Project
 from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.fields import Field, LineEdit, beside_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.task_status import Answer
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6
 from widgets.library.page_texts import project_words
 
@@ -98,7 +98,7 @@ class ImportDialog(FittedDialog):
         self._name = LineEdit(name, placeholder="Name", name="Name")
         self._name.textChanged.connect(self._changed)
         self._name_field = Field("Name", self._name)
-        self._answer = Answer("Importing")
+        self._answer = TaskStatus("Importing")
         self._answer.cancelled.connect(self.cancel_requested)
         self._import = Button("Import", kind="primary")
         self._import.setDefault(True)
@@ -124,7 +124,7 @@ class ImportDialog(FittedDialog):
         self._check()
         (self._name if source else self._source).setFocus()
 
-    def show_found(self, source: str, found: Found) -> None:
+    def show_found(self, source: str, found: ImportGuess) -> None:
         """A guess at the contents of what `look_requested` named."""
         if source != self._path():
             return
@@ -161,7 +161,7 @@ class ImportDialog(FittedDialog):
         self._is_looking = bool(self._path())
         self._pause.start()
         if not self._path():
-            self.show_found("", Found())
+            self.show_found("", ImportGuess())
         self._changed()
 
     @Slot()

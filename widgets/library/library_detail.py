@@ -21,7 +21,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
-from widgets.common.key_value_row import Fact, Facts
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label, literal
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.page_stack import Stack
@@ -242,7 +242,7 @@ class LibraryDetail(QWidget):
         menu.addAction(literal("Open folder"), self._wish_folder)
         menu.addAction(literal("Move to the trash"), self._wish_remove)
         more.setMenu(menu)
-        self._facts = Facts()
+        self._facts = KeyValueRow()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
         self._tabs.chosen.connect(self._tab_chosen)
         self._banner = PreviewBanner()

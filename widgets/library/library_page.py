@@ -24,7 +24,7 @@ from PySide6.QtWidgets import QListView, QWidget
 from backend.records.base.validation import printable
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
-from widgets.common.cards import READING_AFTER_MS, EmptyState, Frame
+from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
 from widgets.common.drop_overlay import DropSheet
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
@@ -149,7 +149,7 @@ class LibraryPage(QWidget):
         self._list.setItemDelegate(EntryDelegate(self._list))
         dress(self._list, words.title)
         self._list.selectionModel().currentChanged.connect(self._chosen)
-        self._drop = Frame(
+        self._drop = StyledFrame(
             "drop",
             row(
                 STRETCH,

@@ -11,7 +11,7 @@ from backend.records.library.project import Project
 
 
 @dataclass(frozen=True)
-class Words:
+class PageTexts:
     """How a place speaks."""
 
     title: str
@@ -21,13 +21,13 @@ class Words:
 
 
 WORDS = {
-    Kind.DATASET: Words(
+    Kind.DATASET: PageTexts(
         "Datasets", "database", "dataset", "A dataset is a folder or a zip with any files."
     ),
-    Kind.MODEL: Words(
+    Kind.MODEL: PageTexts(
         "Models", "cube", "model", "A model is a folder with bks_model.py and a UserModel in it."
     ),
-    Kind.LOADER: Words(
+    Kind.LOADER: PageTexts(
         "Loaders",
         "funnel",
         "loader",

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QImage, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.library.preview import Sample
+from backend.records.library.preview import SamplePreview
 from widgets.common import theme
 from widgets.common.painting import paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2
@@ -25,14 +25,14 @@ class SampleGrid(QWidget):
     """Thumbnails with target and number; arrows walk, a click chooses.
 
     Signals:
-        chosen: The `Sample` a person points out.
+        chosen: The `SamplePreview` a person points out.
     """
 
     chosen = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._samples: tuple[Sample, ...] = ()
+        self._samples: tuple[SamplePreview, ...] = ()
         self._images: list[QImage] = []
         self._pictures: dict[int, QPixmap] = {}
         self._pictures_for = (0, 0.0, theme.current())
@@ -45,10 +45,10 @@ class SampleGrid(QWidget):
         self.setSizePolicy(policy)
 
     @property
-    def samples(self) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[SamplePreview, ...]:
         return self._samples
 
-    def show_samples(self, samples: tuple[Sample, ...], empty_words: str = "") -> None:
+    def show_samples(self, samples: tuple[SamplePreview, ...], empty_words: str = "") -> None:
         """These, the first one chosen; ``empty_words`` where there are none."""
         self._samples = samples
         self._images = [decoded(main_part(sample)) for sample in samples]

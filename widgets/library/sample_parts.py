@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.library.preview import Part, Sample
+from backend.records.library.preview import SamplePart, SamplePreview
 from widgets.common import formats, theme
 from widgets.common.painting import draw_thin_line, fill_round, paint_text
 from widgets.common.theme import R_CELL, S1, S2
@@ -23,11 +23,11 @@ class PartSketch(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._part: Part | None = None
+        self._part: SamplePart | None = None
         self.setFixedHeight(_SKETCH_H)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def show_part(self, part: Part | None) -> None:
+    def show_part(self, part: SamplePart | None) -> None:
         self._part = part
         self.setAccessibleName(f"Sketch of {part.path}" if part is not None else "")
         self.update()
@@ -39,7 +39,7 @@ class PartSketch(QWidget):
             paint_part(painter, QRectF(self.rect()), self._part)
 
 
-def paint_part(painter: QPainter, box: QRectF, part: Part | None) -> None:
+def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
     """What is no picture: a wave as a line, some numbers as bars, a table as shades, else words."""
     fill_round(painter, box, theme.current().q("sunken"), R_CELL)
     inner = box.adjusted(S2, S2, -S2, -S2)
@@ -56,7 +56,7 @@ def paint_part(painter: QPainter, box: QRectF, part: Part | None) -> None:
         paint_text(painter, box.adjusted(S1, 0, -S1, 0), words, "tiny", center=True)
 
 
-def decoded(part: Part | None) -> QImage:
+def decoded(part: SamplePart | None) -> QImage:
     """The thumbnail of a part; a null image when there is none."""
     image = QImage()
     if part is not None and part.png:
@@ -65,7 +65,7 @@ def decoded(part: Part | None) -> QImage:
     return image
 
 
-def sketched(part: Part | None, side: int, ratio: float) -> QPixmap:
+def sketched(part: SamplePart | None, side: int, ratio: float) -> QPixmap:
     """Draw a part that is no image, ``side`` pixels square; ``ratio`` as in `scaled`."""
     dots = round(side * ratio)
     picture = QPixmap(dots, dots)
@@ -97,7 +97,7 @@ def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
     return QPixmap.fromImage(fitted)
 
 
-def shape_words(part: Part | None) -> str:
+def shape_words(part: SamplePart | None) -> str:
     """``float32, 1 × 8 × 8``; a text is shown itself."""
     if part is None:
         return "–"
@@ -108,7 +108,7 @@ def shape_words(part: Part | None) -> str:
     return f"{part.dtype}, {formats.shape(part.shape)}" if part.shape else part.dtype
 
 
-def main_part(sample: Sample) -> Part | None:
+def main_part(sample: SamplePreview) -> SamplePart | None:
     """What stands for the whole sample: its first picture, else its first part."""
     pictures = [part for part in sample.parts if part.png]
     return next(iter(pictures or sample.parts), None)

@@ -8,7 +8,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.library.preview import Part, Preview, Sample, rare_classes
+from backend.records.library.preview import Preview, SamplePart, SamplePreview, rare_classes
 from widgets.common import formats
 from widgets.common.cards import Card, Scroll
 from widgets.common.labels import Label
@@ -143,7 +143,7 @@ class SamplesView(QWidget):
         if samples:
             self._show_sample(samples[0])
 
-    def _show_sample(self, sample: Sample) -> None:
+    def _show_sample(self, sample: SamplePreview) -> None:
         self._sample_title.setText(f"Sample {sample.index}")
         main = main_part(sample)
         large = scaled(decoded(main), _LARGE, self.devicePixelRatioF())
@@ -171,7 +171,7 @@ class SamplesView(QWidget):
         self._sample_facts.addStretch(1)
 
 
-def _values(parts: Sequence[Part]) -> Sequence[tuple[Part, str]]:
+def _values(parts: Sequence[SamplePart]) -> Sequence[tuple[SamplePart, str]]:
     return [
         (part, ", ".join(formats.metric(value) for value in part.values[:6]))
         for part in parts

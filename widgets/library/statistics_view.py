@@ -13,7 +13,7 @@ from widgets.common import formats
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
 from widgets.common.layout import REST, STRETCH, clear, col, row
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S1, S3
 from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
 from widgets.library.distribution_card import ValuesCard, titles
@@ -30,12 +30,12 @@ class _Row:
 
 
 _COLUMNS = (
-    Column[_Row]("Values", lambda row: row.name, lambda row: row.name),
-    Column[_Row]("Lowest", lambda row: formats.metric(row.of.low), is_figure=True),
-    Column[_Row]("Highest", lambda row: formats.metric(row.of.high), is_figure=True),
-    Column[_Row]("Mean", lambda row: formats.metric(row.of.mean), is_figure=True),
-    Column[_Row]("Deviation", lambda row: formats.metric(row.of.std), is_figure=True),
-    Column[_Row](
+    TableColumn[_Row]("Values", lambda row: row.name, lambda row: row.name),
+    TableColumn[_Row]("Lowest", lambda row: formats.metric(row.of.low), is_figure=True),
+    TableColumn[_Row]("Highest", lambda row: formats.metric(row.of.high), is_figure=True),
+    TableColumn[_Row]("Mean", lambda row: formats.metric(row.of.mean), is_figure=True),
+    TableColumn[_Row]("Deviation", lambda row: formats.metric(row.of.std), is_figure=True),
+    TableColumn[_Row](
         "Not finite",
         lambda row: formats.count(row.of.nan_count + row.of.inf_count) if _is_odd(row) else "–",
         lambda row: (

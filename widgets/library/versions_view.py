@@ -13,7 +13,7 @@ from backend.records.library.item import LibraryItem, VersionChanges
 from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.layout import REST, col
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S3
 from widgets.common.view_style import AsHighAsRows, dress
 from widgets.library.changes_card import ChangesCard
@@ -39,23 +39,25 @@ class VersionsView(QWidget):
         self._asked: tuple[str, ...] = ()
         self._model = RowTableModel(
             (
-                Column[LibraryItem](
+                TableColumn[LibraryItem](
                     "Version",
                     lambda item: formats.version(item.name, item.version),
                     lambda item: f"SHA-256 {item.sha256}",
                 ),
-                Column[LibraryItem](
+                TableColumn[LibraryItem](
                     "Imported",
                     lambda item: formats.moment_long(instant(item.created), datetime.now(UTC)),
                     lambda item: formats.exact(instant(item.created)),
                 ),
-                Column[LibraryItem]("Size", lambda item: formats.disk(item.bytes), is_figure=True),
-                Column[LibraryItem](
+                TableColumn[LibraryItem](
+                    "Size", lambda item: formats.disk(item.bytes), is_figure=True
+                ),
+                TableColumn[LibraryItem](
                     "Files", lambda item: formats.count(item.files), is_figure=True
                 ),
-                Column[LibraryItem]("Used by", self._used_by),
-                Column[LibraryItem]("From", lambda item: item.source or "–"),
-                Column[LibraryItem](
+                TableColumn[LibraryItem]("Used by", self._used_by),
+                TableColumn[LibraryItem]("From", lambda item: item.source or "–"),
+                TableColumn[LibraryItem](
                     "SHA-256", lambda item: item.sha256[:12], lambda item: item.sha256
                 ),
             )

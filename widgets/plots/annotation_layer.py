@@ -13,11 +13,11 @@ from PySide6.QtGui import QColor, QPainter
 from widgets.plots.annotations import (
     ABOVE,
     NAME_H,
+    AxisSpan,
     Boundary,
-    Frame,
+    PlotGeometry,
     Post,
-    Span,
-    Threshold,
+    ThresholdLine,
     curve_colour,
     paint_boundaries,
     paint_outliers,
@@ -25,10 +25,10 @@ from widgets.plots.annotations import (
     paint_span_texts,
     paint_thresholds,
 )
-from widgets.plots.axis_mapping import Places
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMarks, MarkKind, paint_row
 from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve
-from widgets.plots.end_labels import Ending, name_rects, name_span, name_width, paint_endings
+from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_endings
 from widgets.plots.growable_array import Floats
 
 _ASIDE = 15.0
@@ -43,15 +43,15 @@ class PlotMarks:
 
     posts: tuple[Post, ...] = ()
     boundaries: tuple[Boundary, ...] = ()
-    spans: tuple[Span, ...] = ()
-    thresholds: tuple[Threshold, ...] = ()
+    spans: tuple[AxisSpan, ...] = ()
+    thresholds: tuple[ThresholdLine, ...] = ()
     on_axis: AxisMarks = field(default_factory=AxisMarks)
 
     def past_posts(self, x: float, reach: float) -> float:
         """Where the name of a curve that ends at `x` begins: right of a post that it would meet."""
         return max([x, *(post.x for post in self.posts if x <= post.x <= x + reach)])
 
-    def placed(self, places: Places) -> PlotMarks:
+    def placed(self, places: AxisMapping) -> PlotMarks:
         """The same on the places of the x axis; what has none is left out."""
         if not places.log_x:
             return self
@@ -68,7 +68,11 @@ class PlotMarks:
         )
 
     def paint(
-        self, painter: QPainter, frame: Frame, places: Places, crowd: Callable[[QRectF], int]
+        self,
+        painter: QPainter,
+        frame: PlotGeometry,
+        places: AxisMapping,
+        crowd: Callable[[QRectF], int],
     ) -> None:
         """All of them.
 
@@ -87,14 +91,14 @@ class PlotMarks:
 class EndsOf:
     """The ends of a plot's curves: whether they have names, and which curve is lifted."""
 
-    places: Places
+    places: AxisMapping
     named: bool
     lifted: str
     text: Callable[[DrawnCurve], str]
     marks: PlotMarks
 
     def paint(
-        self, painter: QPainter, frame: Frame, curves: Iterable[tuple[str, DrawnCurve]]
+        self, painter: QPainter, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> None:
         """Dots and names at the ends, an arrow for each value out of the picture, and a cross where
         values begin to be no numbers."""
@@ -108,7 +112,7 @@ class EndsOf:
         paint_endings(painter, frame, _lifted_last(self.endings(frame, told)), self.named)
 
     def crowd(
-        self, frame: Frame, curves: Iterable[tuple[str, DrawnCurve]]
+        self, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> Callable[[QRectF], int]:
         """Counts how much of curves and of their names is in a rectangle."""
         told = list(curves)
@@ -123,11 +127,11 @@ class EndsOf:
 
     def endings(
         self,
-        frame: Frame,
+        frame: PlotGeometry,
         curves: Iterable[tuple[str, DrawnCurve]],
-    ) -> list[Ending]:
+    ) -> list[CurveEnd]:
         """Of the curves whose ends are in the picture, where the names would rather stand."""
-        endings: list[Ending] = []
+        endings: list[CurveEnd] = []
         lines: list[tuple[Floats, Floats]] = []
         for key, curve in curves:
             if not curve.named or curve.last is None:
@@ -139,7 +143,7 @@ class EndsOf:
                 reach = name_width(words) / frame.rect.width() * (frame.x1 - frame.x0)
                 past = frame.px(self.marks.past_posts(x, reach))
                 colour = self._colour(key, curve)
-                endings.append(Ending(frame.at(x, y_end), words, colour, past=past))
+                endings.append(CurveEnd(frame.at(x, y_end), words, colour, past=past))
                 if self.named:
                     lines.append(self._line(frame, curve))
         if not self.named:
@@ -154,7 +158,7 @@ class EndsOf:
         is_faint = bool(self.lifted) and key != self.lifted
         return curve_colour(curve.colour, FAINT_ALPHA if is_faint else 1.0)
 
-    def _line(self, frame: Frame, curve: DrawnCurve) -> tuple[Floats, Floats]:
+    def _line(self, frame: PlotGeometry, curve: DrawnCurve) -> tuple[Floats, Floats]:
         """Where a curve is, in pixels."""
         scale = frame.rect.width() / (frame.x1 - frame.x0)
         px = frame.rect.left() + (curve.x - frame.x0) * scale
@@ -163,7 +167,7 @@ class EndsOf:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return px, frame.rect.bottom() - (self.places.ys(curve.y) - frame.y0) * up
 
-    def _thresholds(self, frame: Frame) -> list[tuple[Floats, Floats]]:
+    def _thresholds(self, frame: PlotGeometry) -> list[tuple[Floats, Floats]]:
         """Where the lines across are, in pixels."""
         across = np.arange(frame.rect.left(), frame.rect.right())
         return [
@@ -183,8 +187,8 @@ def _crossings(x: Floats, y: Floats, rect: QRectF) -> int:
 
 
 def _shift(
-    frame: Frame,
-    ending: Ending,
+    frame: PlotGeometry,
+    ending: CurveEnd,
     span: tuple[float, float],
     lines: Sequence[tuple[Floats, Floats]],
 ) -> float:
@@ -206,6 +210,6 @@ def _shift(
     return min((0.0, _ASIDE, -_ASIDE, 2 * _ASIDE, -2 * _ASIDE), key=covered)
 
 
-def _lifted_last(endings: Sequence[Ending]) -> list[Ending]:
+def _lifted_last(endings: Sequence[CurveEnd]) -> list[CurveEnd]:
     """What is faint is painted first, so that no faint name covers the one that is meant."""
     return sorted(endings, key=lambda ending: ending.colour.alphaF())

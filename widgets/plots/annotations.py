@@ -51,7 +51,7 @@ class Boundary:
 
 
 @dataclass(frozen=True)
-class Span:
+class AxisSpan:
     """A stretch of the x axis on a tint: while a GPU was slowed by heat."""
 
     x0: float
@@ -61,7 +61,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Threshold:
+class ThresholdLine:
     """A value with a name: "slows down at 85 °C"."""
 
     y: float
@@ -70,7 +70,7 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotGeometry:
     """Where a plot is in pixels, and what stretch of x and y it shows."""
 
     rect: QRectF
@@ -140,7 +140,9 @@ def curve_pen(
     return pen
 
 
-def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Boundary]) -> None:
+def paint_boundaries(
+    painter: QPainter, frame: PlotGeometry, boundaries: Sequence[Boundary]
+) -> None:
     """Thin lines with the number of the run that begins there."""
     t = theme.current()
     for boundary in boundaries:
@@ -155,7 +157,7 @@ def paint_boundaries(painter: QPainter, frame: Frame, boundaries: Sequence[Bound
 
 
 def paint_posts(
-    painter: QPainter, frame: Frame, posts: Sequence[Post], crowd: Callable[[QRectF], int]
+    painter: QPainter, frame: PlotGeometry, posts: Sequence[Post], crowd: Callable[[QRectF], int]
 ) -> None:
     """Where something happened. Solid 2 px; dashed 1 px for what is only of interest.
 
@@ -178,7 +180,11 @@ def paint_posts(
 
 
 def _post_rect(
-    frame: Frame, x: float, text: str, taken: Sequence[QRectF], crowd: Callable[[QRectF], int]
+    frame: PlotGeometry,
+    x: float,
+    text: str,
+    taken: Sequence[QRectF],
+    crowd: Callable[[QRectF], int],
 ) -> QRectF:
     """Beside its post, as high as fits: on no other text, and on as little of curves as can be."""
     top, room = frame.rect.top(), frame.rect.height() - NAME_H
@@ -196,7 +202,9 @@ def _post_rect(
     return min(rects, key=covered)
 
 
-def paint_thresholds(painter: QPainter, frame: Frame, thresholds: Sequence[Threshold]) -> None:
+def paint_thresholds(
+    painter: QPainter, frame: PlotGeometry, thresholds: Sequence[ThresholdLine]
+) -> None:
     """Dashed lines across, with their names at the left."""
     for threshold in thresholds:
         if not frame.y0 <= threshold.y <= frame.y1:
@@ -211,7 +219,7 @@ def paint_thresholds(painter: QPainter, frame: Frame, thresholds: Sequence[Thres
             _paint_on_ground(painter, above, threshold.text, "tiny", threshold.tone)
 
 
-def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> None:
+def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
     """What the shaded stretches mean, at their foot: what makes them shaded is mostly high up."""
     for span in spans:
         left = max(frame.px(span.x0), frame.rect.left())
@@ -221,14 +229,16 @@ def paint_span_texts(painter: QPainter, frame: Frame, spans: Sequence[Span]) -> 
             _paint_on_ground(painter, rect, span.text, "tiny", span.tone)
 
 
-def paint_left_out(painter: QPainter, frame: Frame, sentence: str) -> None:
+def paint_left_out(painter: QPainter, frame: PlotGeometry, sentence: str) -> None:
     """What the axes cannot show, low at the left, above the marks on the axis."""
     if sentence:
         rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
         _paint_on_ground(painter, rect, sentence, "tiny", "text3")
 
 
-def paint_outliers(painter: QPainter, frame: Frame, x: Floats, y: Floats, colour: QColor) -> None:
+def paint_outliers(
+    painter: QPainter, frame: PlotGeometry, x: Floats, y: Floats, colour: QColor
+) -> None:
     """A small arrow at the edge for each value that lies out of the picture: none is hidden."""
     if not len(x):
         return
@@ -253,7 +263,9 @@ def paint_dot(painter: QPainter, point: QPointF, colour: QColor) -> None:
     painter.drawEllipse(point, DOT + 0.5, DOT + 0.5)
 
 
-def paint_pointer(painter: QPainter, frame: Frame, x: float, rows: Sequence[ReadOutRow]) -> None:
+def paint_pointer(
+    painter: QPainter, frame: PlotGeometry, x: float, rows: Sequence[ReadOutRow]
+) -> None:
     """The dashed line under the pointer, and a dot on each curve."""
     pen = QPen(theme.current().q("text3"), 1)
     pen.setDashPattern([3, 3])
@@ -266,7 +278,7 @@ def paint_pointer(painter: QPainter, frame: Frame, x: float, rows: Sequence[Read
 
 
 def paint_read_out(
-    painter: QPainter, frame: Frame, x: float, title: str, rows: Sequence[ReadOutRow]
+    painter: QPainter, frame: PlotGeometry, x: float, title: str, rows: Sequence[ReadOutRow]
 ) -> None:
     """The box beside the pointer: where it is if `title` says it, and the value of every curve."""
     t = theme.current()
@@ -324,12 +336,12 @@ class Overlay(QWidget):
 
 
 def _paint_beside(
-    painter: QPainter, frame: Frame, x: float, y: float, text: str, role: Role, tone: str
+    painter: QPainter, frame: PlotGeometry, x: float, y: float, text: str, role: Role, tone: str
 ) -> None:
     _paint_on_ground(painter, _rect_beside(frame, x, y, text, role), text, role, tone)
 
 
-def _rect_beside(frame: Frame, x: float, y: float, text: str, role: Role) -> QRectF:
+def _rect_beside(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:
     """Right of a line, or left of it where the picture ends."""
     width = text_width(text, role) + 2
     left = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width

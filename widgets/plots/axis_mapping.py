@@ -15,7 +15,7 @@ from widgets.plots.growable_array import Floats
 
 
 @dataclass(frozen=True)
-class Places:
+class AxisMapping:
     """A *place* is what the plot's ranges are told in: the value, or its logarithm.
 
     What is at zero or below it has no place on a logarithmic axis, which is said by NaN.

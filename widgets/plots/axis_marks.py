@@ -11,8 +11,8 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.common import theme
-from widgets.plots.annotations import NEAR_PX, Frame
-from widgets.plots.axis_mapping import Places
+from widgets.plots.annotations import NEAR_PX, PlotGeometry
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.growable_array import Floats
 
 _H = 7
@@ -58,7 +58,7 @@ class AxisMarks:
         }
         self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
 
-    def at(self, frame: Frame, x: float) -> tuple[AxisMark, ...]:
+    def at(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
         """The marks under the pointer, one of each kind: the nearest."""
         reach = NEAR_PX * frame.per_px
         near: list[AxisMark] = []
@@ -68,7 +68,7 @@ class AxisMarks:
             near += sorted(found, key=lambda mark: abs(mark.x - x))[:1]
         return tuple(near)
 
-    def placed(self, places: Places) -> AxisMarks:
+    def placed(self, places: AxisMapping) -> AxisMarks:
         """The same on the places of an axis; what has none is left out."""
         if not places.log_x:
             return self
@@ -81,14 +81,14 @@ class AxisMarks:
             ]
         )
 
-    def paint(self, painter: QPainter, frame: Frame) -> None:
+    def paint(self, painter: QPainter, frame: PlotGeometry) -> None:
         """A row of glyphs on the axis, each kind with its shape."""
         for kind, at in self._at.items():
             paint_row(painter, frame, at, kind)
 
 
 def paint_row(
-    painter: QPainter, frame: Frame, at: Sequence[float] | Floats, kind: MarkKind
+    painter: QPainter, frame: PlotGeometry, at: Sequence[float] | Floats, kind: MarkKind
 ) -> None:
     """A glyph at each of these rising places; of many a few are painted."""
     apart = _APART_PX * frame.per_px

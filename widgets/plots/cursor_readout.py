@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from widgets.common import formats
-from widgets.plots.annotations import NEAR_PX, Frame, ReadOutRow, curve_colour
-from widgets.plots.axis_mapping import Places
-from widgets.plots.curve_data import Sample, XAxis
+from widgets.plots.annotations import NEAR_PX, PlotGeometry, ReadOutRow, curve_colour
+from widgets.plots.axis_mapping import AxisMapping
+from widgets.plots.curve_data import CurvePoint, XAxis
 from widgets.plots.curve_item import DrawnCurve
 
 _RAW_ROWS_UP_TO = 3
@@ -21,12 +21,12 @@ NO_NUMBER = "no number"
 def read_rows(
     curves: Iterable[DrawnCurve],
     x: float,
-    frame: Frame,
-    places: Places,
+    frame: PlotGeometry,
+    places: AxisMapping,
     value_text: Callable[[float], str],
     *,
     alone: bool = True,
-) -> tuple[list[ReadOutRow], Sample | None]:
+) -> tuple[list[ReadOutRow], CurvePoint | None]:
     """A line for each named curve, and the first one's nearest point.
 
     Args:
@@ -35,7 +35,7 @@ def read_rows(
     """
     known = list(curves)
     rows: list[ReadOutRow] = []
-    nearest: Sample | None = None
+    nearest: CurvePoint | None = None
     for curve in known:
         sample = curve.data.at(places.axis, x) if curve.named else None
         if sample is None:
@@ -58,7 +58,7 @@ def read_rows(
 
 
 def lost_near(
-    curves: Iterable[DrawnCurve], place: float, frame: Frame, places: Places
+    curves: Iterable[DrawnCurve], place: float, frame: PlotGeometry, places: AxisMapping
 ) -> Iterator[str]:
     """What of the curves is no number from the pointer on, in words."""
     reach = NEAR_PX * frame.per_px
@@ -69,7 +69,9 @@ def lost_near(
             yield f"{curve.name}: {NO_NUMBER}"
 
 
-def _out_of_view(curve: DrawnCurve, place: float, frame: Frame, places: Places) -> Iterator[float]:
+def _out_of_view(
+    curve: DrawnCurve, place: float, frame: PlotGeometry, places: AxisMapping
+) -> Iterator[float]:
     """The values farthest above and below the picture that an arrow beside the pointer means."""
     reach = NEAR_PX * frame.per_px
     near = curve.raw_y[(curve.raw_x >= place - reach) & (curve.raw_x <= place + reach)]
@@ -83,7 +85,7 @@ def _out_of_view(curve: DrawnCurve, place: float, frame: Frame, places: Places) 
         yield low
 
 
-def place_text(axis: XAxis, x: float, sample: Sample | None, *, alone: bool = True) -> str:
+def place_text(axis: XAxis, x: float, sample: CurvePoint | None, *, alone: bool = True) -> str:
     """ "step 7 800 · epoch 20 · 14:48": the axis first, then what else is known.
 
     Args:

@@ -8,7 +8,7 @@ plot of a million points costs what a plot of a thousand does, and a spike one p
 still seen.
 
 A point takes 8 bytes for its value and 1 or 2 for the pyramids; its places on the axes cost nothing
-where they were not told or lie evenly (`Rising`), and the smoothed line is computed where it is
+where they were not told or lie evenly (`MonotonicAxis`), and the smoothed line is computed where it is
 looked at (`Smoothed`).
 """
 
@@ -24,9 +24,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from widgets.plots.growable_array import Column, Floats
+from widgets.plots.growable_array import Floats, GrowableArray
 from widgets.plots.minmax_pyramid import Pyramid
-from widgets.plots.monotonic_axis import Rising
+from widgets.plots.monotonic_axis import MonotonicAxis
 from widgets.plots.smoothing import Smoothed
 
 _STRETCH_POINTS = 1024  # so many points need no octave of their own
@@ -54,7 +54,7 @@ class Gaps(Enum):
 
 
 @dataclass(frozen=True)
-class Sample:
+class CurvePoint:
     """One point of a curve, for the read-out."""
 
     index: int
@@ -74,14 +74,14 @@ class CurveData:
 
     def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NOBODY_LOOKED) -> None:
         self._gaps = gaps
-        self._step = Rising()
-        self._epoch = Rising()
-        self._time = Rising()
-        self._raw = Column()
+        self._step = MonotonicAxis()
+        self._epoch = MonotonicAxis()
+        self._time = MonotonicAxis()
+        self._raw = GrowableArray()
         self._raw_levels = Pyramid()
         self._smooth: Smoothed | None = None
         self._time_origin = math.nan
-        self._lost = Column()
+        self._lost = GrowableArray()
         self.revision = 0
         """Grows with each change, so that a plot knows whether it is up to date."""
         self.set_smoothing(smoothing)
@@ -293,7 +293,7 @@ class CurveData:
         py[1::2] = np.where(falls, low, high)
         return np.append(in_pairs, last_x), np.append(py, last_y)
 
-    def at(self, axis: XAxis, x: float) -> Sample | None:
+    def at(self, axis: XAxis, x: float) -> CurvePoint | None:
         """The point nearest to `x`; None outside the curve."""
         told = self.x_range(axis)
         if told is None or not told[0] <= x <= told[1]:
@@ -304,7 +304,7 @@ class CurveData:
             index -= 1
         return self._sample(index)
 
-    def last(self) -> Sample | None:
+    def last(self) -> CurvePoint | None:
         """The last point that is a value."""
         # From the end, in blocks: a curve that ends in a million NaN is rare, one is not.
         for end in range(len(self), 0, -1024):
@@ -314,8 +314,8 @@ class CurveData:
                 return self._sample(start + int(told[-1]))
         return None
 
-    def _sample(self, index: int) -> Sample:
-        return Sample(
+    def _sample(self, index: int) -> CurvePoint:
+        return CurvePoint(
             index,
             self._step.at(index),
             self._epoch.at(index),
@@ -347,7 +347,7 @@ class CurveData:
         values = self._axis(axis)
         return values.find(self._origin(axis), "right") if log else values.untold
 
-    def _axis(self, axis: XAxis) -> Rising:
+    def _axis(self, axis: XAxis) -> MonotonicAxis:
         if axis is XAxis.STEP:
             return self._step
         return self._epoch if axis is XAxis.EPOCH else self._time
@@ -363,7 +363,7 @@ class CurveData:
 _EMPTY: Floats = np.empty(0)
 
 
-def _octaves(x: Rising, origin: float, begin: int, end: int) -> list[int]:
+def _octaves(x: MonotonicAxis, origin: float, begin: int, end: int) -> list[int]:
     """Where to part points so that, on a logarithmic axis, in no part they lie much denser at its
     end than at its beginning."""
     edges = [end]

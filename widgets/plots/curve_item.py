@@ -13,7 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QPen
 
 from widgets.plots.annotations import curve_colour, curve_pen, is_dashed
-from widgets.plots.curve_data import CurveData, Sample, XAxis
+from widgets.plots.curve_data import CurveData, CurvePoint, XAxis
 from widgets.plots.growable_array import Floats
 
 RAW_ALPHA = 0.28
@@ -71,7 +71,7 @@ class DrawnCurve:
     y: Floats = field(default_factory=lambda: np.empty(0))
     raw_y: Floats = field(default_factory=lambda: np.empty(0))
     raw_x: Floats = field(default_factory=lambda: np.empty(0))
-    last: Sample | None = None
+    last: CurvePoint | None = None
     _cut_for: tuple[object, ...] = ()
     _stroke: Stroke = Stroke.WHOLE
     _pens: dict[Stroke, QPen] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class DrawnCurve:
         """Where the last point is, in the unit of the x axis; NaN without one."""
         return math.nan if self.last is None else self.x_of(self.last, axis)
 
-    def x_of(self, sample: Sample, axis: XAxis) -> float:
+    def x_of(self, sample: CurvePoint, axis: XAxis) -> float:
         if axis is XAxis.STEP:
             return sample.step
         if axis is XAxis.EPOCH:

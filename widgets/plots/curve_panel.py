@@ -21,12 +21,12 @@ from widgets.common.theme import SOLID_CURVES
 from widgets.plots.annotation_layer import EndsOf, PlotMarks
 from widgets.plots.annotations import (
     LINE_W,
+    AxisSpan,
     Boundary,
-    Frame,
+    PlotGeometry,
     Post,
     ReadOutRow,
-    Span,
-    Threshold,
+    ThresholdLine,
     paint_left_out,
     paint_pointer,
     paint_read_out,
@@ -162,8 +162,8 @@ class CurvePanel(RangedPlot):
         *,
         posts: Sequence[Post] | None = None,
         boundaries: Sequence[Boundary] | None = None,
-        spans: Sequence[Span] | None = None,
-        thresholds: Sequence[Threshold] | None = None,
+        spans: Sequence[AxisSpan] | None = None,
+        thresholds: Sequence[ThresholdLine] | None = None,
         on_axis: Sequence[AxisMark] | None = None,
     ) -> None:
         """What stands on the plot beside curves; what is not given stays as it is."""
@@ -346,7 +346,7 @@ class CurvePanel(RangedPlot):
             is_here = self._end_names or self.underMouse() or self.hasFocus()
             paint_read_out(painter, frame, x, title if is_here else "", rows)
 
-    def _paint_marks(self, painter: QPainter, frame: Frame) -> None:
+    def _paint_marks(self, painter: QPainter, frame: PlotGeometry) -> None:
         if not self._curves.has_points():
             paint_text(painter, frame.rect, self._empty_text, "small", "text3", center=True)
             return
@@ -358,7 +358,7 @@ class CurvePanel(RangedPlot):
         ends.paint(painter, frame, curves)
         paint_left_out(painter, frame, self.left_out())
 
-    def _read(self, frame: Frame, place: float) -> tuple[list[ReadOutRow], str]:
+    def _read(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at a place, and where that is in words."""
         curves = self._curves.values()
         places, alone = self._places, not self._several_runs

@@ -11,11 +11,11 @@ from PySide6.QtGui import QColor, QPainter
 
 from widgets.common import theme
 from widgets.common.painting import text_width
-from widgets.plots.annotations import ABOVE, NAME_GAP, NAME_H, Frame, paint_dot
+from widgets.plots.annotations import ABOVE, NAME_GAP, NAME_H, PlotGeometry, paint_dot
 
 
 @dataclass(frozen=True)
-class Ending:
+class CurveEnd:
     """The end of a curve: its last point, and the name and value beside it.
 
     ``shift`` is how far below the point the name would rather be, ``past`` where a post is that it
@@ -29,7 +29,9 @@ class Ending:
     past: float = -math.inf
 
 
-def paint_endings(painter: QPainter, frame: Frame, endings: Sequence[Ending], named: bool) -> None:
+def paint_endings(
+    painter: QPainter, frame: PlotGeometry, endings: Sequence[CurveEnd], named: bool
+) -> None:
     """A dot at each last point and, where there is room for all, its name and value."""
     for ending in endings:
         paint_dot(painter, ending.point, ending.colour)
@@ -48,7 +50,7 @@ def name_width(text: str) -> int:
     return NAME_GAP + text_width(text, "small_strong") + 2
 
 
-def name_span(frame: Frame, ending: Ending) -> tuple[float, float]:
+def name_span(frame: PlotGeometry, ending: CurveEnd) -> tuple[float, float]:
     """From where to where the name goes: right of its point, or left where no room is there."""
     rect = frame.rect
     width = text_width(ending.text, "small_strong") + 1
@@ -59,7 +61,7 @@ def name_span(frame: Frame, ending: Ending) -> tuple[float, float]:
     return left, left + min(width, rect.width())
 
 
-def name_rects(frame: Frame, endings: Sequence[Ending]) -> list[QRectF]:
+def name_rects(frame: PlotGeometry, endings: Sequence[CurveEnd]) -> list[QRectF]:
     """Where the names go: right of their points, moved up or down where they would touch."""
     rect = frame.rect
     spans = [name_span(frame, ending) for ending in endings]

@@ -11,14 +11,14 @@ import numpy as np
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
-from widgets.plots.annotations import Frame, curve_colour, curve_pen
-from widgets.plots.axis_mapping import Places
+from widgets.plots.annotations import PlotGeometry, curve_colour, curve_pen
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.curve_item import FAINT_ALPHA, RAW_ALPHA, RAW_FAINT_ALPHA, DrawnCurve
 from widgets.plots.growable_array import Floats
 
 
 def paint_lines(
-    painter: QPainter, frame: Frame, curve: DrawnCurve, places: Places, *, faint: bool
+    painter: QPainter, frame: PlotGeometry, curve: DrawnCurve, places: AxisMapping, *, faint: bool
 ) -> None:
     """The line of a curve, the raw trace behind it, and what is filled below it."""
     if curve.has_raw:
@@ -39,7 +39,7 @@ def paint_lines(
         painter.drawPolyline(_polygon(part))
 
 
-def pieces(frame: Frame, x: Floats, y: Floats) -> list[Floats]:
+def pieces(frame: PlotGeometry, x: Floats, y: Floats) -> list[Floats]:
     """What of a line lies in the plot, in pixels: arrays of shape (points, 2).
 
     A gap (NaN) parts it, and so does every stretch that is outside.  Each segment is cut by

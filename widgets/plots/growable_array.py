@@ -23,7 +23,7 @@ _FIRST_CAPACITY = 256
 _OWN_PAGES_BYTES = 1 << 15
 
 
-class Column:
+class GrowableArray:
     """Numbers that grow, in blocks of half a megabyte.
 
     A block that is full stays where it is: one large room would be copied whenever it is too small,

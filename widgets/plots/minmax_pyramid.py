@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from widgets.plots.growable_array import Column, Floats, Indices
+from widgets.plots.growable_array import Floats, GrowableArray, Indices
 
 Read: TypeAlias = Callable[[int, int], Floats]
 """Gives the points from a place to before another."""
@@ -22,7 +22,7 @@ _BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
 
 class _Level:
     def __init__(self) -> None:
-        self.low, self.high = Column(), Column()
+        self.low, self.high = GrowableArray(), GrowableArray()
 
     @property
     def size(self) -> int:

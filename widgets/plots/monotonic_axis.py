@@ -9,10 +9,10 @@ import math
 
 import numpy as np
 
-from widgets.plots.growable_array import Column, Floats, Indices, Side
+from widgets.plots.growable_array import Floats, GrowableArray, Indices, Side
 
 
-class Rising:
+class MonotonicAxis:
     """Numbers that never fall.
 
     In front are those that were never told, as NaN; behind them those that lie evenly, as steps do:
@@ -26,7 +26,7 @@ class Rising:
         self.untold = 0
         self._even = 0
         self._start, self._stride = 0.0, 0.0
-        self._rest = Column()
+        self._rest = GrowableArray()
 
     @property
     def size(self) -> int:

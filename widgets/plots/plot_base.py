@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Signal, Slot
 from PySide6.QtGui import QMouseEvent, QPainter
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from widgets.plots.annotations import Frame, Overlay
+from widgets.plots.annotations import Overlay, PlotGeometry
 from widgets.plots.plot_widget import quiet_plot
 
 _OF_SCENES = (
@@ -108,9 +108,9 @@ class PlotSurface(QWidget):
         self._box.setXRange(x0, x1, padding=0)
         self._setting = False
 
-    def _frame(self) -> Frame:
+    def _frame(self) -> PlotGeometry:
         rect: QRectF = self._box.mapRectToScene(self._box.boundingRect())
-        return Frame(rect, *self.x_range(), *self.y_range())
+        return PlotGeometry(rect, *self.x_range(), *self.y_range())
 
     @Slot()
     def _x_changed(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter
 
-from widgets.plots.annotations import Frame
-from widgets.plots.axis_mapping import Places
+from widgets.plots.annotations import PlotGeometry
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.curve_item import DrawnCurve
 from widgets.plots.curve_legend import Legend
 from widgets.plots.export_lines import paint_lines
@@ -26,9 +26,9 @@ class TakenPlot:
     plot: Any
     legend: Legend | None
     curves: Sequence[tuple[DrawnCurve, bool]]
-    places: Places
-    frame: Frame
-    paint_marks: Callable[[QPainter, Frame], None]
+    places: AxisMapping
+    frame: PlotGeometry
+    paint_marks: Callable[[QPainter, PlotGeometry], None]
 
     def paint(self, painter: QPainter) -> None:
         if self.legend is not None:

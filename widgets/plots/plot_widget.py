@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import theme
-from widgets.plots.annotations import ABOVE, Span
+from widgets.plots.annotations import ABOVE, AxisSpan
 
 LEFT_MIN = 34
 SHADE_ALPHA = 0.14
@@ -35,7 +35,7 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
         return own.adjusted(0, -ABOVE, 0, 0)
 
 
-class KeptView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
+class CachedGraphicsView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     """Paints its scene once, and shows that picture until the scene is another.
 
     A line that follows the pointer, and a page that is shown again, cost a copy: to paint a plot
@@ -88,7 +88,7 @@ def quiet_plot(show_x: bool) -> QuietPlot:
     menu that nobody opens, two axes more and a title: 8 ms for each plot instead of 3, and as many
     widgets for each new look to dress.
     """
-    view = KeptView()
+    view = CachedGraphicsView()
     view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
     view.enableMouse(False)
     view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -144,7 +144,7 @@ def dress_axes(*axes: Any) -> None:
         side.setStyle(tickFont=theme.font("tiny"))
 
 
-def shade(span: Span) -> Any:
+def shade(span: AxisSpan) -> Any:
     """The tint of a stretch of the x axis, behind the curves."""
     colour = theme.current().fill(span.tone)
     colour.setAlphaF(SHADE_ALPHA)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from widgets.plots.growable_array import Column, Floats
+from widgets.plots.growable_array import Floats, GrowableArray
 from widgets.plots.minmax_pyramid import Pyramid
 
 _STRETCH = 2048
@@ -64,7 +64,7 @@ class Smoothed:
         raw: The column. After each change of it, `follow` or `shorten` is called.
     """
 
-    def __init__(self, weight: float, raw: Column) -> None:
+    def __init__(self, weight: float, raw: GrowableArray) -> None:
         self.weight = weight
         self.levels = Pyramid()
         self._raw = raw

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from widgets.common.painting import text_width
 from widgets.plots import plot_range
-from widgets.plots.axis_mapping import Places
+from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_item import View
 from widgets.plots.plot_base import PlotSurface
@@ -175,9 +175,9 @@ class RangedPlot(PlotSurface):
         )
 
     @property
-    def _places(self) -> Places:
+    def _places(self) -> AxisMapping:
         """Where values are on both axes now."""
-        return Places(self._axis, self.log_x, self._log_y)
+        return AxisMapping(self._axis, self.log_x, self._log_y)
 
     # Inside
 

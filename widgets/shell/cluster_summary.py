@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from backend.records.nodes.reading import NodeState
 from widgets.common import icons, theme
-from widgets.common.chunked_work import Turns, lots
+from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import paint_text, text_width
@@ -278,7 +278,7 @@ class ClusterSummary(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         self._rows: tuple[NodeRow, ...] = ()
         self._sentences: tuple[tuple[Condition, str, str], ...] = ()
         self._narrow = False

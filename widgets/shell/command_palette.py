@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import icons
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label, native_key, plain_tip
 from widgets.common.layout import col
@@ -45,7 +45,7 @@ TARGET_ROLE = Qt.ItemDataRole.UserRole
 
 
 @dataclass(frozen=True)
-class Target:
+class PaletteEntry:
     """Something to go to, or to do.
 
     ``kind`` and ``key`` are for who opens it; ``aside`` stands behind the title: what a thing is,
@@ -68,7 +68,7 @@ class Palette(QWidget):
 
     Signals:
         searched: The text of now; answer with `show_targets`.
-        chosen: The `Target` to open; the palette has closed itself.
+        chosen: The `PaletteEntry` to open; the palette has closed itself.
     """
 
     searched = Signal(str)
@@ -92,7 +92,7 @@ class Palette(QWidget):
         self._nothing = Label("", "body", "text3", align="center")
         self._nothing.setFixedHeight(_ROW_H)
         inner = col(self._field, self._list, self._nothing, gap=S2, margins=(S3, S3, S3, S3))
-        self._plate = Frame("dialog", inner, self)
+        self._plate = StyledFrame("dialog", inner, self)
         window.installEventFilter(self)
         self.hide()
 
@@ -111,7 +111,7 @@ class Palette(QWidget):
         if self._before is not None:
             self._before.setFocus()
 
-    def show_targets(self, targets: Sequence[Target], is_all: bool = True) -> None:
+    def show_targets(self, targets: Sequence[PaletteEntry], is_all: bool = True) -> None:
         """What fits to the text, the best first; ``is_all``: nothing more will be found."""
         self._model.replace(tuple(targets))
         self._list.setVisible(bool(targets))
@@ -191,9 +191,9 @@ _STEPS = {
 class _TargetModel(QAbstractListModel):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
-        self._targets: tuple[Target, ...] = ()
+        self._targets: tuple[PaletteEntry, ...] = ()
 
-    def replace(self, targets: tuple[Target, ...]) -> None:
+    def replace(self, targets: tuple[PaletteEntry, ...]) -> None:
         self.beginResetModel()
         self._targets = targets
         self.endResetModel()
@@ -223,7 +223,7 @@ class _TargetDelegate(QStyledItemDelegate):
         return QSize(0, _ROW_H)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        target: Target = index.data(TARGET_ROLE)
+        target: PaletteEntry = index.data(TARGET_ROLE)
         rect = QRectF(option.rect)
         state = option.state
         painter.save()

@@ -9,7 +9,7 @@ from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent, QTextCursor
 from PySide6.QtWidgets import QListView, QWidget
 
 from widgets.common.buttons import Button
-from widgets.common.cards import Frame, PageHeader
+from widgets.common.cards import PageHeader, StyledFrame
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.labels import Label
@@ -74,7 +74,7 @@ class HelpPage(QWidget):
             )
         )
         text = row((self._text, 1), gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
-        body = row(left, (Frame("pane", text), 1), gap=0)
+        body = row(left, (StyledFrame("pane", text), 1), gap=0)
         self.setLayout(col(PageHeader("Help"), (body, 1), gap=0))
         FocusLead(self, self._list)
 

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOpti
 
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import fill_round, paint_focus, paint_ground, paint_text, text_width
@@ -53,7 +53,7 @@ class NoticeItem:
     is_new: bool = False
 
 
-class Bell(IconButton):
+class NotificationBell(IconButton):
     """The bell in the foot, with the number of notices that nobody has looked at."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -118,7 +118,7 @@ class NoticeList(QWidget):
         self._empty.setLayout(col(self._nothing, self._why, gap=S1, margins=(S6, S4, S6, S6)))
         head = row(Label("Notices", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
         inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
-        self._plate = Frame("dialog", inner, self)
+        self._plate = StyledFrame("dialog", inner, self)
         window.installEventFilter(self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.hide()

@@ -21,7 +21,7 @@ from backend.records.notifications.notification import (
     webhook_fault,
 )
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Rule
+from widgets.common.cards import Separator
 from widgets.common.fields import ComboBox, Field, LineEdit, beside_field
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import col, row
@@ -83,10 +83,10 @@ class NoticeSettings(QWidget):
                 ),
                 self._stays_line,
                 self._tray,
-                Rule(),
+                Separator(),
                 row((self._webhook_field, 1), beside_field(self._webhook_test), gap=S3, top=True),
                 self._webhook_said,
-                Rule(),
+                Separator(),
                 row((self._to_field, 3), (self._sender_field, 2), gap=S3, top=True),
                 row(
                     (self._host_field, 3),
@@ -103,7 +103,7 @@ class NoticeSettings(QWidget):
                     top=True,
                 ),
                 self._mail_said,
-                Rule(),
+                Separator(),
                 _choice(
                     "Also from the nodes",
                     "The node that leads a job tells its end while no window is open. For that the "

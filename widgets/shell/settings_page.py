@@ -18,7 +18,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.ui_scale import SCALES
 from widgets.shell.notification_settings import NoticeSettings
-from widgets.shell.settings_rows import Line, place_line, section
+from widgets.shell.settings_rows import SettingsRow, place_line, section
 from widgets.shell.ssh_settings import SshSettings
 
 """Percent of what the system says."""
@@ -33,7 +33,7 @@ _CLOCKS = ((formats.HOURS_24, "14:02"), (formats.HOURS_12, "2:02 PM"))
 
 
 @dataclass(frozen=True)
-class Choices:
+class SettingsValues:
     """What is chosen now."""
 
     theme: str = "system"
@@ -46,7 +46,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Places:
+class SettingsPaths:
     """Where things are, as paths that a person can open."""
 
     data_root: str
@@ -98,7 +98,7 @@ class SettingsPage(QWidget):
         self._scale_now = 100
         self._restart = Button("Restart the window", icon="arrow-clockwise")
         self._restart.clicked.connect(self.restart_requested)
-        self._restart_line = Line(
+        self._restart_line = SettingsRow(
             "The size is used from the next start on", "Jobs go on meanwhile.", self._restart
         )
         self._contrast = Switch(name="More contrast")
@@ -131,22 +131,22 @@ class SettingsPage(QWidget):
             col(
                 section(
                     "Appearance",
-                    Line("Theme", "", self._theme),
-                    Line("Size", "Of texts and everything else.", self._scale),
+                    SettingsRow("Theme", "", self._theme),
+                    SettingsRow("Size", "Of texts and everything else.", self._scale),
                     self._restart_line,
-                    Line(
+                    SettingsRow(
                         "More contrast",
                         "Darker lines and texts, and edges in place of tints. Where the system "
                         "asks for it, it is so in any case.",
                         self._contrast,
                     ),
-                    Line("Reduce motion", "Nothing turns or slides.", self._motion),
+                    SettingsRow("Reduce motion", "Nothing turns or slides.", self._motion),
                 ),
                 section(
                     "Units",
-                    Line("Sizes", "", self._sizes),
-                    Line("Temperatures", "", self._temperature),
-                    Line("Time of day", "", self._clock),
+                    SettingsRow("Sizes", "", self._sizes),
+                    SettingsRow("Temperatures", "", self._temperature),
+                    SettingsRow("Time of day", "", self._clock),
                 ),
                 section("Notices", self.notices),
                 section("SSH", self.ssh),
@@ -158,9 +158,9 @@ class SettingsPage(QWidget):
                 ),
                 section(
                     "Help",
-                    Line("Help", "The guide, the nodes, and what the words mean.", pages),
-                    Line("Keys", "All of them, by place.", keys),
-                    Line(
+                    SettingsRow("Help", "The guide, the nodes, and what the words mean.", pages),
+                    SettingsRow("Keys", "All of them, by place.", keys),
+                    SettingsRow(
                         "Something does not work",
                         "Writes one file with logs and versions; secrets are left out, and "
                         "nothing is sent.",
@@ -177,7 +177,7 @@ class SettingsPage(QWidget):
         self.setLayout(col(PageHeader("Settings"), (Scroll(holder), 1), gap=0))
         self._restart_line.hide()
 
-    def show_choices(self, choices: Choices) -> None:
+    def show_choices(self, choices: SettingsValues) -> None:
         self._theme.choose(choices.theme)
         self._scale.choose(str(choices.scale_percent))
         for switch, is_on in (
@@ -197,7 +197,7 @@ class SettingsPage(QWidget):
         """The size with which this window was opened."""
         self._scale_now = percent
 
-    def show_places(self, places: Places) -> None:
+    def show_places(self, places: SettingsPaths) -> None:
         clear(self._places)
         for caption, path in (
             ("Data root", places.data_root),

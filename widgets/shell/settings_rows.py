@@ -8,13 +8,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Card, Rule
+from widgets.common.cards import Card, Separator
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.theme import S1, S2, S3, S4
 
 
-class Line(QWidget):
+class SettingsRow(QWidget):
     """Words on the left, what is chosen on the right."""
 
     def __init__(self, title: str, sentence: str, control: QWidget) -> None:
@@ -22,7 +22,7 @@ class Line(QWidget):
         self.sentence = Label(sentence, "small", "text2", wrap=True)
         self.sentence.setVisible(bool(sentence))
         words = col(Label(title, "body"), self.sentence, gap=S1)
-        self._rule = Rule()
+        self._rule = Separator()
         self._rule.hide()
         line = row((words, 1), control, gap=S4)
         line.setAlignment(control, Qt.AlignmentFlag.AlignVCenter)
@@ -36,7 +36,7 @@ def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
     """A card under its heading, a rule between its lines."""
     parts: list[QWidget | QHBoxLayout | QVBoxLayout] = []
     for line in lines:
-        if parts and isinstance(line, Line):
+        if parts and isinstance(line, SettingsRow):
             line.set_ruled()
         parts.append(line)
     holder = QWidget()

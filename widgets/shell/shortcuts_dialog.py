@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QDialog, QGridLayout, QWidget
 
 from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import Label, native_key
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S2, S3, S4, S6
@@ -52,7 +52,7 @@ class KeysSheet(QDialog):
         if parent is not None:
             height = min(height, parent.window().height() - _AROUND)
         self.resize(width, height)
-        Turns(self).put(
+        ChunkedWork(self).put(
             partial(self._add_place, where or "Everywhere", tuple(keys))
             for where, keys in groupby(KEYS, key=lambda key: key.where)
         )

@@ -14,7 +14,7 @@ from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Rule
+from widgets.common.cards import Separator
 from widgets.common.job_mime import DraggedJobs, DropOffer
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
@@ -33,7 +33,7 @@ from widgets.common.theme import (
 from widgets.jobs.ranks.rank_strip import rank_marks
 from widgets.shell.cluster_summary import ClusterSummary
 from widgets.shell.nav_button import NavButton
-from widgets.shell.notification_list import Bell
+from widgets.shell.notification_list import NotificationBell
 from widgets.shell.pages import PLACES
 from widgets.shell.shortcuts import KEYS
 
@@ -213,7 +213,7 @@ class SideBar(QWidget):
         self._root = Label("", "small", "text2", elide="middle")
         self._folder = IconButton("folder", "Open the data root")
         self._folder.clicked.connect(self.folder_wished)
-        self.bell = Bell()
+        self.bell = NotificationBell()
         self.bell.clicked.connect(self.notices_wished)
         self._theme = IconButton("moon", "Dark or light")
         self._theme.clicked.connect(self.theme_toggled)
@@ -231,7 +231,7 @@ class SideBar(QWidget):
         for act in acts:
             self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
         places = col(*self._buttons.values(), gap=2)
-        self._rules = (Rule(), Rule())
+        self._rules = (Separator(), Separator())
         self.setLayout(
             col(
                 self._head,

@@ -13,7 +13,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
 from widgets.common.layout import clear, col, row
 from widgets.common.theme import S1, S2, S3
-from widgets.shell.settings_rows import Line, place_line
+from widgets.shell.settings_rows import SettingsRow, place_line
 
 _HOSTS_W = 220
 _KEPT = (
@@ -47,7 +47,7 @@ class SshSettings(QWidget):
         self._forget.clicked.connect(self._wish_forget)
         control = QWidget()
         control.setLayout(row(self._hosts, self._forget, gap=S2))
-        self._hosts_line = Line("Host keys that were accepted", "–", control)
+        self._hosts_line = SettingsRow("Host keys that were accepted", "–", control)
         self._hosts_line.sentence.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
         )

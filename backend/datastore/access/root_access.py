@@ -1,6 +1,6 @@
 """How the data root is reached: mounted here, or (`backend.datastore.remote.mirror`) over SFTP.
 
-All else reads plain files below `DataRoot.path`. A `Share` is told before something is read that
+All else reads plain files below `DataRoot.path`. A `DataRootAccess` is told before something is read that
 another computer may have written, and does what changes the data root. With a mounted root nothing
 is to be done before reading, and changing is what the file system does.
 """
@@ -24,7 +24,7 @@ from backend.records.library.item import FileEntry, Kind
 OnBytes = Callable[[int], None]
 
 
-class Share(Protocol):
+class DataRootAccess(Protocol):
     """Paths are those below `DataRoot.path`; on a mirror they stand for files that are far away.
 
     Every call may raise `OSError`, and `BackendError` where the far side does not answer.

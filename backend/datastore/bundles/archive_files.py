@@ -45,7 +45,7 @@ _NOTHING = "Nothing was imported; ask for the file again."
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchiveMember:
     """One file on its way into a bundle; ``source`` is a path, or the bytes themselves."""
 
     path: str
@@ -55,14 +55,14 @@ class Part:
     is_executable: bool = False
 
     @classmethod
-    def of(cls, path: str, content: bytes) -> Part:
+    def of(cls, path: str, content: bytes) -> ArchiveMember:
         return cls(path, hashlib.sha256(content).hexdigest(), len(content), content)
 
 
 def write_bundle(
     target: Path,
     manifest: Manifest,
-    parts: Sequence[Part],
+    parts: Sequence[ArchiveMember],
     progress: Progress,
     *,
     overwrite: bool = False,
@@ -82,7 +82,7 @@ def write_bundle(
     files = {part.path: BundledFile(part.sha256, part.size_bytes) for part in parts}
     whole = replace(manifest, files=files)
     text = json.dumps(whole.to_dict(), indent=1, sort_keys=True, allow_nan=False)
-    first = Part.of(MANIFEST, text.encode())
+    first = ArchiveMember.of(MANIFEST, text.encode())
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with zipfile.ZipFile(partial, "x", zipfile.ZIP_STORED) as archive:
@@ -102,7 +102,7 @@ def write_bundle(
     return target
 
 
-def _write_part(archive: zipfile.ZipFile, part: Part, tell: _Told) -> None:
+def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, tell: _Told) -> None:
     entry = zipfile.ZipInfo(part.path, _DATE)
     entry.create_system = 3
     mode = FILE_MODE | 0o111 if part.is_executable else FILE_MODE
@@ -169,7 +169,7 @@ def _exists(path: Path) -> BackendError:
     return BackendError(f"{path} exists already and stays as it is.", "Choose another name.")
 
 
-class Bundle:
+class VerifiedArchive:
     """A bundle that was verified whole."""
 
     def __init__(self, path: Path, manifest: Manifest, entries: dict[str, zipfile.ZipInfo]) -> None:
@@ -224,7 +224,7 @@ class Bundle:
         return ZipSource(self.path, files, parents - {"."})
 
 
-def open_bundle(path: Path, progress: Progress) -> Bundle:
+def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
     """Verify a bundle, every byte of it.
 
     Raises:
@@ -250,7 +250,7 @@ def open_bundle(path: Path, progress: Progress) -> Bundle:
                     raise _changed(path, name)
         _compare_seal(path, tell)
         _compare_things(path, manifest)
-    return Bundle(path, manifest, entries)
+    return VerifiedArchive(path, manifest, entries)
 
 
 def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:

@@ -14,8 +14,8 @@ import tomli_w
 
 from backend.base.progress import Progress
 from backend.datastore.access.folder_modes import make_folder
-from backend.datastore.access.root_access import MOUNTED, Share
-from backend.datastore.bundles.archive_files import Bundle
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
@@ -39,9 +39,9 @@ def create_bundled_job(
     root: DataRoot,
     config: JobConfig,
     pins: Mapping[str, Pin],
-    bundle: Bundle,
+    bundle: VerifiedArchive,
     progress: Progress,
-    share: Share = MOUNTED,
+    share: DataRootAccess = MOUNTED,
 ) -> str:
     """Make the folder of an imported job under a new id, which is returned."""
     manifest = bundle.manifest
@@ -71,7 +71,7 @@ def _fill(
     job_id: str,
     config: JobConfig,
     pins: Mapping[str, Pin],
-    bundle: Bundle,
+    bundle: VerifiedArchive,
     progress: Progress,
 ) -> None:
     manifest = bundle.manifest
@@ -106,7 +106,7 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     replace_json(folder.status, replace(status, message=message).to_dict())
 
 
-def mark_replay(folder: JobFolder, original: str, share: Share = MOUNTED) -> None:
+def mark_replay(folder: JobFolder, original: str, share: DataRootAccess = MOUNTED) -> None:
     """From now on the job is known as the replay of another."""
     share.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
 

@@ -10,21 +10,21 @@ import time
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.files import JobFile, user_name
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 
 _REMEMBERED = 4096
 _IN_A_ROW_S = 600.0
 _log = logging.getLogger("ringmaster")
 
 
-def add(folder: JobFolder, what: str, share: Share = MOUNTED) -> None:
+def add(folder: JobFolder, what: str, share: DataRootAccess = MOUNTED) -> None:
     """Record what was done. A failure is logged and stops nothing."""
-    act = Act(timestamps.now(), what, user_name(), socket.gethostname())
+    act = AuditEntry(timestamps.now(), what, user_name(), socket.gethostname())
     path = folder.acts / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
     try:
         share.make_folder(folder.acts, exist_ok=True)
@@ -33,7 +33,7 @@ def add(folder: JobFolder, what: str, share: Share = MOUNTED) -> None:
         _log.warning("%s: “%s” could not be written down", folder.job_id, what, exc_info=True)
 
 
-def add_once(folder: JobFolder, file: JobFile, what: str, share: Share = MOUNTED) -> None:
+def add_once(folder: JobFolder, file: JobFile, what: str, share: DataRootAccess = MOUNTED) -> None:
     """The same for what is done many times in a row: notes are saved as they are typed."""
     newest = acts_of(folder, file)[0]
     lately = time.time() - timestamps.seconds(newest.time) < _IN_A_ROW_S
@@ -41,7 +41,7 @@ def add_once(folder: JobFolder, file: JobFile, what: str, share: Share = MOUNTED
         add(folder, what, share)
 
 
-def acts_of(folder: JobFolder, file: JobFile) -> tuple[Act, ...]:
+def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
     """Everything that was done to a job, the newest first, its creation last."""
     found = []
     for path in folder.acts.glob("*.json"):
@@ -49,9 +49,9 @@ def acts_of(folder: JobFolder, file: JobFile) -> tuple[Act, ...]:
         with contextlib.suppress(OSError, ValueError, AttributeError):
             found.append(_act_in(path))
     found.sort(key=lambda act: act.time, reverse=True)
-    return (*found, Act(file.created, "Created", file.user))
+    return (*found, AuditEntry(file.created, "Created", file.user))
 
 
 @read_once(_REMEMBERED)
-def _act_in(path: Path) -> Act:
-    return Act.from_dict(read_json(path))
+def _act_in(path: Path) -> AuditEntry:
+    return AuditEntry.from_dict(read_json(path))

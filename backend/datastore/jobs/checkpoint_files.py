@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
@@ -31,7 +31,7 @@ class Damaged(BackendError):
 
 
 def list_checkpoints(
-    folder: JobFolder, policy: CheckpointPolicy, share: Share = MOUNTED
+    folder: JobFolder, policy: CheckpointPolicy, share: DataRootAccess = MOUNTED
 ) -> tuple[Checkpoint, ...]:
     """Every checkpoint that has both file and sidecar, oldest first."""
     found: list[Checkpoint] = []
@@ -62,7 +62,7 @@ def list_checkpoints(
     )
 
 
-def keep(record: Checkpoint, is_kept: bool, share: Share = MOUNTED) -> None:
+def keep(record: Checkpoint, is_kept: bool, share: DataRootAccess = MOUNTED) -> None:
     """Have a checkpoint stay whatever its job's policy says, or have it under the policy again."""
     mark = Path(record.path).with_suffix(KEEP_SUFFIX)
     if is_kept:
@@ -117,7 +117,7 @@ def _best(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
 def verify(
     record: Checkpoint,
     progress: Callable[[int, int], None] | None = None,
-    share: Share = MOUNTED,
+    share: DataRootAccess = MOUNTED,
 ) -> None:
     """Compare the file with its sidecar's hash.
 

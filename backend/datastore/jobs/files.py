@@ -24,7 +24,7 @@ from typing import Any
 import tomli_w
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
@@ -118,7 +118,7 @@ def user_name() -> str:
 
 
 def create_job(
-    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], share: Share = MOUNTED
+    root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], share: DataRootAccess = MOUNTED
 ) -> JobFile:
     """Make the folder of a new job, whole or not at all."""
     share.make_folder(root.jobs, exist_ok=True)
@@ -169,7 +169,7 @@ def meta_of(
     }
 
 
-def make_parts(folder: JobFolder, share: Share = MOUNTED) -> None:
+def make_parts(folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
     """The folders inside of a job's, which its ranks fill."""
     for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
         share.make_folder(part)
@@ -237,19 +237,19 @@ def _config_in(path: Path) -> ParsedJob:
     return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
 
 
-def write_placement(folder: JobFolder, config: JobConfig, share: Share = MOUNTED) -> None:
+def write_placement(folder: JobFolder, config: JobConfig, share: DataRootAccess = MOUNTED) -> None:
     """From now on the job runs where ``config`` says, with its batch size."""
     raw = config.to_dict()
     share.replace_json(folder.placement, {key: raw[key] for key in ("placement", "batch_size")})
 
 
 def write_notes(
-    folder: JobFolder, name: str, notes: str, tags: tuple[str, ...], share: Share = MOUNTED
+    folder: JobFolder, name: str, notes: str, tags: tuple[str, ...], share: DataRootAccess = MOUNTED
 ) -> None:
     share.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
 
 
-def claim_run(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
+def claim_run(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
     """Make ``attempts/<run>``. False: somebody else was first."""
     share.make_folder(folder.attempts, exist_ok=True)
     try:
@@ -259,7 +259,7 @@ def claim_run(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     return True
 
 
-def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Before ``run`` starts over: what earlier runs left goes to ``runs/<n>``, whole."""
     target = folder.runs / str(run - 1)
     share.make_folder(folder.runs, exist_ok=True)
@@ -276,7 +276,7 @@ def move_earlier_runs(folder: JobFolder, run: int, share: Share = MOUNTED) -> No
         share.make_folder(empty, exist_ok=True)
 
 
-def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
+def ask_to_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
     wish = asdict(StopWish(run, user_name(), socket.gethostname(), timestamps.now()))
     try:
@@ -289,13 +289,13 @@ def ask_to_stop(folder: JobFolder, run: int, share: Share = MOUNTED) -> bool:
     return True
 
 
-def ask_to_end(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+def ask_to_end(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Wish ``run`` to end at once, where the wish to stop was of no use."""
     wish = StopWish(run, user_name(), socket.gethostname(), timestamps.now(), at_once=True)
     share.replace_json(folder.lock, asdict(wish))
 
 
-def _create_wish(lock: Path, wish: bytes, share: Share) -> None:
+def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:
     try:
         share.create(lock, wish)
     except FileExistsError:
@@ -305,7 +305,7 @@ def _create_wish(lock: Path, wish: bytes, share: Share) -> None:
         share.create(lock, b"")
 
 
-def clear_old_wish(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
+def clear_old_wish(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
     share.look_at_file(folder.lock)
     with contextlib.suppress(FileNotFoundError):
@@ -317,7 +317,7 @@ def clear_old_wish(folder: JobFolder, run: int, share: Share = MOUNTED) -> None:
             share.remove(folder.lock)
 
 
-def move_to_trash(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> Path:
+def move_to_trash(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> Path:
     root_of_jobs = root.trash / "jobs"
     share.make_folder(root.trash, exist_ok=True)
     share.make_folder(root_of_jobs, exist_ok=True)
@@ -329,7 +329,7 @@ def move_to_trash(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> 
     return target
 
 
-def take_from_trash(root: DataRoot, job_id: str, share: Share = MOUNTED) -> bool:
+def take_from_trash(root: DataRoot, job_id: str, share: DataRootAccess = MOUNTED) -> bool:
     """Put the folder that went to the trash last back where it was. False: there is none.
 
     Raises:

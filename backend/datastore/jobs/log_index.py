@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.terminal_text import last_state
 
 BLOCK_BYTES = 256 * 1024
@@ -39,7 +39,7 @@ _ANSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 class LogIndex:
     """One log file. One thread at a time may `refresh` and `read`; searches do not mind others."""
 
-    def __init__(self, path: Path, share: Share = MOUNTED) -> None:
+    def __init__(self, path: Path, share: DataRootAccess = MOUNTED) -> None:
         self._path = path
         self._share = share
         self.generation = 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.jobs.view import LogChunk
 
 CHUNK_BYTES = 256 * 1024
 
 
 def read_log(
-    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, share: Share = MOUNTED
+    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, share: DataRootAccess = MOUNTED
 ) -> LogChunk:
     """At most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
 

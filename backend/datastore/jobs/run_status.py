@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, close_run, supervision_of
 from backend.records.base.atomic_files import read_json
@@ -33,7 +33,7 @@ START_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunFacts:
     """Everything that `judge` goes by. ``run`` is 0 when there was none yet.
 
     ``status`` is the last good reading, ``problems`` say what could not be read since.
@@ -72,7 +72,7 @@ class RunState:
         return self.status.state
 
 
-def judge(evidence: Evidence) -> RunState:
+def judge(evidence: RunFacts) -> RunState:
     """The state that the evidence proves. Pure."""
     run = evidence.run
     status = evidence.status
@@ -98,7 +98,7 @@ def judge(evidence: Evidence) -> RunState:
     return RunState(_unforeseen(status) if doubt else status, doubt, evidence.problems)
 
 
-def _unrecorded(evidence: Evidence) -> str:
+def _unrecorded(evidence: RunFacts) -> str:
     if evidence.supervision in ENDED_UNRECORDED:
         return ENDED_UNRECORDED[evidence.supervision]
     if evidence.supervision is Supervision.NOT_SEEN and evidence.claimed_s > START_LIMIT_S:
@@ -111,7 +111,7 @@ def _unforeseen(status: RunStatus) -> RunStatus:
     return replace(status, eta_s=None, samples_per_second=None)
 
 
-def _doubt(evidence: Evidence, status: RunStatus) -> str:
+def _doubt(evidence: RunFacts, status: RunStatus) -> str:
     if not status.state.is_live or evidence.silent_s <= DOUBT_AFTER_S:
         return ""
     # Nobody writes a heartbeat before rank 0 is up; a living supervisor is news enough until then.
@@ -131,7 +131,7 @@ class RunStateReader:
         self,
         folder: JobFolder,
         monotonic: Callable[[], float] = time.monotonic,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._folder = folder
         self._share = share
@@ -184,7 +184,7 @@ class RunStateReader:
             last = replace(last, status=status, doubt=f"no news since {self._last_news}")
         return replace(last, problems=(told.sentence,))
 
-    def _collect(self) -> Evidence:
+    def _collect(self) -> RunFacts:
         folder, now = self._folder, self._monotonic()
         problems: list[str] = []
         run = folder.newest_run()
@@ -207,7 +207,7 @@ class RunStateReader:
         stop = False
         with suppress(OSError):
             stop = run > 0 and wish_to_stop(folder.lock, run)
-        return Evidence(
+        return RunFacts(
             run=run,
             exit=ended,
             status=self._status,
@@ -275,7 +275,7 @@ class RunStateReader:
         except OSError:
             return seen_s
 
-    def _close(self, evidence: Evidence, found: RunState) -> RunState:
+    def _close(self, evidence: RunFacts, found: RunState) -> RunState:
         """Write down the end of a run that nobody else will write down, and clear up here."""
         status, problem = close_run(
             self._folder, evidence.run, found.ended_unrecorded, evidence.status

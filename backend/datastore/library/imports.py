@@ -24,10 +24,10 @@ from backend.base.errors import BackendError, Cancelled, in_words
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import MANIFEST, fingerprint, manifest
 from backend.datastore.access.hashes import in_words as shown
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
-from backend.datastore.library.sources import Source, SourceFile, look_at_file, look_at_folder
+from backend.datastore.library.sources import ImportSource, SourceFile, look_at_file, look_at_folder
 from backend.datastore.library.staging import make_shared_folder, make_staging, stagings, sweep
 from backend.datastore.library.zip_source import look_at_zip
 from backend.records.base import timestamps
@@ -51,7 +51,7 @@ def import_version(
     name: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
-    share: Share = MOUNTED,
+    share: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """Import ``source`` as the next version of ``name``.
 
@@ -75,12 +75,12 @@ def import_version(
 def import_source(
     root: DataRoot,
     kind: Kind,
-    content: Source,
+    content: ImportSource,
     name: str,
     origin: str,
     progress: Progress,
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
-    share: Share = MOUNTED,
+    share: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
     """`import_version` of what was looked at already; ``origin`` says to people what it was."""
     fault = name_fault(name)
@@ -133,7 +133,9 @@ def whence(source: Path) -> str:
     return os.fsencode(source.absolute()).decode("utf-8", "replace")
 
 
-def look_at(kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE) -> Source:
+def look_at(
+    kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE
+) -> ImportSource:
     """List what is to be imported, and refuse what cannot be; nothing is written."""
     with in_words(f"{source} cannot be read"):
         mode = source.stat().st_mode if source.exists() else 0
@@ -152,7 +154,9 @@ def look_at(kind: Kind, source: Path, progress: Progress, part: ProjectPart = WH
 class _Copy:
     """All files of a source on their way into a folder, some of them at once."""
 
-    def __init__(self, source: Source, target: Path, root: DataRoot, progress: Progress) -> None:
+    def __init__(
+        self, source: ImportSource, target: Path, root: DataRoot, progress: Progress
+    ) -> None:
         self._source = source
         self._target = target
         self._root = root

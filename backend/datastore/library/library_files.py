@@ -17,7 +17,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.datastore.access.hashes import MANIFEST, in_words, read_manifest
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.library.item import FileEntry, Kind, LibraryItem
@@ -140,7 +140,7 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         return f"There is no {folder.words} in the data root {folder.root.name}.", ""
 
 
-def write_item(folder: Path, item: LibraryItem, share: Share = MOUNTED) -> None:
+def write_item(folder: Path, item: LibraryItem, share: DataRootAccess = MOUNTED) -> None:
     """Replace ``meta.json`` in a version's folder."""
     share.replace_json(folder / META, {"schema": _SCHEMA, **item.to_dict()})
 
@@ -158,7 +158,7 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         ) from error
 
 
-def list_files(folder: VersionFolder, share: Share = MOUNTED) -> tuple[FileEntry, ...]:
+def list_files(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> tuple[FileEntry, ...]:
     """The user's files, by path."""
     try:
         return tuple(share.files(folder.content))
@@ -168,7 +168,7 @@ def list_files(folder: VersionFolder, share: Share = MOUNTED) -> tuple[FileEntry
         ) from error
 
 
-def read_text(folder: VersionFolder, path: str, share: Share = MOUNTED) -> str:
+def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED) -> str:
     """One of the user's files as text, no more than a megabyte of it."""
     content = folder.content.resolve()
     wanted = (content / path).resolve()
@@ -186,7 +186,9 @@ def read_text(folder: VersionFolder, path: str, share: Share = MOUNTED) -> str:
     return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
 
 
-def claim(staging: Path, root: DataRoot, item: LibraryItem, share: Share = MOUNTED) -> LibraryItem:
+def claim(
+    staging: Path, root: DataRoot, item: LibraryItem, share: DataRootAccess = MOUNTED
+) -> LibraryItem:
     """Bring a finished folder to its place under the next free number, which it returns with."""
     while True:
         share.look_at_library(item.kind)
@@ -206,7 +208,7 @@ def claim(staging: Path, root: DataRoot, item: LibraryItem, share: Share = MOUNT
 
 
 def move_to_trash(
-    folder: VersionFolder, record: dict[str, Any], place: str, share: Share = MOUNTED
+    folder: VersionFolder, record: dict[str, Any], place: str, share: DataRootAccess = MOUNTED
 ) -> Path:
     """Move a version to ``trash/<place>``, leaving behind that its number was given."""
     target = folder.root.trash / place

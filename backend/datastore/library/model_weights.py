@@ -14,7 +14,7 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, in_words
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.library.library_files import VersionFolder, kind_folder, sync_folder
 from backend.datastore.library.staging import make_staging
 from backend.records.base.atomic_files import FILE_MODE
@@ -25,14 +25,14 @@ _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _HEADER_BYTES = 9
 
 
-def find(folder: VersionFolder, share: Share = MOUNTED) -> Path | None:
+def find(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> Path | None:
     """The weights of a version of a model; None when it has none."""
     paths = (folder.path / name for name in NAMES)
     return next((path for path in paths if share.exists(path)), None)
 
 
 def put(
-    folder: VersionFolder, source: Path, progress: Progress, share: Share = MOUNTED
+    folder: VersionFolder, source: Path, progress: Progress, share: DataRootAccess = MOUNTED
 ) -> tuple[Path, str, int]:
     """Copy a file of weights beside a version that has none.
 

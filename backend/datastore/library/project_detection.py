@@ -18,7 +18,7 @@ from backend.base.errors import BackendError
 from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, is_litter
 from backend.datastore.library.zip_source import entry_names
 from backend.records.library.item import Kind
-from backend.records.library.project import Found, Project, ProjectPart
+from backend.records.library.project import ImportGuess, Project, ProjectPart
 
 _MOST_NAMES = 1000
 _MOST_FOLDERS = 300
@@ -40,7 +40,7 @@ _DATA_FILE = re.compile(
 _log = logging.getLogger("ringmaster.projects")
 
 
-def look_at(path: Path) -> Found:
+def look_at(path: Path) -> ImportGuess:
     """Guess the kind of a folder, zip or file. Its import says why one cannot be read."""
     try:
         if path.is_dir():
@@ -48,10 +48,10 @@ def look_at(path: Path) -> Found:
         return recognise(entry_names(path) if path.suffix.lower() == ".zip" else [path.name])
     except (OSError, BackendError):
         _log.info("%s was not recognised", path, exc_info=True)
-        return Found()
+        return ImportGuess()
 
 
-def recognise(paths: Iterable[str]) -> Found:
+def recognise(paths: Iterable[str]) -> ImportGuess:
     """Recognise by relative paths, those of folders with ``/`` at the end.
 
     The entry file of a model or loader lies at the top or in one folder there. The data are the
@@ -63,7 +63,7 @@ def recognise(paths: Iterable[str]) -> Found:
     kind = next((k for k in _CODE if k.entry_file in tree.inside(top)), Kind.DATASET)
     homes = {kind: home for kind in reversed(_CODE) if (home := tree.home(kind)) is not None}
     if len(homes) < len(_CODE):
-        return Found(kind)
+        return ImportGuess(kind)
     used = frozenset(homes.values())
     loader = homes[Kind.LOADER]
     data = tree.data(top, used) or tree.data(loader, used, folders_only=len(used) > 1)
@@ -74,7 +74,7 @@ def recognise(paths: Iterable[str]) -> Found:
         parts[code] = ProjectPart(home, but=frozenset(inside))
     rest = () if top in used else sorted(tree.inside(top))
     others = (n for n in rest if not any(_is_in(path, _join(top, n)) for path in (*taken, *used)))
-    return Found(kind, Project(parts, tuple(others)))
+    return ImportGuess(kind, Project(parts, tuple(others)))
 
 
 class _Tree:

@@ -41,7 +41,7 @@ class SourceFile:
     is_executable: bool = False
 
 
-class Source(ABC):
+class ImportSource(ABC):
     """What was found fit to import, and what is left out of it."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Source(ABC):
         """Let go of what is open; only some sources hold anything."""
 
 
-class FolderSource(Source):
+class FolderSource(ImportSource):
     """A folder, or one file of code."""
 
     def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:

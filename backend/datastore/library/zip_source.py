@@ -26,7 +26,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, in_words
 from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, left_out_of, path_fault
 from backend.datastore.library.sources import (
-    Source,
+    ImportSource,
     SourceFile,
     home_of,
     no_entry_file,
@@ -51,7 +51,7 @@ _Named = list[tuple[str, zipfile.ZipInfo]]
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
 
-class ZipSource(Source):
+class ZipSource(ImportSource):
     """A zip file that was found sound as far as its listing goes."""
 
     def __init__(

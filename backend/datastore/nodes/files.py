@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.datastore.access import untrusted
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import printable
@@ -35,7 +35,7 @@ def entry(root: DataRoot, name: str) -> NodeEntry | None:
     return next((one for one in _readable(root) if one.name == name), None)
 
 
-def write_entry(root: DataRoot, one: NodeEntry, share: Share = MOUNTED) -> None:
+def write_entry(root: DataRoot, one: NodeEntry, share: DataRootAccess = MOUNTED) -> None:
     """Keep an entry; the folder is made with it.
 
     Raises:
@@ -53,7 +53,7 @@ def write_entry(root: DataRoot, one: NodeEntry, share: Share = MOUNTED) -> None:
         ) from error
 
 
-def remove_entry(root: DataRoot, name: str, share: Share = MOUNTED) -> None:
+def remove_entry(root: DataRoot, name: str, share: DataRootAccess = MOUNTED) -> None:
     """Move what the data root knows of a node to the trash."""
     source = root.node(name).path
     target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import files as job_files
 from backend.node.queue import entries as queue_entries
 from backend.records.base import timestamps
@@ -18,7 +18,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.queue.entry import QueueEntry
 
 
-def queued_ids(root: DataRoot, share: Share = MOUNTED) -> frozenset[str]:
+def queued_ids(root: DataRoot, share: DataRootAccess = MOUNTED) -> frozenset[str]:
     """The jobs that may be waiting.
 
     Raises:
@@ -31,7 +31,7 @@ def queued_ids(root: DataRoot, share: Share = MOUNTED) -> frozenset[str]:
     return frozenset(n for n in names if not n.startswith(".") and n != root.paused.name)
 
 
-def entries(root: DataRoot, share: Share = MOUNTED) -> tuple[QueueEntry, ...]:
+def entries(root: DataRoot, share: DataRootAccess = MOUNTED) -> tuple[QueueEntry, ...]:
     """Every waiting job, in no order.
 
     Raises:
@@ -49,7 +49,7 @@ def entries(root: DataRoot, share: Share = MOUNTED) -> tuple[QueueEntry, ...]:
 
 
 def put(
-    root: DataRoot, entry: QueueEntry, share: Share = MOUNTED, launch: Launch | None = None
+    root: DataRoot, entry: QueueEntry, share: DataRootAccess = MOUNTED, launch: Launch | None = None
 ) -> None:
     """Queue a job with its ``launch``, or change a place in the queue.
 
@@ -64,23 +64,23 @@ def put(
     share.replace_json(folder.queued, entry.to_dict())
 
 
-def leave(root: DataRoot, folder: JobFolder, share: Share = MOUNTED) -> None:
+def leave(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
     """The job waits no longer; none that waited is no error."""
     for path in (folder.queued, folder.queued_launch, root.queue / folder.job_id):
         with contextlib.suppress(FileNotFoundError):
             share.remove(path)
 
 
-def pause(root: DataRoot, share: Share = MOUNTED) -> None:
+def pause(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
     share.make_folder(root.queue, exist_ok=True)
     share.replace_json(root.paused, {"user": job_files.user_name(), "time": timestamps.now()})
 
 
-def resume(root: DataRoot, share: Share = MOUNTED) -> None:
+def resume(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
     share.remove(root.paused)
 
 
-def who_paused(root: DataRoot, share: Share = MOUNTED) -> str | None:
+def who_paused(root: DataRoot, share: DataRootAccess = MOUNTED) -> str | None:
     """See `waiting.who_paused`."""
     if not os.path.isdir(root.queue) and share.is_mounted:
         return None

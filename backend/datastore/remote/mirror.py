@@ -23,14 +23,14 @@ from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.datastore.access.root_access import not_carried
 from backend.datastore.remote import mirror_cache, remote_content
-from backend.datastore.remote.mirror_cache import Kept
+from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorLooks, is_same, make_here
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder
 from backend.records.base.mirror_usage import MirrorRoom
 from backend.records.library.item import FileEntry
 from backend.ssh.interface import RemoteFile, Shell
-from backend.ssh.sftp import FarFiles
+from backend.ssh.sftp import SftpFiles
 
 _FOLDER_MODE = 0o700
 _PRUNED = ".pruned"
@@ -38,7 +38,7 @@ _PRUNE_S = 86_400.0
 
 
 class Mirror(MirrorLooks):
-    """A `Share` whose files are below ``root`` here and below ``far`` on its host.
+    """A `DataRootAccess` whose files are below ``root`` here and below ``far`` on its host.
 
     ``connect`` opens a connection to the host. Every call may run on any thread.
     """
@@ -70,7 +70,7 @@ class Mirror(MirrorLooks):
             ) from error
         self._prune_daily()
 
-    def _root_there(self, files: FarFiles) -> RemoteFile:
+    def _root_there(self, files: SftpFiles) -> RemoteFile:
         path = self._far_root.path
         try:
             return files.status(path)
@@ -172,14 +172,14 @@ class Mirror(MirrorLooks):
             if found:
                 self._drop(found)
 
-    def _drop(self, found: list[Kept]) -> int:
+    def _drop(self, found: list[CachedItem]) -> int:
         """Only what the data root still has: what is nowhere else stays."""
         if not found:
             return 0
         with self._line.apart() as shell:
             return mirror_cache.drop(found, lambda one: self._is_there(shell, one))
 
-    def _is_there(self, shell: Shell, one: Kept) -> bool:
+    def _is_there(self, shell: Shell, one: CachedItem) -> bool:
         far = self._far(one.path)
         with contextlib.suppress(FileNotFoundError), shell.files() as files:
             if not one.path.is_dir():

@@ -31,7 +31,7 @@ _DROPPED = ".dropped-"
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedItem:
     """A checkpoint or a folder of files. ``wanted_s`` is a time as of `time.time`."""
 
     path: Path
@@ -48,13 +48,13 @@ def is_wanted_now(path: Path) -> None:
         os.utime(path, (now, now if path.is_dir() else before.st_mtime))
 
 
-def kept(root: DataRoot) -> list[Kept]:
+def kept(root: DataRoot) -> list[CachedItem]:
     """All of it, the longest unwanted first."""
     found = [*_of_the_library(root), *_checkpoints(root)]
     return sorted(found, key=lambda one: one.wanted_s)
 
 
-def to_drop(found: list[Kept], now_s: float) -> list[Kept]:
+def to_drop(found: list[CachedItem], now_s: float) -> list[CachedItem]:
     """What is too old, and what is too much."""
     much = sum(one.bytes for one in found) - KEEP_BYTES
     going = []
@@ -66,7 +66,7 @@ def to_drop(found: list[Kept], now_s: float) -> list[Kept]:
     return going
 
 
-def drop(found: list[Kept], is_there: Callable[[Kept], bool]) -> int:
+def drop(found: list[CachedItem], is_there: Callable[[CachedItem], bool]) -> int:
     """Remove what ``is_there``, on the data root, just as it is here; gives the bytes freed."""
     freed = 0
     for one in found:
@@ -100,7 +100,7 @@ def _below(folder: Path) -> Iterator[os.stat_result]:
                 yield os.lstat(os.path.join(parent, name))
 
 
-def _of_the_library(root: DataRoot) -> Iterator[Kept]:
+def _of_the_library(root: DataRoot) -> Iterator[CachedItem]:
     for kind in Kind:
         place = library_files.kind_folder(root, kind)
         yield from _rests(place)
@@ -110,28 +110,28 @@ def _of_the_library(root: DataRoot) -> Iterator[Kept]:
                 yield from _rests(version)
                 content = version / kind.content
                 if content.is_dir():
-                    yield Kept(content, size(content), content.stat().st_mtime)
+                    yield CachedItem(content, size(content), content.stat().st_mtime)
 
 
-def _checkpoints(root: DataRoot) -> Iterator[Kept]:
+def _checkpoints(root: DataRoot) -> Iterator[CachedItem]:
     for job in _folders(root.jobs):
         folder = root.job(job.name).checkpoints
         yield from _rests(folder)
         for path in folder.glob(f"[!.]*{CHECKPOINT_SUFFIX}"):
             with suppress(OSError):
                 status = path.stat()
-                yield Kept(path, status.st_size, status.st_atime)
+                yield CachedItem(path, status.st_size, status.st_atime)
 
 
 def _folders(place: Path) -> list[Path]:
     return [path for path in _entries(place) if path.is_dir() and not path.name.startswith(".")]
 
 
-def _rests(place: Path) -> Iterator[Kept]:
+def _rests(place: Path) -> Iterator[CachedItem]:
     for path in _entries(place):
         if path.name.startswith("."):
             with suppress(OSError):
-                yield Kept(path, size(path), path.stat().st_mtime, is_rest=True)
+                yield CachedItem(path, size(path), path.stat().st_mtime, is_rest=True)
 
 
 def _entries(place: Path) -> list[Path]:

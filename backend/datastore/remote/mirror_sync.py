@@ -29,12 +29,12 @@ from backend.records.base.layout import (
     JobFolder,
     NodeFolder,
 )
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.library.item import Kind
 from backend.ssh.interface import RemoteFile, Shell
-from backend.ssh.persistent_connection import Line
-from backend.ssh.sftp import FarFiles
+from backend.ssh.persistent_connection import PersistentConnection
+from backend.ssh.sftp import SftpFiles
 
 _RACY_S = 3
 _SMALL_BYTES = 4_000_000
@@ -59,19 +59,19 @@ T = TypeVar("T")
 class MirrorLooks:
     """The files below ``root`` here, brought up to date with those below ``far`` on its host."""
 
-    def __init__(self, root: DataRoot, far: FarRoot, connect: Callable[[], Shell]) -> None:
+    def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
         self._root = root
         self._far_root = far
         self._clock_ahead_s: float | None = None
         self._looked_s = 0.0
-        self._line = Line(connect, self._ask_the_time, far.host)
+        self._line = PersistentConnection(connect, self._ask_the_time, far.host)
 
     def _far(self, path: Path) -> str:
         parts = path.absolute().relative_to(self._root.path.absolute()).parts
         return str(PurePosixPath(self._far_root.path, *parts))
 
     def look_at_jobs(self) -> None:
-        def look(files: FarFiles) -> None:
+        def look(files: SftpFiles) -> None:
             found = _folders(files, self._far(self._root.jobs))
             self._forget_others(self._root.jobs, found)
             for name, far in found.items():
@@ -101,7 +101,7 @@ class MirrorLooks:
                 return
 
     def look_at_library(self, kind: Kind) -> None:
-        def look(files: FarFiles) -> None:
+        def look(files: SftpFiles) -> None:
             place = library_files.kind_folder(self._root, kind)
             try:
                 found = _folders(files, self._far(place))
@@ -119,7 +119,7 @@ class MirrorLooks:
         self._look(lambda files: self._pull_file(files, path))
 
     def look_at_nodes(self) -> None:
-        def look(files: FarFiles) -> None:
+        def look(files: SftpFiles) -> None:
             try:
                 found = _folders(files, self._far(self._root.nodes))
             except FileNotFoundError:
@@ -134,7 +134,7 @@ class MirrorLooks:
 
         self._look(look)
 
-    def _pull_job(self, files: FarFiles, folder: JobFolder) -> None:
+    def _pull_job(self, files: SftpFiles, folder: JobFolder) -> None:
         try:
             found = {one.name: one for one in files.entries(self._far(folder.path))}
         except FileNotFoundError:
@@ -155,7 +155,7 @@ class MirrorLooks:
         if newest := folder.newest_run():
             self._pull_attempt(files, folder.attempt(newest))
 
-    def _pull_attempt(self, files: FarFiles, attempt: AttemptFolder) -> None:
+    def _pull_attempt(self, files: SftpFiles, attempt: AttemptFolder) -> None:
         try:
             far = files.status(self._far(attempt.path))
             if is_same(attempt.path, far):
@@ -174,7 +174,9 @@ class MirrorLooks:
         if attempt.supervisor.name in found:
             self._mark(attempt.path, far)
 
-    def _pull_checkpoints(self, files: FarFiles, folder: JobFolder, far: RemoteFile | None) -> None:
+    def _pull_checkpoints(
+        self, files: SftpFiles, folder: JobFolder, far: RemoteFile | None
+    ) -> None:
         """The sidecar of each checkpoint whose file is there; see `list_checkpoints`."""
         here = folder.checkpoints
         if far is None or is_same(here, far):
@@ -199,7 +201,7 @@ class MirrorLooks:
             (here / name).unlink(missing_ok=True)
         self._mark(here, far)
 
-    def _pull_acts(self, files: FarFiles, here: Path, far: RemoteFile | None) -> None:
+    def _pull_acts(self, files: SftpFiles, here: Path, far: RemoteFile | None) -> None:
         if far is None or is_same(here, far):
             return
         make_here(here)
@@ -210,7 +212,7 @@ class MirrorLooks:
                 self._pull_known(files, here / one.name, one)
         self._mark(here, far)
 
-    def _pull_names(self, files: FarFiles, here: Path, far: RemoteFile | None) -> None:
+    def _pull_names(self, files: SftpFiles, here: Path, far: RemoteFile | None) -> None:
         if far is None or is_same(here, far):
             return
         found = _folders(files, far.path)
@@ -219,7 +221,7 @@ class MirrorLooks:
             make_here(here / name)
         self._mark(here, far)
 
-    def _pull_versions(self, files: FarFiles, here: Path) -> None:
+    def _pull_versions(self, files: SftpFiles, here: Path) -> None:
         try:
             found = {one.name: one for one in files.entries(self._far(here))}
         except FileNotFoundError:
@@ -232,13 +234,13 @@ class MirrorLooks:
             elif name.endswith(".removed"):
                 self._pull_known(files, here / name, far)
 
-    def _pull_file(self, files: FarFiles, path: Path) -> None:
+    def _pull_file(self, files: SftpFiles, path: Path) -> None:
         try:
             self._pull_known(files, path, files.status(self._far(path)))
         except FileNotFoundError:
             path.unlink(missing_ok=True)
 
-    def _pull_known(self, files: FarFiles, path: Path, far: RemoteFile | None) -> None:
+    def _pull_known(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> None:
         """Fetch a small file, unless the one here is as ``far``. A pipe would never end."""
         if far is None or not far.is_plain:
             path.unlink(missing_ok=True)
@@ -255,7 +257,7 @@ class MirrorLooks:
         replace_bytes(path, content, lasting=False)
         self._mark(path, far)
 
-    def _pull_appended(self, files: FarFiles, path: Path, limit_bytes: int) -> bool:
+    def _pull_appended(self, files: SftpFiles, path: Path, limit_bytes: int) -> bool:
         """Fetch a piece of what was appended; False when there may be more."""
         try:
             far = files.status(self._far(path))
@@ -282,7 +284,7 @@ class MirrorLooks:
             file.write(piece[have - begin :])
         return begin + len(piece) >= wanted
 
-    def _begin_anew(self, files: FarFiles, path: Path, far: RemoteFile | None) -> bool:
+    def _begin_anew(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
         """What was fetched of ``path`` is not what is there; as `_pull_appended`."""
         path.unlink(missing_ok=True)
         return far is None
@@ -296,7 +298,7 @@ class MirrorLooks:
             else:
                 path.unlink(missing_ok=True)
 
-    def _ask_the_time(self, files: FarFiles) -> None:
+    def _ask_the_time(self, files: SftpFiles) -> None:
         """How far the clock of the far disk is ahead of ours, told by a file that is made there."""
         mark = f"{self._far_root.path}/.now-{secrets.token_hex(4)}"
         self._clock_ahead_s = None
@@ -308,8 +310,8 @@ class MirrorLooks:
             finally:
                 files.remove(mark)
 
-    def _look(self, work: Callable[[FarFiles], T]) -> T:
-        def look(files: FarFiles) -> T:
+    def _look(self, work: Callable[[SftpFiles], T]) -> T:
+        def look(files: SftpFiles) -> T:
             self._looked_s = time.monotonic()
             return work(files)
 
@@ -323,7 +325,7 @@ class MirrorLooks:
                 os.utime(path, (far.mtime_s, far.mtime_s))
 
 
-def _folders(files: FarFiles, path: str) -> dict[str, RemoteFile]:
+def _folders(files: SftpFiles, path: str) -> dict[str, RemoteFile]:
     return {
         one.name: one
         for one in files.entries(path)

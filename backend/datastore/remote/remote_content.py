@@ -20,8 +20,8 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.records.base.validation import printable
-from backend.ssh.interface import Answer, Refused, RemoteFile, Shell, Unreachable
-from backend.ssh.sftp import FarFiles
+from backend.ssh.interface import CommandResult, LoginRefused, RemoteFile, Shell, Unreachable
+from backend.ssh.sftp import SftpFiles
 
 _NO_PROGRAM = 127
 _PIECE_BYTES = 4_000_000
@@ -48,7 +48,7 @@ class Tree:
         return sum(one.bytes for one in self.files.values())
 
 
-def walk(files: FarFiles, path: str) -> Tree:
+def walk(files: SftpFiles, path: str) -> Tree:
     found: dict[str, RemoteFile] = {}
     folders: list[str] = []
     waiting = [""]
@@ -64,7 +64,7 @@ def walk(files: FarFiles, path: str) -> Tree:
     return Tree(found, sorted(folders))
 
 
-def fingerprint(files: FarFiles, path: str) -> str:
+def fingerprint(files: SftpFiles, path: str) -> str:
     """As `content.fingerprint`; a far file has no more than size and time to go by."""
     seen = hashlib.sha256()
     for name, one in sorted(walk(files, path).files.items()):
@@ -213,17 +213,17 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
             progress.step(done, total, what)
 
 
-def _run(shell: Shell, argv: Sequence[str], size: int) -> Answer | None:
+def _run(shell: Shell, argv: Sequence[str], size: int) -> CommandResult | None:
     """None where the account runs no programs, or not this one."""
     limit_s = max(_LEAST_LIMIT_S, size / _SLOWEST_BYTES_PER_S)
     try:
         answer = shell.run(argv, limit_s=limit_s)
-    except Refused:
+    except LoginRefused:
         return None
     return None if answer.code == _NO_PROGRAM else answer
 
 
-def _lines(answer: Answer | None) -> list[str]:
+def _lines(answer: CommandResult | None) -> list[str]:
     return answer.out.splitlines() if answer is not None else []
 
 

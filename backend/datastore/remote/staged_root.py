@@ -35,12 +35,12 @@ from backend.records.base.layout import (
     DataRoot,
     JobFolder,
 )
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.nodes.remote_run import carried_of
 from backend.ssh.interface import RemoteFile, Shell, Unreachable
-from backend.ssh.sftp import FarFiles
+from backend.ssh.sftp import SftpFiles
 
 _QUIET_S = 30.0
 """After a node was silent, looks do not wait for it again unless its status has come since."""
@@ -51,13 +51,13 @@ _SENT = ("config.toml", "meta.json", "notes.json", "origin.json", "launch.json",
 T = TypeVar("T")
 
 
-class CarriedRoot(MirrorLooks):
+class StagedRoot(MirrorLooks):
     """The carried root of one node; ``connect`` opens a connection to it.
 
     Every call may run on any thread, and raise `BackendError` where the node does not answer.
     """
 
-    def __init__(self, root: DataRoot, far: FarRoot, connect: Callable[[], Shell]) -> None:
+    def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
         super().__init__(root, far, connect)
         self.node = far.host
         self._silent: Unreachable | None = None
@@ -93,7 +93,7 @@ class CarriedRoot(MirrorLooks):
     def _fetch_status(self) -> None:
         folder = self._root.node(self.node)
 
-        def fetch(files: FarFiles) -> None:
+        def fetch(files: SftpFiles) -> None:
             for path in (folder.info, folder.status):
                 if folder.entry.exists():
                     self._pull_file(files, path)
@@ -108,7 +108,7 @@ class CarriedRoot(MirrorLooks):
     def look_at_run(self, folder: JobFolder, run: int) -> None:
         """What a look at a job needs: its state, and the names and figures of its checkpoints."""
 
-        def look(files: FarFiles) -> None:
+        def look(files: SftpFiles) -> None:
             try:
                 found = {one.name: one for one in files.entries(self._far(folder.path))}
             except FileNotFoundError:
@@ -122,14 +122,14 @@ class CarriedRoot(MirrorLooks):
         self._look(look)
 
     def look_at_small_file(self, path: Path) -> None:
-        def look(files: FarFiles) -> None:
+        def look(files: SftpFiles) -> None:
             with contextlib.suppress(FileNotFoundError):
                 self._pull_known(files, path, files.status(self._far(path)))
 
         self._look(look)
 
     def _pull_checkpoints_of(
-        self, files: FarFiles, folder: JobFolder, run: int, far: RemoteFile | None
+        self, files: SftpFiles, folder: JobFolder, run: int, far: RemoteFile | None
     ) -> None:
         here = folder.checkpoints
         if far is None or is_same(here, far):
@@ -147,18 +147,18 @@ class CarriedRoot(MirrorLooks):
                 sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
         self._mark(here, far)
 
-    def _begin_anew(self, files: FarFiles, path: Path, far: RemoteFile | None) -> bool:
+    def _begin_anew(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
         if far is not None:
             # Whole or not at all: where the node is lost meanwhile, this is all that there is.
             files.fetch(far.path, path, None)
         return True
 
-    def _look(self, work: Callable[[FarFiles], T]) -> T:
+    def _look(self, work: Callable[[SftpFiles], T]) -> T:
         if self._silent is not None and time.monotonic() < self._silent_until:
             raise Unreachable(self._silent.sentence, self._silent.remedy) from self._silent
         return self._ask(work)
 
-    def _ask(self, work: Callable[[FarFiles], T]) -> T:
+    def _ask(self, work: Callable[[SftpFiles], T]) -> T:
         try:
             found = super()._look(work)
         except Unreachable as error:
@@ -191,7 +191,7 @@ class CarriedRoot(MirrorLooks):
             self._fetch(files, far, progress)
 
     def _fetch(
-        self, files: FarFiles, wanted: Sequence[tuple[Path, RemoteFile]], progress: Progress
+        self, files: SftpFiles, wanted: Sequence[tuple[Path, RemoteFile]], progress: Progress
     ) -> None:
         lacking = [(path, one) for path, one in wanted if not is_same(path, one)]
         total = sum(one.bytes for _, one in lacking)
@@ -236,7 +236,7 @@ class CarriedRoot(MirrorLooks):
         # The end came last, so what was looked at before may have been written since.
         self.look_at_run(folder, run)
 
-    def _below(self, files: FarFiles, folder: Path) -> dict[str, RemoteFile]:
+    def _below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
         """Whole files below a folder there, by their path in it."""
         try:
             found = remote_content.walk(files, self._far(folder)).files
@@ -275,7 +275,7 @@ class CarriedRoot(MirrorLooks):
             for path in paths:
                 self._send(shell, files, path, progress)
 
-    def _send(self, shell: Shell, files: FarFiles, path: Path, progress: Progress) -> None:
+    def _send(self, shell: Shell, files: SftpFiles, path: Path, progress: Progress) -> None:
         far = self._far(path)
         try:
             if files.status(far).bytes == path.stat().st_size and _is_like(shell, path, far):
@@ -323,14 +323,14 @@ class CarriedRoot(MirrorLooks):
                     value = (folder.path / name).read_bytes()
                     files.write(self._far(folder.path / name), value, 0o644)
 
-    def _set_aside(self, files: FarFiles, far: str) -> None:
+    def _set_aside(self, files: SftpFiles, far: str) -> None:
         trash = self._far(self._root.trash)
         with contextlib.suppress(FileNotFoundError):
             files.status(far)
             self._make_folders(files, trash)
             files.rename(far, f"{trash}/{posixpath.basename(far)}-{secrets.token_hex(4)}")
 
-    def _make_folders(self, files: FarFiles, far: str) -> None:
+    def _make_folders(self, files: SftpFiles, far: str) -> None:
         try:
             files.status(far)
         except FileNotFoundError:

@@ -20,7 +20,7 @@ from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted, OnBytes
 from backend.datastore.nodes import files as node_files
-from backend.datastore.remote.staged_root import CarriedRoot, made_by
+from backend.datastore.remote.staged_root import StagedRoot, made_by
 from backend.node.run.finalize import launch_of
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import (
@@ -31,7 +31,7 @@ from backend.records.base.layout import (
     JobFolder,
     NodeFolder,
 )
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.remote_run import Carried, carried_of
 from backend.ssh.interface import Shell, Unreachable
@@ -44,14 +44,14 @@ _AFTER_PAUSE_S = 3.0
 Connect = Callable[[NodeEntry], Shell]
 
 
-class CarryingShare(Mounted):
+class StagingAccess(Mounted):
     """Every call may run on any thread."""
 
     def __init__(self, root: DataRoot, connect: Connect) -> None:
         self._root = root
         self._connect = connect
         self._lock = threading.Lock()
-        self._far: dict[tuple[str, NodeAddress, str], CarriedRoot] = {}
+        self._far: dict[tuple[str, NodeAddress, str], StagedRoot] = {}
         self._coming: dict[str, _Coming] = {}
 
     # Before reading.
@@ -213,12 +213,12 @@ class CarryingShare(Mounted):
 
     # Which node.
 
-    def _away(self, folder: JobFolder) -> CarriedRoot | None:
+    def _away(self, folder: JobFolder) -> StagedRoot | None:
         """Where the newest run of a job is, while not all of it is here."""
         carried = _carried(folder)
         return self._named(carried.node) if carried is not None else None
 
-    def _away_with(self, path: Path) -> CarriedRoot | None:
+    def _away_with(self, path: Path) -> StagedRoot | None:
         """The same, of the job whose file ``path`` is, if its node writes it or reads it."""
         try:
             job_id, name, *_ = path.relative_to(self._root.jobs).parts
@@ -232,7 +232,7 @@ class CarryingShare(Mounted):
             return None
         return self._away(folder)
 
-    def _rank_is_on(self, folder: JobFolder, log: Path) -> CarriedRoot | None:
+    def _rank_is_on(self, folder: JobFolder, log: Path) -> StagedRoot | None:
         """The node that writes the log of a rank; when the run is over, its head has all."""
         run = folder.newest_run()
         if _carried(folder) is None or folder.attempt(run).exit.exists():
@@ -251,7 +251,7 @@ class CarryingShare(Mounted):
         # One that goes on from an older checkpoint makes some of the same names again.
         return made_by(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
 
-    def _named(self, node: str) -> CarriedRoot:
+    def _named(self, node: str) -> StagedRoot:
         entry = node_files.entry(self._root, node)
         if entry is None or not entry.no_share:
             raise Unreachable(
@@ -264,12 +264,12 @@ class CarryingShare(Mounted):
         """The nodes that do not see the data root, and have what an agent writes."""
         return [one for one in node_files.entries(self._root) if one.no_share and one.is_ready]
 
-    def _root_of(self, entry: NodeEntry) -> CarriedRoot:
+    def _root_of(self, entry: NodeEntry) -> StagedRoot:
         key = (entry.name, entry.address, entry.data_root)
         with self._lock:
             if key not in self._far:
-                far = FarRoot(entry.name, entry.data_root)
-                self._far[key] = CarriedRoot(self._root, far, lambda: self._connect(entry))
+                far = RemoteRoot(entry.name, entry.data_root)
+                self._far[key] = StagedRoot(self._root, far, lambda: self._connect(entry))
             return self._far[key]
 
 

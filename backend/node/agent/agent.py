@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError
-from backend.node.metrics.history_writer import Lines, Past
+from backend.node.metrics.history_writer import HistoryWriter, Lines
 from backend.node.metrics.probe import Probe
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import prctl, process_identity
 from backend.node.system.agent_lock import AgentLock
-from backend.node.system.timeout_call import Bounded
+from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, NodeFolder
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.nodes.reading import NodeReading
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ class Agent:
         self._probe = Probe(name, root.path, interval_s)
         self._newest: NodeReading | None = None
         self._runs = RunWatch(root, name)
-        self._past = Past(folder)
+        self._past = HistoryWriter(folder)
         self._queue: QueueWatch | None = None
-        self._share = Bounded(_WRITE_LIMIT_S)
-        self._closing = Bounded(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
+        self._share = TimeoutCall(_WRITE_LIMIT_S)
+        self._closing = TimeoutCall(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
-        self._status = Spare(folder.status)
+        self._status = PreallocatedFile(folder.status)
 
     def work(self, lock: AgentLock) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)

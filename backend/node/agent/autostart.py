@@ -71,7 +71,7 @@ class AgentService:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Autostart:
     """``by``: "systemd", "crontab" or "" where nothing starts the agent after a reboot."""
 
     by: str
@@ -113,15 +113,15 @@ def crontab_line(service: AgentService) -> str:
     return f"@reboot {shlex.join(words)} {service.mark}".replace("%", "\\%")
 
 
-def install(service: AgentService) -> Kept:
+def install(service: AgentService) -> Autostart:
     """Start the agent, in place of one that runs, and keep it over reboots as well as may be."""
     remove(service)
     if _systemd_keeps(service):
-        return Kept("systemd", "systemd starts the agent again after a reboot.")
+        return Autostart("systemd", "systemd starts the agent again after a reboot.")
     _start(service)
     if _crontab_keeps(service):
-        return Kept("crontab", "cron starts the agent again after a reboot.")
-    return Kept("", "After a reboot the agent is started on the next contact.")
+        return Autostart("crontab", "cron starts the agent again after a reboot.")
+    return Autostart("", "After a reboot the agent is started on the next contact.")
 
 
 def remove(service: AgentService) -> None:
@@ -153,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = install(service)
     else:
         remove(service)
-        kept = Kept("", "The agent was stopped, and nothing starts it again.")
+        kept = Autostart("", "The agent was stopped, and nothing starts it again.")
     sys.stdout.write(json.dumps(asdict(kept)) + "\n")
     return 0
 

@@ -44,7 +44,7 @@ _TAG = re.compile(r"[A-Za-z0-9._-]+/[0-9]+")
 REFUSAL = "This key starts runs of Ringmaster and nothing else."
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """It is none of the things that the key is for."""
 
 
@@ -61,7 +61,7 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
         variables, rest = _settings(asked, ours)
         argv = shlex.split(rest)
     except ValueError as error:
-        raise Refused from error
+        raise CommandRefused from error
     if argv == ["true"] and not variables:
         return {}, argv
     if argv == ["echo", "$SHELL"] and not variables:
@@ -70,12 +70,12 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
     if argv[:1] == ["env"] and not variables:
         return _sweep(argv, ours, carried)
     if not argv or Path(argv[0]).name not in _DAEMONS:
-        raise Refused
+        raise CommandRefused
     if not (argv[0] in _DAEMONS or _is_sound(argv[0], ours)):
-        raise Refused
+        raise CommandRefused
     # No shell sees them; they are what mpirun writes, and no second command's.
     if not all(_PLAIN.fullmatch(word) and not word.endswith(";") for word in argv):
-        raise Refused
+        raise CommandRefused
     return variables, argv
 
 
@@ -86,7 +86,7 @@ def _settings(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], str]:
         name = found["name"]
         places = [place for place in found["places"].split(":") if place]
         if not all(_is_sound(place, ours) for place in places):
-            raise Refused
+            raise CommandRefused
         if found["before"] and os.environ.get(name):
             places.append(os.environ[name])
         variables[name] = ":".join(places)
@@ -98,13 +98,13 @@ def _sweep(
     argv: list[str], ours: Sequence[Path], carried: Path
 ) -> tuple[dict[str, str], list[str]]:
     if argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch("".join(argv[5:6])):
-        raise Refused
+        raise CommandRefused
     # Where nodes do not see the data root, the run's folder in what they have in its place.
     if len(argv) > 7 or not all(_is_ours(folder, (carried,)) for folder in argv[6:]):
-        raise Refused
+        raise CommandRefused
     name, _, code = argv[1].partition("=")
     if name != "PYTHONPATH" or not _is_ours(code, ours) or not _is_ours(argv[2], ours):
-        raise Refused
+        raise CommandRefused
     return {name: code}, argv[2:]
 
 
@@ -128,7 +128,7 @@ def main() -> NoReturn:
     try:
         asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
         variables, argv = allowed(asked, ours, home / "carried")
-    except Refused:
+    except CommandRefused:
         sys.stderr.write(f"{REFUSAL}\n")
         sys.exit(1)
     os.execvpe(argv[0], argv, {**os.environ, **variables})

@@ -47,7 +47,7 @@ _SMOKE = (
 
 
 @dataclass(frozen=True)
-class Places:
+class DoctorPaths:
     """What is looked at. ``catalogue`` is the SQLite file, or None where there is none.
 
     ``trains``: look for what training takes, too.
@@ -59,7 +59,7 @@ class Places:
     trains: bool = True
 
 
-def findings(places: Places, smoke: bool = False) -> tuple[Finding, ...]:
+def findings(places: DoctorPaths, smoke: bool = False) -> tuple[Finding, ...]:
     """Every check, in the order in which they build on each other.
 
     ``smoke`` also lets two ranks add up a number, which takes some seconds.
@@ -245,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-root", type=Path, required=True)
     parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")
     options = parser.parse_args(arguments)
-    found = findings(Places(options.data_root), options.smoke)
+    found = findings(DoctorPaths(options.data_root), options.smoke)
     sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
     return 0
 

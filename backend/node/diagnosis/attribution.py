@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from backend.node.diagnosis.tracebacks import Frame, Raised
+from backend.node.diagnosis.tracebacks import Raised, TracebackFrame
 
 
 class Blame(Enum):
@@ -100,11 +100,11 @@ def is_foreign(raised: Raised) -> bool:
     return bool(outside) and outside[-1].is_of_library
 
 
-def _is_slip(raised: Raised, frame: Frame) -> bool:
+def _is_slip(raised: Raised, frame: TracebackFrame) -> bool:
     """Whether the line that checks stumbled itself, before there was a result."""
     return frame.source.startswith("assert") and raised.kind != "AssertionError"
 
 
-def is_own_check(frame: Frame) -> bool:
+def is_own_check(frame: TracebackFrame) -> bool:
     """Whether the line itself raises or asserts."""
     return frame.source.startswith(("raise ", "assert ", "assert("))

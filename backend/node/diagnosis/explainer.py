@@ -27,12 +27,12 @@ from backend.node.diagnosis import (
 )
 from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
 from backend.node.diagnosis.hints import remedy_for
-from backend.node.diagnosis.log_tail import Ending, is_ordinary
+from backend.node.diagnosis.log_tail import LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
-from backend.node.diagnosis.ranking import Found, surest
+from backend.node.diagnosis.ranking import RuleMatch, surest
 from backend.node.diagnosis.rule import Weight, Where
 from backend.node.diagnosis.tracebacks import Raised, endings, without_ignored
-from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Evidence, Explanation
+from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 
 RULES = (
     *rules_system.SHARED_MEMORY_RULES,
@@ -206,9 +206,9 @@ def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Se
     return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
 
 
-def _best(places: Iterable[Sequence[Found]]) -> tuple[Found, ...]:
+def _best(places: Iterable[Sequence[RuleMatch]]) -> tuple[RuleMatch, ...]:
     """The surest findings of the first place that has any as sure."""
-    best: tuple[Found, ...] = ()
+    best: tuple[RuleMatch, ...] = ()
     for found in places:
         sure = surest(found)
         if sure and (not best or _is_before(sure[0], best[0])):
@@ -216,7 +216,7 @@ def _best(places: Iterable[Sequence[Found]]) -> tuple[Found, ...]:
     return best
 
 
-def _says_more(one: Found, other: Found) -> bool:
+def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
     """Whether both mean the same, and only ``one`` names what it is about."""
     return (
         one.cause == other.cause
@@ -226,7 +226,7 @@ def _says_more(one: Found, other: Found) -> bool:
     )
 
 
-def _is_before(one: Found, other: Found) -> bool:
+def _is_before(one: RuleMatch, other: RuleMatch) -> bool:
     return one.rule.weight.value < other.rule.weight.value
 
 
@@ -251,23 +251,23 @@ def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
     return ["" if _HARMLESS.search(line) else line for line in lines]
 
 
-def _in_chain(chain: Sequence[Raised]) -> Found | None:
+def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     found = []
     for raised in chain:
         for rule in RULES:
             match = rule.pattern.search(raised.text) if Where.RAISED in rule.where else None
             if match is not None:
-                found.append(Found(rule, match, None, raised.index, raised.end - 1))
+                found.append(RuleMatch(rule, match, None, raised.index, raised.end - 1))
     return min(found, key=lambda one: one.rule.weight.value, default=None)
 
 
-def _in_lines(parts: Sequence[LogPart], where: Where) -> list[Found]:
+def _in_lines(parts: Sequence[LogPart], where: Where) -> list[RuleMatch]:
     """What rules find in lines that the program did not outlive, in the order of the lines."""
     found = []
     for part in parts:
         lines = without_ignored(_sober(part.lines))
         text = "\n".join(lines)
-        end = Ending(lines).place(lines) if where is Where.RANK else 0
+        end = LogTail(lines).place(lines) if where is Where.RANK else 0
         here = []
         for order, rule in enumerate(RULES):
             match = rule.pattern.search(text, end) if where in rule.where else None
@@ -275,28 +275,28 @@ def _in_lines(parts: Sequence[LogPart], where: Where) -> list[Found]:
                 continue
             first = text.count("\n", 0, match.start())
             last = first + text.count("\n", match.start(), match.end())
-            here.append((first, order, Found(rule, match, part, first, last)))
+            here.append((first, order, RuleMatch(rule, match, part, first, last)))
         found += _one_for_each_line(one for _, _, one in sorted(here, key=lambda each: each[:2]))
     return found
 
 
-def _one_for_each_line(found: Iterable[Found]) -> list[Found]:
+def _one_for_each_line(found: Iterable[RuleMatch]) -> list[RuleMatch]:
     """A line has one meaning: that of the rule which comes first, of those that are as sure."""
-    kept: list[Found] = []
+    kept: list[RuleMatch] = []
     for one in found:
         if not any(k.first == one.first and k.rule.weight is one.rule.weight for k in kept):
             kept.append(one)
     return kept
 
 
-def _both(found: Sequence[Found]) -> tuple[Evidence, ...]:
+def _both(found: Sequence[RuleMatch]) -> tuple[EvidenceLine, ...]:
     """A line of each of those that contradict each other."""
     return tuple(
         line for one in found if one.part is not None for line in _evidence(one.part, [one.first])
     )
 
 
-def _told(found: Found, lines: tuple[Evidence, ...]) -> Explanation:
+def _told(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation:
     rule = found.rule
     if found.part is not None:
         lines = _evidence(found.part, range(found.first, found.last + 1))
@@ -313,7 +313,7 @@ def _place(raised: Raised) -> str:
     return "."
 
 
-def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[Evidence, ...]:
+def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
     """The lines of the last exception in the log: where it came from, and what it said."""
     if not chain:
         return ()
@@ -329,24 +329,24 @@ def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[Eviden
         places = [_find_last(part.lines, source.lines[index]) for index in wanted]
         if all(place >= 0 for place in places):
             return _evidence(part, places)
-    return tuple(Evidence("", 0, _cut(source.lines[index])) for index in wanted)
+    return tuple(EvidenceLine("", 0, _cut(source.lines[index])) for index in wanted)
 
 
 def _find_last(lines: Sequence[str], line: str) -> int:
     return next((i for i in range(len(lines) - 1, -1, -1) if lines[i] == line), -1)
 
 
-def _evidence(part: LogPart, indices: Iterable[int]) -> tuple[Evidence, ...]:
+def _evidence(part: LogPart, indices: Iterable[int]) -> tuple[EvidenceLine, ...]:
     told = [i for i in indices if part.lines[i].strip(" -*=@")][:_SHOWN]
-    return tuple(Evidence(part.file, part.number(i), _cut(part.lines[i])) for i in told)
+    return tuple(EvidenceLine(part.file, part.number(i), _cut(part.lines[i])) for i in told)
 
 
-def _last_lines(parts: Sequence[LogPart]) -> tuple[Evidence, ...]:
+def _last_lines(parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
     if not parts:
         return ()
     last = parts[-1]
     told = [i for i, line in enumerate(last.lines) if line.strip()][-LAST_LINES:]
-    return tuple(Evidence(last.file, last.number(i), _cut(last.lines[i])) for i in told)
+    return tuple(EvidenceLine(last.file, last.number(i), _cut(last.lines[i])) for i in told)
 
 
 def _cut(line: str) -> str:

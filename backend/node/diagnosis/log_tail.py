@@ -28,7 +28,7 @@ def is_ordinary(line: str) -> bool:
     return bool(line.strip()) and not _OF_A_FAILURE.search(line)
 
 
-class Ending:
+class LogTail:
     """Of lines of one log, those that the program did not write much after."""
 
     def __init__(self, lines: Sequence[str], slack: int = _TAIL_OF_MATCH) -> None:

@@ -11,7 +11,7 @@ from backend.node.diagnosis.rule import Rule, Weight
 
 
 @dataclass(frozen=True)
-class Found:
+class RuleMatch:
     """A rule that fits. ``first`` and ``last`` count lines; without a ``part``, of a traceback."""
 
     rule: Rule
@@ -68,7 +68,7 @@ def family(cause: str) -> str:
     return cause.partition("_")[0]
 
 
-def surest(found: Sequence[Found]) -> tuple[Found, ...]:
+def surest(found: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
     """The one that explains the others; several when they contradict each other, or nothing.
 
     Only those of the best weight count. Within a family, and of two that bring each other about,
@@ -80,7 +80,7 @@ def surest(found: Sequence[Found]) -> tuple[Found, ...]:
     left = [one for one in found if one.rule.weight.value == weight]
     if weight != Weight.CAUSE.value:
         return (left[0],)
-    kept: list[Found] = []
+    kept: list[RuleMatch] = []
     for one in left:
         if any(family(k.cause) == family(one.cause) or leads_to(k.cause, one.cause) for k in kept):
             continue

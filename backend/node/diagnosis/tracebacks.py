@@ -39,7 +39,7 @@ _MOST = 12
 
 
 @dataclass(frozen=True)
-class Frame:
+class TracebackFrame:
     """``source`` is the line of code, "" where the log does not show it."""
 
     file: str
@@ -64,7 +64,7 @@ class Raised:
     text: str
     index: int
     end: int
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[TracebackFrame, ...] = ()
 
     @property
     def is_of_cleaning(self) -> bool:
@@ -77,7 +77,7 @@ class Raised:
         return bool(_WRAPPER.match(self.text))
 
     @property
-    def of_user(self) -> Frame | None:
+    def of_user(self) -> TracebackFrame | None:
         """The innermost frame that is in no library."""
         return next((one for one in reversed(self.frames) if not one.is_of_library), None)
 
@@ -189,17 +189,19 @@ def _goes_on(line: str) -> bool:
     return bool(line.strip()) and not line.startswith(_HEADER) and not _FRAME.match(line)
 
 
-def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
+def _frames_before(lines: Sequence[str], index: int) -> tuple[TracebackFrame, ...]:
     if index > 0 and lines[index - 1].startswith("╰"):
         return _boxed_frames(lines, index - 1)
-    frames: list[Frame] = []
+    frames: list[TracebackFrame] = []
     position = index - 1
     while position >= 0:
         line = lines[position]
         match = _FRAME.match(line)
         if match is not None:
             frames.append(
-                Frame(match["file"], int(match["line"]), position, _source(lines, position))
+                TracebackFrame(
+                    match["file"], int(match["line"]), position, _source(lines, position)
+                )
             )
         elif line.startswith(_HEADER) or not (
             line.startswith((" ", "\t", ">")) or _is_below_bare_frame(lines, position)
@@ -209,9 +211,9 @@ def _frames_before(lines: Sequence[str], index: int) -> tuple[Frame, ...]:
     return tuple(reversed(frames))
 
 
-def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[Frame, ...]:
+def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ...]:
     """The frames of a traceback that Rich drew into a box, whose last line is ``bottom``."""
-    frames: list[Frame] = []
+    frames: list[TracebackFrame] = []
     source = ""
     for position in range(bottom - 1, -1, -1):
         line = lines[position]
@@ -225,7 +227,7 @@ def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[Frame, ...]:
             continue
         above = _BOXED_PATH.match(lines[position - 1]) if position else None
         begin = above["file"] if above is not None else ""
-        frames.append(Frame(begin + match["file"], int(match["line"]), position, source))
+        frames.append(TracebackFrame(begin + match["file"], int(match["line"]), position, source))
         source = ""
     return tuple(reversed(frames))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from backend.node.system import process_identity
 from backend.node.system.process_info import Owner, age_s, owner_of
-from backend.node.system.timeout_call import Bounded
+from backend.node.system.timeout_call import TimeoutCall
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Gpu, GpuProcess, MigInstance
 
@@ -83,7 +83,7 @@ class Gpus:
     def __init__(self) -> None:
         self.driver = ""
         self._nvml: Any = None
-        self._bounded = Bounded(_LIMIT_S)
+        self._bounded = TimeoutCall(_LIMIT_S)
         self._count = 0
         self._known: dict[int, _Known] = {}
         self._seen: dict[str, Gpu] = {}

@@ -25,7 +25,7 @@ class _Seen:
     has_advanced: bool = False
 
 
-class Beats:
+class HeartbeatReader:
     """Looks at the nodes again and again."""
 
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -25,7 +25,7 @@ class Lines:
     week: bytes | None = None
 
 
-class Past:
+class HistoryWriter:
     """Gathers readings into lines. `lines` belongs to the thread that reads, `append` may hang."""
 
     def __init__(

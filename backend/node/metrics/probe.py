@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from backend.node.metrics.gpus import Gpus
-from backend.node.system.timeout_call import Bounded
+from backend.node.system.timeout_call import TimeoutCall
 from backend.records.nodes.reading import Cpu, NodeReading
 
 _DISK_LIMIT_S = 2.0
@@ -30,7 +30,7 @@ class Probe:
         self._name = name
         self._interval_s = interval_s
         self._disk_path = data_root
-        self._disk = Bounded(_DISK_LIMIT_S)
+        self._disk = TimeoutCall(_DISK_LIMIT_S)
         self._gpus = Gpus()
         self._cpu_model = _cpu_model()
         self._interfaces: set[str] = set()

@@ -24,7 +24,7 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import AttemptFolder
 from backend.records.jobs.status import ProcessIdentity
-from backend.records.notifications.notification import Message, Target
+from backend.records.notifications.notification import NotificationTarget, RunEndMessage
 
 TRYING, SENT, GIVEN_UP = "trying", "sent", "given up"
 DELAYS_S = (5.0, 15.0, 60.0, 180.0, 600.0)
@@ -34,11 +34,11 @@ MOST_TRIES = 48
 ABANDONED_S = 2 * DELAYS_S[-1]
 """A claim on another computer that has not moved for so long has no holder any more."""
 
-Send = Callable[[Target, Message], None]
+Send = Callable[[NotificationTarget, RunEndMessage], None]
 
 
 class Writer(Protocol):
-    """How the run's folder is changed; a `Share` is one."""
+    """How the run's folder is changed; a `DataRootAccess` is one."""
 
     def create(self, path: Path, value: bytes) -> None:
         """A file that was not there, or FileExistsError."""
@@ -65,7 +65,7 @@ class _Claim:
     is_over: bool = False
 
 
-class Telling:
+class NotificationDelivery:
     """One run's message, to all who are to get it. Call `look` until nothing is left.
 
     Attributes:
@@ -75,8 +75,8 @@ class Telling:
     def __init__(
         self,
         attempt: AttemptFolder,
-        message: Message,
-        targets: tuple[Target, ...],
+        message: RunEndMessage,
+        targets: tuple[NotificationTarget, ...],
         send: Send,
         writer: Writer | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -101,7 +101,7 @@ class Telling:
         left = [wait for wait in waits if wait is not None]
         return min(left) if left else None
 
-    def _advance(self, target: Target) -> float | None:
+    def _advance(self, target: NotificationTarget) -> float | None:
         claim = self._mine.get(target.key) or self._take(target)
         if claim is None:
             return self._wait_for_others(target)
@@ -135,7 +135,7 @@ class Telling:
         with suppress(OSError):
             self._writer.replace_json(claim.path, _record(state, claim.tries, why))
 
-    def _take(self, target: Target) -> _Claim | None:
+    def _take(self, target: NotificationTarget) -> _Claim | None:
         """The claim, when it is this process's from now on."""
         number, held = self._newest(target)
         if number and not self._is_abandoned(target, held):
@@ -148,11 +148,11 @@ class Telling:
         claim = self._mine[target.key] = _Claim(path)
         return claim
 
-    def _wait_for_others(self, target: Target) -> float | None:
+    def _wait_for_others(self, target: NotificationTarget) -> float | None:
         _, held = self._newest(target)
         return None if held.get("state") in (SENT, GIVEN_UP) else DELAYS_S[0]
 
-    def _is_abandoned(self, target: Target, held: Mapping[str, Any]) -> bool:
+    def _is_abandoned(self, target: NotificationTarget, held: Mapping[str, Any]) -> bool:
         if held.get("state") in (SENT, GIVEN_UP):
             return False
         with suppress(OSError, KeyError, ValueError, TypeError):
@@ -167,7 +167,7 @@ class Telling:
             return False
         return now - since > ABANDONED_S
 
-    def _newest(self, target: Target) -> tuple[int, Mapping[str, Any]]:
+    def _newest(self, target: NotificationTarget) -> tuple[int, Mapping[str, Any]]:
         """Number and content of the claim that counts; 0 when there is none."""
         number = 0
         while self._path(target, number + 1).exists():
@@ -180,7 +180,7 @@ class Telling:
             # It was created a moment ago, and what is in it comes.
             return number, {}
 
-    def _path(self, target: Target, number: int) -> Path:
+    def _path(self, target: NotificationTarget, number: int) -> Path:
         return self._attempt.told(target.key, number)
 
 

@@ -15,7 +15,7 @@ from backend.records.base.validation import printable
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
-from backend.records.notifications.notification import Channels, Message
+from backend.records.notifications.notification import Channels, RunEndMessage
 
 LINES = 20
 TAIL_BYTES = 64 * 1024
@@ -38,7 +38,7 @@ def message_of(
     run: int,
     channels: Channels,
     read_tail: Callable[[Path], bytes] = tail_of,
-) -> Message | None:
+) -> RunEndMessage | None:
     """The message about run ``run``, or None when its end is nothing to tell (or not there yet).
 
     Values of the job's own environment are left out: a token in it may stand in a traceback.
@@ -57,7 +57,7 @@ def message_of(
     log = folder.mpirun_log if rank is None else folder.rank_log(rank)
     tail = read_tail(log) if ended.state is not JobState.FINISHED else b""
     lines = map(tidy, tail.decode("utf-8", "replace").split("\n"))
-    return Message(
+    return RunEndMessage(
         job_id=folder.job_id,
         run=run,
         state=ended.state.value,

@@ -22,8 +22,8 @@ from backend.records.base.layout import JobFolder
 from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
-    Message,
-    Target,
+    NotificationTarget,
+    RunEndMessage,
     settings_name,
 )
 
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
     # Only here: an agent imports this module for `begin`, and stays small without these.
-    from backend.node.notifications.delivery import Telling
+    from backend.node.notifications.delivery import NotificationDelivery
     from backend.node.notifications.message import message_of
     from backend.node.notifications.transport import post_webhook, send_mail
 
@@ -97,14 +97,14 @@ def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
     if message is None:
         return
 
-    def send(target: Target, what: Message) -> None:
+    def send(target: NotificationTarget, what: RunEndMessage) -> None:
         if target.kind == WEBHOOK:
             post_webhook(channels.webhook, what)
         elif channels.mail is not None:
             send_mail(channels.mail, "", what)
 
     targets = tuple(target for target in channels.targets if not target.needs_password)
-    telling = Telling(folder.attempt(run), message, targets, send)
+    telling = NotificationDelivery(folder.attempt(run), message, targets, send)
     until = time.monotonic() + _MOST_S
     while time.monotonic() < until:
         try:

@@ -16,7 +16,7 @@ from email.utils import formatdate
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from backend.records.notifications.notification import PLAIN, TLS, Mail, Message
+from backend.records.notifications.notification import PLAIN, TLS, Mail, RunEndMessage
 
 _LIMIT_S = 15.0
 _AGAIN = (408, 425, 429)
@@ -45,7 +45,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """A message that was redirected would arrive empty, and elsewhere."""
 
 
-def post_webhook(address: str, message: Message, context: ssl.SSLContext | None = None) -> None:
+def post_webhook(
+    address: str, message: RunEndMessage, context: ssl.SSLContext | None = None
+) -> None:
     """One POST of JSON. Slack, Mattermost and Teams show its ``text``; the rest is for programs.
 
     Raises:
@@ -72,7 +74,7 @@ def post_webhook(address: str, message: Message, context: ssl.SSLContext | None 
         raise NotSent(f"The webhook at {host} did not answer: {_words(why)}.") from None
 
 
-def body(message: Message) -> dict[str, Any]:
+def body(message: RunEndMessage) -> dict[str, Any]:
     """What a webhook gets."""
     lines = f"\n```\n{_shown(chr(10).join(message.lines))}\n```" if message.lines else ""
     where = f" ({_shown(', '.join(message.nodes))})" if message.nodes else ""
@@ -95,7 +97,7 @@ def body(message: Message) -> dict[str, Any]:
 
 
 def send_mail(
-    mail: Mail, password: str, message: Message, context: ssl.SSLContext | None = None
+    mail: Mail, password: str, message: RunEndMessage, context: ssl.SSLContext | None = None
 ) -> None:
     """One mail.
 

@@ -23,7 +23,7 @@ from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import prctl
 from backend.node.system.agent_lock import AgentLock
 from backend.node.system.machine_id import machine
-from backend.node.system.timeout_call import Bounded
+from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.queue.entry import node_key
@@ -75,7 +75,7 @@ class Keeper:
         self._watch = QueueWatch(root, THIS_COMPUTER, self._probe.read)
         self._runs = RunWatch(root, THIS_COMPUTER)
         # A share that hangs must not keep a signal from ending this.
-        self._rounds = Bounded(self._interval_s, _ROUND_LIMIT_S)
+        self._rounds = TimeoutCall(self._interval_s, _ROUND_LIMIT_S)
         self._begun: set[str] = set()
 
     def work(self, lock: AgentLock) -> None:

@@ -28,7 +28,7 @@ _FOREIGN_DESK = "?"
 
 
 @dataclass(frozen=True)
-class Look:
+class RunningJobs:
     """``is_complete`` is false while a run was claimed and nobody can say yet what it has."""
 
     running: tuple[Running, ...]
@@ -47,7 +47,7 @@ class LiveRuns:
         self._claims: dict[tuple[str, int], float] = {}
         """When a run without a supervisor was first seen."""
 
-    def look(self, fresh: Collection[str] = ()) -> Look:
+    def look(self, fresh: Collection[str] = ()) -> RunningJobs:
         """One look; of the jobs in ``fresh`` nothing is believed that was seen before.
 
         Raises:
@@ -69,7 +69,7 @@ class LiveRuns:
                 is_complete = False
             else:
                 running.append(_running(folder, launch))
-        return Look(tuple(running), frozenset(tags), is_complete)
+        return RunningJobs(tuple(running), frozenset(tags), is_complete)
 
     def _live_run(self, folder: JobFolder, is_fresh: bool) -> int:
         """Number of the run that is under way, or 0."""

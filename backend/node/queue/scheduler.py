@@ -14,10 +14,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 
 from backend.base.errors import BackendError
-from backend.node.metrics.heartbeats import Beats
+from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter
-from backend.node.queue.running_jobs import LiveRuns, Look
+from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system import process_identity
 from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json, replace_json
@@ -57,7 +57,7 @@ class QueueWatch:
         self._is_a_desk = node == THIS_COMPUTER
         self._reading = reading
         self._monotonic = monotonic
-        self._beats = Beats(root, monotonic)
+        self._beats = HeartbeatReader(root, monotonic)
         self._live = LiveRuns(root, monotonic)
         self._waited: frozenset[str] = frozenset()
         self._abandoned: dict[str, float] = {}
@@ -161,7 +161,7 @@ class QueueWatch:
 
     # What is known of the nodes.
 
-    def _scene(self, entries: Sequence[QueueEntry], live: Look) -> Scene | None:
+    def _scene(self, entries: Sequence[QueueEntry], live: RunningJobs) -> Scene | None:
         """None while this computer has no reading of itself."""
         own = self._reading()
         if own is None:
@@ -183,7 +183,7 @@ class QueueWatch:
             paused=who or "",
         )
 
-    def _other(self, name: str, live: Look) -> Mapping[str, NodeLook]:
+    def _other(self, name: str, live: RunningJobs) -> Mapping[str, NodeLook]:
         try:
             entry = NodeEntry.from_dict(read_json(self._root.node(name).entry))
         except FileNotFoundError:

@@ -8,19 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 
 
 def insist(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
     """Replace ``path``, again and again until it works or the time is over.
 
-    What `Spare.take` took for it is given back.
+    What `PreallocatedFile.take` took for it is given back.
 
     Raises:
         OSError: It did not work in the time given.
     """
     deadline = time.monotonic() + limit_s
-    spare = Spare(path)
+    spare = PreallocatedFile(path)
     try:
         while time.monotonic() < deadline:
             with suppress(OSError):

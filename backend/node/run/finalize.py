@@ -8,13 +8,13 @@ from __future__ import annotations
 from contextlib import suppress
 from enum import Enum
 
-from backend.node.run.run_outcome import Found, run_exit
+from backend.node.run.run_outcome import EndedRun, run_exit
 from backend.node.run.supervisor import final_status
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus
 
@@ -63,7 +63,7 @@ def close_run(
     temp_dirs.remove(tag)
     launch = launch_of(folder, run)
     record = run_exit(
-        Found(
+        EndedRun(
             run=run,
             ranks=launch.ranks if launch is not None else (),
             exits=_rank_exits(folder, run, launch),
@@ -79,7 +79,7 @@ def close_run(
                 (attempt.exit, record.to_dict()),
                 (folder.status, status.to_dict()),
             ):
-                spare = Spare(path)
+                spare = PreallocatedFile(path)
                 spare.replace_json(value)
                 spare.drop()
     except OSError as error:

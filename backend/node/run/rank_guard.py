@@ -29,18 +29,18 @@ from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.system import prctl, process_cleanup
 from backend.node.system.process_identity import process, send_signal
-from backend.node.system.tcp_watch import DeadLines
+from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.heartbeat import (
     BEAT_BYTES,
     BEAT_VARIABLE,
     LAST_WORDS_VARIABLE,
-    Beat,
     Phase,
+    RankHeartbeat,
 )
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RankError, RankExit
@@ -114,7 +114,7 @@ class Guard:
         beat = os.memfd_create("beat")
         os.ftruncate(beat, BEAT_BYTES)
         self._beat_fd = beat
-        self._beat = Beat(mmap.mmap(beat, BEAT_BYTES))
+        self._beat = RankHeartbeat(mmap.mmap(beat, BEAT_BYTES))
         self._dump_fd = os.memfd_create("dump")
         self._words_fd = os.memfd_create("last words")
         self._log_fd = os.open(
@@ -122,7 +122,7 @@ class Guard:
         )
         self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._launcher = os.getppid()
-        self._lines = DeadLines(self._launcher)
+        self._lines = TcpStallWatch(self._launcher)
         self._log_begin = 0
         self._next_look_at_lock = 0.0
         self._has_begun = False
@@ -137,7 +137,7 @@ class Guard:
             f"{timestamps.now('seconds')} ──\n"
         )
         self._log_begin = os.fstat(self._log_fd).st_size
-        Spare(self._attempt.rank_exit(self._plan.rank)).take()
+        PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).take()
         mismatch = self._mismatch()
         if mismatch:
             return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=RankError(mismatch)))

@@ -27,14 +27,14 @@ _SSH_ITSELF_FAILED = 255
 
 
 @dataclass(frozen=True)
-class Answer:
+class CleanupResult:
     """What is to be said of a node, mostly "", and whether it could be reached at all."""
 
     sentence: str
     reached: bool = True
 
 
-def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Answer]:
+def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, CleanupResult]:
     """Sweep every node of the run but this one.
 
     All nodes at once, and none longer than the limit. Of nodes that are apart, what their ranks
@@ -74,18 +74,18 @@ def _answer(
     folder: JobFolder,
     run: int,
     ranks: Sequence[int],
-) -> Answer:
+) -> CleanupResult:
     try:
         output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return Answer("did not answer, so it could not be swept", reached=False)
+        return CleanupResult("did not answer, so it could not be swept", reached=False)
     lines = remote_logs.take(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
-        return Answer(lines[-1] if lines else "")
+        return CleanupResult(lines[-1] if lines else "")
     why = lines[-1] if lines else f"ssh ended with {process.returncode}"
-    return Answer(f"could not be swept: {why}", process.returncode != _SSH_ITSELF_FAILED)
+    return CleanupResult(f"could not be swept: {why}", process.returncode != _SSH_ITSELF_FAILED)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -52,7 +52,7 @@ class _Judgement:
 
 
 @dataclass(frozen=True)
-class Found:
+class EndedRun:
     """What a supervisor knows when mpirun is gone. ``exits`` are in the order of their arrival.
 
     ``ended_early``: the supervisor itself ended the run before the first step, as was wished.
@@ -83,7 +83,7 @@ class Found:
     mpirun_log: Sequence[LogPart] = ()
 
 
-def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
+def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:
     """The exit record of a run."""
     found = _mark_secondary(found)
     state, message, judged = _judge(found)
@@ -96,7 +96,7 @@ def run_exit(found: Found, leftovers: tuple[int, ...], ended: str) -> RunExit:
     )
 
 
-def _judge(found: Found) -> tuple[JobState, str, _Judgement | None]:
+def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     good = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
     if found.ranks and len(good) == len(found.ranks):
         if all(one.outcome == "finished" for one in good):
@@ -110,7 +110,7 @@ def _judge(found: Found) -> tuple[JobState, str, _Judgement | None]:
     return JobState.ERROR, _named(judged.error), judged
 
 
-def _explained(judged: _Judgement, found: Found) -> RankError:
+def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     """The failure with what the logs say about it; its own sentence yields to a surer one only."""
     error, record = judged.error, judged.record
     raised = record is not None and record.outcome == "error"
@@ -171,7 +171,7 @@ def _named(error: RankError) -> str:
     return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
 
 
-def _mark_secondary(found: Found) -> Found:
+def _mark_secondary(found: EndedRun) -> EndedRun:
     """Mark ranks as secondary that MPI aborted because another rank was gone.
 
     This can happen in any phase: Horovod's own thread communicates all the time.
@@ -184,7 +184,7 @@ def _mark_secondary(found: Found) -> Found:
     return replace(found, exits=tuple(exits))
 
 
-def _abort_codes(found: Found) -> set[int | None]:
+def _abort_codes(found: EndedRun) -> set[int | None]:
     """Exit codes of the ranks that MPI aborted because it found another one gone."""
     if found.told_to_end:
         # mpirun may have got the signal too, and then does not pass on what MPI says.
@@ -196,7 +196,7 @@ def _abort_codes(found: Found) -> set[int | None]:
     return {one.code for one in found.exits if one.rank in named}
 
 
-def _first_failure(found: Found) -> _Judgement:
+def _first_failure(found: EndedRun) -> _Judgement:
     failures = [_Judgement(one.error, one) for one in found.exits if one.error is not None]
     primary = next((one for one in failures if one.record and not one.record.secondary), None)
     if primary is not None:
@@ -207,7 +207,7 @@ def _first_failure(found: Found) -> _Judgement:
     return failures[0] if failures else _Judgement(_silent(found), knows_why=False)
 
 
-def _seen_from_outside(found: Found) -> _Judgement | None:
+def _seen_from_outside(found: EndedRun) -> _Judgement | None:
     """What mpirun or the supervisor know of the end, where no rank that failed first could say."""
     if found.launcher_error:
         return _Judgement(RankError(found.launcher_error))
@@ -232,7 +232,7 @@ def _seen_from_outside(found: Found) -> _Judgement | None:
     return _Judgement(asked, is_from_outside=True) if asked is not None else None
 
 
-def _silent(found: Found) -> RankError:
+def _silent(found: EndedRun) -> RankError:
     """Ranks that are gone, of which nobody knows why."""
     missing = [plan for plan in found.ranks if plan.rank not in {one.rank for one in found.exits}]
     last = _last_words(found.launcher_log)
@@ -252,7 +252,7 @@ def _silent(found: Found) -> RankError:
     )
 
 
-def _noticed(found: Found) -> RankError | None:
+def _noticed(found: EndedRun) -> RankError | None:
     """A rank that mpirun saw die and whose guard could not say so."""
     for match in _NOTICED.finditer(found.launcher_log):
         plan = next((one for one in found.ranks if one.rank == int(match["rank"])), None)
@@ -268,7 +268,7 @@ def _noticed(found: Found) -> RankError | None:
     return None
 
 
-def _lost_contact(found: Found) -> RankError | None:
+def _lost_contact(found: EndedRun) -> RankError | None:
     """A node that mpirun no longer reached; its guards may have told their end all the same."""
     match = _LOST_CONTACT.search(found.launcher_log)
     if match is None:
@@ -288,7 +288,7 @@ def _lost_contact(found: Found) -> RankError | None:
     )
 
 
-def _terminated(found: Found) -> RankError | None:
+def _terminated(found: EndedRun) -> RankError | None:
     """A rank that got SIGTERM from outside before the others found it gone.
 
     Its guard cannot tell: mpirun sends it SIGTERM a moment later as well.
@@ -318,7 +318,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(firsts)} and {final}" if firsts else f"rank {final}"
 
 
-def _lost_node(found: Found) -> RankError | None:
+def _lost_node(found: EndedRun) -> RankError | None:
     """A node none of whose ranks left a record, while every rank on the others did."""
     told = {one.rank for one in found.exits}
     missing = [plan for plan in found.ranks if plan.rank not in told]
@@ -336,7 +336,7 @@ def _lost_node(found: Found) -> RankError | None:
     )
 
 
-def _unreached(found: Found) -> RankError:
+def _unreached(found: EndedRun) -> RankError:
     """Nodes that are gone, where neither mpirun nor a rank said so: it was still starting."""
     *others, last = (wording.place(node) for node in found.unreached)
     who = f"{', '.join(others)} and {last} do" if others else f"{last} does"
@@ -357,24 +357,24 @@ def _last_words(log: str) -> str:
     return ""
 
 
-def _hung(found: Found) -> bool:
+def _hung(found: EndedRun) -> bool:
     return bool(found.gave_up) or any(
         one.outcome == "stalled" and not one.secondary for one in found.exits
     )
 
 
-def _by(found: Found) -> str:
+def _by(found: EndedRun) -> str:
     """Of two desktops the other one learns so whose act it was."""
     return f"Stopped by {found.stopped_by}" if found.stopped_by else "Stopped"
 
 
-def _stopped(found: Found) -> str:
+def _stopped(found: EndedRun) -> str:
     if found.checkpoint_of_run:
         return f"{_by(found)}; the checkpoint is {found.newest_checkpoint}."
     return f"{_by(found)} before the first step."
 
 
-def _stopped_early(found: Found) -> str:
+def _stopped_early(found: EndedRun) -> str:
     if found.newest_checkpoint:
         return (
             f"{_by(found)} before the first step of this run; "
@@ -383,7 +383,7 @@ def _stopped_early(found: Found) -> str:
     return f"{_by(found)} before the first step; there is no checkpoint yet."
 
 
-def _stopped_by_force(found: Found, error: RankError) -> str:
+def _stopped_by_force(found: EndedRun, error: RankError) -> str:
     newest = (
         f"the newest one is {found.newest_checkpoint}"
         if found.newest_checkpoint

@@ -24,12 +24,12 @@ from backend.node.metrics.energy import EnergyMeter
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import insist
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
-from backend.node.run.run_outcome import Found, run_exit
+from backend.node.run.run_outcome import EndedRun, run_exit
 from backend.node.system import mpi, prctl, process_cleanup, process_identity, temp_dirs, wording
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
-from backend.records.base.preallocated_file import Spare
+from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from backend.records.jobs.stop_request import who_wished, wish_to_kill, wish_to_stop
@@ -113,9 +113,9 @@ class Supervisor:
             launch = Launch.from_dict(read_json(self._folder.launch))
         except (OSError, ValueError) as error:
             return self._close(
-                Found(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
+                EndedRun(self._run, (), (), launcher_error=f"launch.json cannot be used: {error}")
             )
-        Spare(self._attempt.exit).take()
+        PreallocatedFile(self._attempt.exit).take()
         self._folder.logs.mkdir(exist_ok=True)
         log_begin = run_files.size(self._folder.mpirun_log)
         # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
@@ -134,7 +134,7 @@ class Supervisor:
         newest = run_files.newest_checkpoint(self._folder)
         status = run_files.last_status(self._folder)
         return self._close(
-            Found(
+            EndedRun(
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
@@ -366,7 +366,7 @@ class Supervisor:
 
     def _close(
         self,
-        found: Found,
+        found: EndedRun,
         leftovers: tuple[int, ...] = (),
         launch: Launch | None = None,
         status: RunStatus | None = None,

@@ -13,7 +13,7 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/pyth
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     file: str
     line: int
     function: str
@@ -26,9 +26,9 @@ class Frame:
         return f"{shown}, line {self.line}, in {self.function}"
 
 
-def threads(dump: str) -> list[list[Frame]]:
+def threads(dump: str) -> list[list[StackFrame]]:
     """The stacks of a dump, innermost frame first; the thread that got the signal first."""
-    found: list[list[Frame]] = []
+    found: list[list[StackFrame]] = []
     current = False
     for line in dump.splitlines():
         if line.startswith(("Thread 0x", "Current thread 0x", "Stack (most recent call first)")):
@@ -39,7 +39,7 @@ def threads(dump: str) -> list[list[Frame]]:
         frame = _FRAME.match(line)
         if frame and found:
             stack = found[0] if current else found[-1]
-            stack.append(Frame(frame["file"], int(frame["line"]), frame["function"]))
+            stack.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
     return found
 
 

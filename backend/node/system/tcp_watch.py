@@ -20,7 +20,7 @@ _RETRANSMITTING = "01"
 _SOCKET = "socket:["
 
 
-class DeadLines:
+class TcpStallWatch:
     """Watches the TCP connections of the process ``pid`` of this user."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:

@@ -16,7 +16,7 @@ _MOST_HANGING = 4
 """A share that was mounted anew answers although the calls to the old one hang for ever."""
 
 
-class Bounded:
+class TimeoutCall:
     """One call at a time; while one hangs, the next ones are refused at once.
 
     A call that hangs for longer than ``give_up_s`` is left behind, and another one is tried.

@@ -25,7 +25,7 @@ _BYTES = 16_384
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Spare:
+class PreallocatedFile:
     """The room beside ``path``; there is one writer of it at a time, and it outlives each."""
 
     def __init__(self, path: Path) -> None:

@@ -21,7 +21,7 @@ _LARGEST_PORT = 65535
 
 
 @dataclass(frozen=True)
-class FarRoot:
+class RemoteRoot:
     """``ssh://[user@]HOST[:port]/absolute/path``; what is empty comes from ``~/.ssh/config``."""
 
     host: str
@@ -30,7 +30,7 @@ class FarRoot:
     port: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> FarRoot:
+    def parse(cls, text: str) -> RemoteRoot:
         """Read what a person wrote.
 
         Raises:

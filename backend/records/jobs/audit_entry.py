@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Act:
+class AuditEntry:
     """``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
 
     time: str
@@ -25,5 +25,5 @@ class Act:
         return {"time": self.time, "what": self.what, "user": self.user, "host": self.host}
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Act:
+    def from_dict(cls, raw: Mapping[str, Any]) -> AuditEntry:
         return cls(*(str(raw.get(key, "")) for key in ("time", "what", "user", "host")))

@@ -83,7 +83,7 @@ class ComparedRow:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonTable:
     """The table of Compare."""
 
     jobs: tuple[JobView, ...] = ()
@@ -104,11 +104,11 @@ class Comparison:
         }
 
 
-def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> Comparison:
+def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> ComparisonTable:
     """The table for these jobs, in their order."""
     views = tuple(view for view, _ in jobs)
     rows = list(_settings(views))
-    return Comparison(
+    return ComparisonTable(
         views,
         tuple(_results(jobs)),
         tuple(row for row in rows if len(set(row.values)) > 1),

@@ -39,7 +39,7 @@ MODES = ("min", "max")
 
 
 @dataclass(frozen=True)
-class Strategy:
+class StrategyConfig:
     """How the workers of the job cooperate."""
 
     name: str = "allreduce"
@@ -129,7 +129,7 @@ class JobConfig:
     validation_dataset: str = ""
     validation_loader: str = ""
     start_from: str = ""
-    strategy: Strategy = Strategy()
+    strategy: StrategyConfig = StrategyConfig()
     schedule: Schedule = Schedule()
     seed: int = 1
     gradient_norm: float | None = None
@@ -323,8 +323,8 @@ def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _strategy(table: Table) -> Strategy:
-    strategy = Strategy(
+def _strategy(table: Table) -> StrategyConfig:
+    strategy = StrategyConfig(
         table.choice("name", "allreduce", STRATEGIES),
         table.choice("lr_scaling", "linear", LR_SCALINGS),
     )

@@ -14,7 +14,7 @@ USER_CODE = "user_code"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceLine:
     """A line of a log. ``line`` counts from 1 in the whole file; 0 when it was not counted."""
 
     file: str
@@ -27,7 +27,7 @@ class Evidence:
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Evidence:
+    def from_dict(cls, raw: Mapping[str, Any]) -> EvidenceLine:
         return cls(str(raw.get("file", "")), int(raw.get("line", 0)), str(raw.get("text", "")))
 
 
@@ -41,6 +41,6 @@ class Explanation:
     cause: str
     sentence: str = ""
     remedy: str = ""
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[EvidenceLine, ...] = ()
     is_quoted: bool = False
     """The cause is what the exception itself says in plain words: to quote it says as much."""

@@ -52,7 +52,7 @@ _IN_WORDS = {
 }
 
 
-class Beat:
+class RankHeartbeat:
     """Both ends of the pulse. Without a guard (tests, notebooks) it beats into private memory."""
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -60,7 +60,7 @@ class Beat:
         self._count = 0
 
     @classmethod
-    def inherited(cls) -> Beat:
+    def inherited(cls) -> RankHeartbeat:
         """The rank's end, from the environment that its guard made."""
         descriptor = os.environ.get(BEAT_VARIABLE)
         if descriptor is None:

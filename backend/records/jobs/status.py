@@ -12,7 +12,7 @@ from typing import Any
 
 from backend.records.base.schema import check_schema
 from backend.records.jobs.alarm import Alarm
-from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 
 STATUS_SCHEMA = 1
@@ -32,7 +32,7 @@ class RankError:
     traceback: str = ""
     cause: str = ""
     remedy: str = ""
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[EvidenceLine, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,7 +46,7 @@ class RankError:
             traceback=str(raw.get("traceback", "")),
             cause=str(raw.get("cause", "")),
             remedy=str(raw.get("remedy", "")),
-            evidence=tuple(Evidence.from_dict(one) for one in raw.get("evidence", ())),
+            evidence=tuple(EvidenceLine.from_dict(one) for one in raw.get("evidence", ())),
         )
 
 

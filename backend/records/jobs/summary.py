@@ -39,7 +39,7 @@ class SweepCount(NamedTuple):
     best_job: str = ""
 
 
-class JobLine(NamedTuple):
+class JobSummary(NamedTuple):
     """One job at one moment, or all jobs of a sweep together (`sweep_line.line_of_sweep`).
 
     Times are seconds since 1970 in UTC, 0.0 when there is none.
@@ -111,7 +111,7 @@ class JobListing:
     """
 
     views: tuple[JobView, ...] = ()
-    lines: tuple[JobLine, ...] = ()
+    lines: tuple[JobSummary, ...] = ()
     gone: tuple[str, ...] = ()
     total: int = 0
 
@@ -163,7 +163,7 @@ class JobChoices:
     metrics: tuple[str, ...] = ()
 
 
-def line_of(view: JobView) -> JobLine:
+def line_of(view: JobView) -> JobSummary:
     """The line of a job that is known whole."""
     config = view.config
     return make_line(
@@ -196,7 +196,7 @@ def line_of(view: JobView) -> JobLine:
 
 def make_line(
     settings: Mapping[str, Any], metrics: Mapping[str, float | None], **known: Any
-) -> JobLine:
+) -> JobSummary:
     """A line with what a search looks through.
 
     Args:
@@ -204,7 +204,7 @@ def make_line(
         metrics: The newest value of each.
         known: The fields of the line but its text.
     """
-    line = JobLine(**known)
+    line = JobSummary(**known)
     own = [
         line.id,
         line.name,

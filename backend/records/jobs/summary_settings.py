@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import nan
 from typing import NamedTuple
 
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 
 NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
@@ -22,7 +22,7 @@ _WORDS = {"learning_rate": "lr", "batch": "batch_size"}
 _COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 
 
-class Comparison(NamedTuple):
+class SettingFilter(NamedTuple):
     """``lr<=0.1`` of a search."""
 
     name: str
@@ -30,26 +30,26 @@ class Comparison(NamedTuple):
     value: float
 
 
-def comparison(word: str) -> Comparison | None:
+def comparison(word: str) -> SettingFilter | None:
     """What a word of a search compares, None when it is just a word."""
     found = _COMPARED.fullmatch(word)
     if found is None:
         return None
     name, sign, text = found.groups()
     try:
-        return Comparison(_WORDS.get(name, name), sign, float(text.replace(",", ".")))
+        return SettingFilter(_WORDS.get(name, name), sign, float(text.replace(",", ".")))
     except ValueError:
         return None
 
 
-def setting(line: JobLine, key: str) -> str:
+def setting(line: JobSummary, key: str) -> str:
     """The value of a setting, as the text of the line has it; "" for none, and for a sweep."""
     if key in PINS:
         return next((reference for name, reference in line.pins if name == key), "")
     return settings((line,), key)[0]
 
 
-def settings(lines: Iterable[JobLine], key: str) -> list[str]:
+def settings(lines: Iterable[JobSummary], key: str) -> list[str]:
     """The same of many. No call for each line: of 100,000 that is most of the time."""
     if key in PINS:
         return [setting(line, key) for line in lines]
@@ -70,12 +70,12 @@ def settings(lines: Iterable[JobLine], key: str) -> list[str]:
     return found
 
 
-def number(line: JobLine, key: str) -> float:
+def number(line: JobSummary, key: str) -> float:
     """The value of a setting that is a number, NaN for none."""
     return numbers((line,), key)[0]
 
 
-def numbers(lines: Iterable[JobLine], key: str) -> list[float]:
+def numbers(lines: Iterable[JobSummary], key: str) -> list[float]:
     """The same of many: jobs mostly share their values."""
     known: dict[str, float] = {"": nan}
     found = []

@@ -18,7 +18,7 @@ from backend.records.jobs.status import finite
 
 
 @dataclass(frozen=True)
-class Part:
+class SamplePart:
     """One thing in an item: ``path`` is ``data``, ``target``, ``data.image``, ``data[1]`` …
 
     ``look`` says what is filled in: ``image`` (``png``), ``wave`` (``values``, thinned out),
@@ -37,11 +37,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SamplePreview:
     """One item as the loader gave it. ``target`` is its target in words."""
 
     index: int
-    parts: tuple[Part, ...]
+    parts: tuple[SamplePart, ...]
     target: str = ""
     time_ms: float = 0.0
     of_class: str = ""
@@ -146,9 +146,9 @@ class Preview:
     class_name: str
     count: int
     examined: int
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[SamplePreview, ...] = ()
     """Spread evenly over the whole set."""
-    class_samples: tuple[Sample, ...] = ()
+    class_samples: tuple[SamplePreview, ...] = ()
     """Others, so that there are some of each class."""
     shapes: tuple[ShapeCount, ...] = ()
     classes: tuple[ClassCount, ...] = ()
@@ -306,8 +306,8 @@ class DataSize:
             raise ValueError(f"data size without a usable {error}") from error
 
 
-def _sample(raw: Mapping[str, Any]) -> Sample:
-    return Sample(
+def _sample(raw: Mapping[str, Any]) -> SamplePreview:
+    return SamplePreview(
         index=int(raw["index"]),
         parts=tuple(_part(value) for value in raw["parts"]),
         target=_text(raw["target"]),
@@ -316,8 +316,8 @@ def _sample(raw: Mapping[str, Any]) -> Sample:
     )
 
 
-def _part(raw: Mapping[str, Any]) -> Part:
-    return Part(
+def _part(raw: Mapping[str, Any]) -> SamplePart:
+    return SamplePart(
         path=str(raw["path"]),
         shape=_shape(raw["shape"]),
         dtype=str(raw["dtype"]),

@@ -54,7 +54,7 @@ class Project:
 
 
 @dataclass(frozen=True)
-class Found:
+class ImportGuess:
     """A guess at the contents of a folder, zip or file: its kind, and whether it is a project."""
 
     kind: Kind = Kind.DATASET

@@ -31,7 +31,7 @@ def missed_after_s(reading: NodeReading | None) -> float:
 
 
 @dataclass(frozen=True)
-class Threshold:
+class HealthThreshold:
     """Where a finding begins and where it ends; higher values are worse."""
 
     enter: float
@@ -45,12 +45,12 @@ class Threshold:
 class Limits:
     """From where on a node is not well. Room on a disk counts downwards, so it is negative."""
 
-    hot_c: Threshold = Threshold(87, 82)
-    too_hot_c: Threshold = Threshold(95, 90)
-    full_gpu_memory_percent: Threshold = Threshold(99, 96)
-    full_memory_percent: Threshold = Threshold(97, 93)
-    little_disk_bytes: Threshold = Threshold(-2e9, -3e9)
-    no_disk_bytes: Threshold = Threshold(-5e8, -1e9)
+    hot_c: HealthThreshold = HealthThreshold(87, 82)
+    too_hot_c: HealthThreshold = HealthThreshold(95, 90)
+    full_gpu_memory_percent: HealthThreshold = HealthThreshold(99, 96)
+    full_memory_percent: HealthThreshold = HealthThreshold(97, 93)
+    little_disk_bytes: HealthThreshold = HealthThreshold(-2e9, -3e9)
+    no_disk_bytes: HealthThreshold = HealthThreshold(-5e8, -1e9)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,10 @@ def _place(gpu: Gpu) -> tuple[int, str]:
 
 
 def _severity(
-    value: float | None, held: HealthFinding | None, warn: Threshold, bad: Threshold | None = None
+    value: float | None,
+    held: HealthFinding | None,
+    warn: HealthThreshold,
+    bad: HealthThreshold | None = None,
 ) -> str | None:
     if value is None:
         return None

@@ -44,7 +44,7 @@ class Mail:
 
 
 @dataclass(frozen=True)
-class Target:
+class NotificationTarget:
     """One place to tell. ``key`` is the same for all who send there, and does not tell where."""
 
     kind: str
@@ -67,13 +67,13 @@ class Channels:
     """The nodes that lead jobs have these settings as well, and need no desktop to tell."""
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[NotificationTarget, ...]:
         found = []
         if self.webhook:
-            found.append(Target(WEBHOOK, _key(self.webhook)))
+            found.append(NotificationTarget(WEBHOOK, _key(self.webhook)))
         if self.mail is not None:
             place = "\n".join((self.mail.host, *sorted(self.mail.to)))
-            found.append(Target(MAIL, _key(place), needs_password=bool(self.mail.user)))
+            found.append(NotificationTarget(MAIL, _key(place), needs_password=bool(self.mail.user)))
         return tuple(found)
 
     def wants(self, state: JobState, ended: str) -> bool:
@@ -113,7 +113,7 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Message:
+class RunEndMessage:
     """The end of one run, for people who see nothing else of it.
 
     ``lines`` are the last ones of the log of ``rank``, or of mpirun where that is None.

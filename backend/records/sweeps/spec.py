@@ -19,7 +19,7 @@ from backend.records.base.validation import Fault, kind_of, nearest
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from backend.records.jobs.view import JobView
-from backend.records.sweeps.values import Axis, Span, parse_axis, value_text
+from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
 MOST_JOBS = 200
 TAG = "sweep:"
@@ -201,7 +201,7 @@ def _axis(path: str, value: Any) -> Axis:
         if not all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in ends):
             raise ValueError(f"{path}: a range needs numbers as from, to and steps.")
         low, high, steps = (float(n) for n in ends)
-        span = Span(low, high, int(steps), str(value.get("scale", "linear")))
+        span = ValueRange(low, high, int(steps), str(value.get("scale", "linear")))
         return Axis(path, span=span)
     return Axis(path, tuple(value) if isinstance(value, list) else (value,))
 

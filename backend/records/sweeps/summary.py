@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import LIVE, WAITING, JobLine, SweepCount
+from backend.records.jobs.summary import LIVE, WAITING, JobSummary, SweepCount
 from backend.records.sweeps.spec import TAG, sweep_name
 
 FEWEST = 2
@@ -45,7 +45,7 @@ class Folds:
     now: Mapping[str, bool] = field(default_factory=dict)
 
 
-def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
+def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     """The line that stands for these jobs, of which there is at least one.
 
     Its progress is their mean, its times reach from the first start to the last end, and its best
@@ -59,7 +59,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
     best = _best(jobs)
     started = min((line.started for line in jobs if line.started), default=0.0)
     common = frozenset.intersection(*(frozenset(line.name.split()) for line in jobs))
-    return JobLine(
+    return JobSummary(
         id=tag,
         name=sweep_name(tag),
         state=state,
@@ -91,7 +91,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobLine]) -> JobLine:
     )
 
 
-def _gpu_s_at(line: JobLine, started: float) -> float | None:
+def _gpu_s_at(line: JobSummary, started: float) -> float | None:
     """What a job used; of one that runs, less what its GPUs will be counted for since `started`."""
     if not line.uses_gpus:
         return 0.0
@@ -107,11 +107,11 @@ def _total(values: Iterable[float | None]) -> float | None:
     return sum(told) if found and len(told) == len(found) else None
 
 
-def _done(line: JobLine) -> float:
+def _done(line: JobSummary) -> float:
     return 1.0 if line.state is JobState.FINISHED else line.progress
 
 
-def _best(jobs: Sequence[JobLine]) -> JobLine | None:
+def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:
     judged = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
     if len({(metric[0], line.most_is_best) for metric, line in judged}) != 1:
         return None
@@ -128,11 +128,11 @@ def own_words(name: str, common: frozenset[str]) -> str:
     return " ".join(word for word in name.split() if word not in common) or name
 
 
-def _common_tags(jobs: Sequence[JobLine]) -> tuple[str, ...]:
+def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:
     common = set.intersection(*(set(line.tags) for line in jobs))
     return tuple(tag for tag in jobs[0].tags if tag in common and not tag.startswith(TAG))
 
 
-def _eta_s(live: Sequence[JobLine]) -> float | None:
+def _eta_s(live: Sequence[JobSummary]) -> float | None:
     told = [line.eta_s for line in live]
     return max((eta for eta in told if eta is not None), default=None) if None not in told else None

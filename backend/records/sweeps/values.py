@@ -39,7 +39,7 @@ _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 
 
 @dataclass(frozen=True)
-class Span:
+class ValueRange:
     """From ``low`` to ``high``, both included. ``steps`` 0: only for drawing at random."""
 
     low: float
@@ -54,7 +54,7 @@ class Axis:
 
     path: str
     values: tuple[Any, ...] = ()
-    span: Span | None = None
+    span: ValueRange | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -77,7 +77,7 @@ class Axis:
             return self.values[int(share * len(self.values))]
         if self.is_whole:
             # From half a step below to half a step above, or the ends would come half as often.
-            wider = Span(self.span.low - 0.5, self.span.high + 0.5)
+            wider = ValueRange(self.span.low - 0.5, self.span.high + 0.5)
             where = wider if self.span.scale == LINEAR else self.span
             value = round(_between(where, share))
             return int(min(max(value, math.ceil(self.span.low)), math.floor(self.span.high)))
@@ -129,7 +129,9 @@ def parse_axis(path: str, text: str) -> Axis:
     found = _RANGE.match(text) if kind in ("whole", "number") else None
     if found is not None:
         low, high, steps, scale = found.groups()
-        axis = Axis(path, span=Span(float(low), float(high), int(steps or 0), scale or LINEAR))
+        axis = Axis(
+            path, span=ValueRange(float(low), float(high), int(steps or 0), scale or LINEAR)
+        )
     elif not text.strip():
         axis = Axis(path)
     else:
@@ -196,13 +198,13 @@ def _list_fault(values: Sequence[Any]) -> str:
     return ""
 
 
-def _between(span: Span, share: float) -> float:
+def _between(span: ValueRange, share: float) -> float:
     if span.scale == LOG:
         return math.exp(math.log(span.low) * (1 - share) + math.log(span.high) * share)
     return span.low * (1 - share) + span.high * share
 
 
-def _points(span: Span, whole: bool) -> tuple[Any, ...]:
+def _points(span: ValueRange, whole: bool) -> tuple[Any, ...]:
     if not span.steps:
         return ()
     exact = [_between(span, n / (span.steps - 1)) for n in range(1, span.steps - 1)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.imported_job import (
     environment_of,
     is_imported,
@@ -47,7 +47,7 @@ class ReplayService:
         library: LibraryService,
         nodes: NodeService,
         jobs: JobService,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library

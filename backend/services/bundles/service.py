@@ -12,9 +12,14 @@ import tomli_w
 from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import hash_file
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles import imported_job
-from backend.datastore.bundles.archive_files import Bundle, Part, open_bundle, write_bundle
+from backend.datastore.bundles.archive_files import (
+    ArchiveMember,
+    VerifiedArchive,
+    open_bundle,
+    write_bundle,
+)
 from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
@@ -56,7 +61,7 @@ class BundleService:
         library: LibraryService,
         jobs: JobService,
         index: Catalogue,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._library = library
@@ -93,7 +98,9 @@ class BundleService:
             )
         folder = self._root.job(job_id)
         file = read_job(folder)
-        parts: list[Part] = [Part.of(JOB_FILE, tomli_w.dumps(_shown(file.config)).encode())]
+        parts: list[ArchiveMember] = [
+            ArchiveMember.of(JOB_FILE, tomli_w.dumps(_shown(file.config)).encode())
+        ]
         things = self._things(file, with_data, parts, progress)
         record = self._checkpoint(folder, file.config, checkpoint, job_id)
         if record is not None:
@@ -102,7 +109,9 @@ class BundleService:
             self._share.look_at_history(folder)
             if folder.history.exists():
                 size = folder.history.stat().st_size
-                parts.append(Part(HISTORY, hash_file(folder.history), size, folder.history))
+                parts.append(
+                    ArchiveMember(HISTORY, hash_file(folder.history), size, folder.history)
+                )
         manifest = Manifest(
             job_id=job_id,
             user=file.user,
@@ -130,7 +139,7 @@ class BundleService:
         )
 
     def _things(
-        self, file: JobFile, with_data: bool, parts: list[Part], progress: Progress
+        self, file: JobFile, with_data: bool, parts: list[ArchiveMember], progress: Progress
     ) -> dict[str, BundledThing]:
         """The versions that the job pins; their files join ``parts``, each version's once."""
         found: dict[str, BundledThing] = {}
@@ -163,7 +172,7 @@ class BundleService:
 
     def _files(
         self, kind: Kind, pin: Pin, key: str, progress: Progress
-    ) -> tuple[list[Part], tuple[str, ...]]:
+    ) -> tuple[list[ArchiveMember], tuple[str, ...]]:
         content = self._library.open_content(kind, pin.reference, progress)
         version = VersionFolder(self._root, kind, pin.name, pin.version)
         _, hashes = library_files.read_hashes(version)
@@ -172,7 +181,9 @@ class BundleService:
             for path, digest in hashes.items():
                 status = (content / path).stat()
                 runs = bool(status.st_mode & 0o100)
-                parts.append(Part(f"{key}/{path}", digest, status.st_size, content / path, runs))
+                parts.append(
+                    ArchiveMember(f"{key}/{path}", digest, status.st_size, content / path, runs)
+                )
             empty = tuple(
                 sorted(
                     one.relative_to(content).as_posix()
@@ -196,15 +207,15 @@ class BundleService:
             )
         return record
 
-    def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[Part]:
+    def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
         with in_words(f"The checkpoint {record.name} could not be fetched"):
             self._share.bring_file(path, progress)
             sidecar = path.with_suffix(SIDECAR_SUFFIX).read_bytes()
         name = f"{CHECKPOINTS}/{record.name}"
         return [
-            Part(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path),
-            Part.of(name + SIDECAR_SUFFIX, sidecar),
+            ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path),
+            ArchiveMember.of(name + SIDECAR_SUFFIX, sidecar),
         ]
 
     # In.
@@ -276,7 +287,7 @@ class BundleService:
         return same_files(self._library, thing.kind, thing.pin)
 
     def _import(
-        self, bundle: Bundle, thing: BundledThing, whence: str, progress: Progress
+        self, bundle: VerifiedArchive, thing: BundledThing, whence: str, progress: Progress
     ) -> LibraryItem:
         def refuse_others(sha256: str) -> None:
             if sha256 != thing.sha256:

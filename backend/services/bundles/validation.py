@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.datastore.bundles.archive_files import Bundle
+from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
 from backend.records.base.validation import job_name_fault, name_fault, printable
 from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE
@@ -23,7 +23,7 @@ from backend.services.jobs.run_starter import KINDS
 WAY_OUT = "Nothing was imported; ask for the file again."
 
 
-def usable_settings(bundle: Bundle) -> JobConfig:
+def usable_settings(bundle: VerifiedArchive) -> JobConfig:
     """The settings of a bundle, once nothing in it speaks against importing it."""
     manifest = bundle.manifest
     name = bundle.path.name
@@ -52,7 +52,7 @@ def usable_settings(bundle: Bundle) -> JobConfig:
     return parsed.config
 
 
-def _checkpoint_fault(bundle: Bundle) -> str:
+def _checkpoint_fault(bundle: VerifiedArchive) -> str:
     """What is wrong with the checkpoint of a bundle, or ""."""
     name = bundle.manifest.checkpoint
     place = f"{CHECKPOINTS}/{name}"
@@ -70,7 +70,7 @@ def _checkpoint_fault(bundle: Bundle) -> str:
     return ""
 
 
-def _check_python(bundle: Bundle) -> None:
+def _check_python(bundle: VerifiedArchive) -> None:
     """Sources for a Python newer than this one may use words that it does not know.
 
     A job that failed by its own source is imported as it is: only a newer Python is a reason.

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.catalogue.store import Catalogue, open_catalogue, set_aside
-from backend.datastore.access.root_access import Share
-from backend.datastore.remote.staging_access import CarryingShare
+from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.remote.staging_access import StagingAccess
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.layout import DataRoot
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.services.bundles.replay import ReplayService
 from backend.services.bundles.service import BundleService
@@ -28,7 +28,7 @@ from backend.services.jobs.service import JobService
 from backend.services.jobs.templates import TemplateService
 from backend.services.jobs.trial_run import CanaryService
 from backend.services.library.service import LibraryService
-from backend.services.nodes.head_node import Heads
+from backend.services.nodes.head_node import HeadNodeLauncher
 from backend.services.nodes.provisioning import SetUpService, default_places
 from backend.services.nodes.registry import Accept, AskPassphrase, ClusterService
 from backend.services.nodes.service import NodeService
@@ -61,7 +61,7 @@ class Services:
     sweeps: SweepService
     templates: TemplateService
     data_root: DataRoot
-    share: Share
+    share: DataRootAccess
     catalogue: Catalogue
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ def default_data_root() -> Path:
     return Path.home() / "ringmaster"
 
 
-def default_catalogue(data_root: Path | FarRoot) -> Path:
+def default_catalogue(data_root: Path | RemoteRoot) -> Path:
     """Where the catalogue of a data root lies when nobody says otherwise."""
     import platformdirs
 
@@ -81,7 +81,7 @@ def default_catalogue(data_root: Path | FarRoot) -> Path:
 
 
 def open_services(
-    data_root: Path | FarRoot,
+    data_root: Path | RemoteRoot,
     catalogue: Path | None = None,
     *,
     accept: Accept | None = None,
@@ -96,7 +96,7 @@ def open_services(
             `PassphraseNeeded`), or the catalogue cannot be used (then a `CatalogueError`).
             Nothing was changed.
     """
-    if not isinstance(data_root, FarRoot):
+    if not isinstance(data_root, RemoteRoot):
         data_root = _checked(data_root)
     key = _key(data_root)
     if catalogue is None:
@@ -112,7 +112,7 @@ def open_services(
         cache = place.with_name(f"{place.name}.cache")
         mirror = place.with_name(f"{place.name}.mirror")
         profile = place.with_name(f"{place.name}.cluster")
-    if isinstance(data_root, FarRoot):
+    if isinstance(data_root, RemoteRoot):
         root = DataRoot(mirror, data_root.label)
         cluster = ClusterService(root, profile)
         cluster.share = _reached(root, data_root, cluster, accept, passphrase)
@@ -132,7 +132,7 @@ def open_services(
         share=share,
     )
     python = training_python()
-    nodes = NodeService(root, cluster, Heads(cluster, set_up), place, python, share)
+    nodes = NodeService(root, cluster, HeadNodeLauncher(cluster, set_up), place, python, share)
     first_bytes = JobForecasts(root, library, opened, share).needed_bytes
     preflight = PreflightService(root, cluster, set_up, python, share, first_bytes)
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
@@ -165,7 +165,7 @@ def open_services(
     return services
 
 
-def set_catalogue_aside(data_root: Path | FarRoot, catalogue: Path | None = None) -> Path:
+def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = None) -> Path:
     """Rename a damaged catalogue, so that `open_services` builds a new one from the files.
 
     Raises:
@@ -176,18 +176,18 @@ def set_catalogue_aside(data_root: Path | FarRoot, catalogue: Path | None = None
     return set_aside(place)
 
 
-def _key(data_root: Path | FarRoot) -> str:
+def _key(data_root: Path | RemoteRoot) -> str:
     place = data_root.resolve() if isinstance(data_root, Path) else data_root
     return hashlib.sha256(str(place).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _reached(
     root: DataRoot,
-    far: FarRoot,
+    far: RemoteRoot,
     cluster: ClusterService,
     accept: Accept | None,
     passphrase: AskPassphrase | None,
-) -> Share:
+) -> DataRootAccess:
     from backend.datastore.remote.mirror import Mirror
 
     address = NodeAddress(far.host, far.port, far.user)
@@ -206,7 +206,7 @@ def _reached(
     return mirror
 
 
-def _carrying(root: DataRoot, cluster: ClusterService) -> Share:
+def _carrying(root: DataRoot, cluster: ClusterService) -> DataRootAccess:
     def connect(entry: NodeEntry) -> Shell:
         return cluster.connect(
             entry.address,
@@ -214,7 +214,7 @@ def _carrying(root: DataRoot, cluster: ClusterService) -> Share:
             silence_s=persistent_connection.SILENCE_S,
         )
 
-    return CarryingShare(root, connect)
+    return StagingAccess(root, connect)
 
 
 def _checked(data_root: Path) -> Path:

@@ -19,7 +19,7 @@ from backend.records.jobs.comparison import (
     FEWEST_JOBS,
     MOST_JOBS,
     ComparedLook,
-    Comparison,
+    ComparisonTable,
     MetricFigures,
     RunFigures,
     compare,
@@ -27,7 +27,7 @@ from backend.records.jobs.comparison import (
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.metric_names import headings, in_spreadsheet
 from backend.records.jobs.view import JobView, RunUpdate
-from backend.services.jobs.queries import JobLooks
+from backend.services.jobs.queries import JobQueries
 
 HEAD = ("job", "name", "run", "step", "epoch", "epochs done", "time", "seconds")
 """Before the metrics. ``time`` is seconds since 1970, ``seconds`` since the job's first step."""
@@ -44,7 +44,7 @@ class _Cursor:
 class ComparisonService:
     """Changes nothing of any job. Every call is plain and blocking and may run on any thread."""
 
-    def __init__(self, jobs: JobLooks) -> None:
+    def __init__(self, jobs: JobQueries) -> None:
         self._jobs = jobs
 
     def look(self, job_id: str, cursor: object = None) -> ComparedLook:
@@ -71,7 +71,7 @@ class ComparisonService:
                 found.append(self._jobs.show(job_id))
         return tuple(found)
 
-    def compare(self, job_ids: Sequence[str]) -> Comparison:
+    def compare(self, job_ids: Sequence[str]) -> ComparisonTable:
         """What the jobs reached, and in which settings they differ.
 
         Raises:
@@ -115,7 +115,7 @@ class ComparisonService:
         return path
 
 
-def _csv(jobs: JobLooks, job_ids: Sequence[str], progress: Progress) -> Iterator[bytes]:
+def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterator[bytes]:
     """The table, a piece at a time. Of any number of jobs one is in memory: each is read twice,
     for the columns are known when all were seen."""
     names: dict[str, None] = {}

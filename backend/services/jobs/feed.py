@@ -15,9 +15,9 @@ from itertools import chain, islice
 from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine, JobListing, line_of
+from backend.records.jobs.summary import JobListing, JobSummary, line_of
 from backend.records.jobs.view import JobView
-from backend.services.jobs.queries import JobLooks
+from backend.services.jobs.queries import JobQueries
 
 LOOK_S = 0.3
 _NEWEST = 500
@@ -33,10 +33,10 @@ class JobList:
         look_s: How long one look may go on asking whether jobs that are over have changed.
     """
 
-    def __init__(self, jobs: JobLooks, look_s: float = LOOK_S) -> None:
+    def __init__(self, jobs: JobQueries, look_s: float = LOOK_S) -> None:
         self._jobs = jobs
         self._look_s = look_s
-        self._lines: dict[str, JobLine] | None = None
+        self._lines: dict[str, JobSummary] | None = None
         self._views: dict[str, JobView] = {}
         self._turn = 0
 
@@ -48,7 +48,7 @@ class JobList:
         """
         ids = self._jobs.ids()
         queued = self._jobs.queued_ids()
-        fresh: list[JobLine] = []
+        fresh: list[JobSummary] = []
         known = self._lines
         if known is None:
             there = set(ids)
@@ -76,7 +76,7 @@ class JobList:
         )
 
     def _to_read(
-        self, ids: Sequence[str], queued: frozenset[str], known: dict[str, JobLine]
+        self, ids: Sequence[str], queued: frozenset[str], known: dict[str, JobSummary]
     ) -> Iterator[str]:
         """What moves, what is new, what is recent, and what somebody changed."""
         resting = []
@@ -94,7 +94,7 @@ class JobList:
                     yield job_id
         yield from self._changed(resting)
 
-    def _changed(self, resting: Sequence[JobLine]) -> Iterator[str]:
+    def _changed(self, resting: Sequence[JobSummary]) -> Iterator[str]:
         begin = time.monotonic()
         newest, rest = resting[:_NEWEST], resting[_NEWEST:]
         start = self._turn % len(rest) if rest else 0
@@ -123,17 +123,17 @@ class JobList:
                 del self._views[job_id]
 
 
-def _last_moved(line: JobLine) -> float:
+def _last_moved(line: JobSummary) -> float:
     return max(line.created, line.ended)
 
 
-def _gone(known: dict[str, JobLine], ids: Sequence[str]) -> tuple[str, ...]:
+def _gone(known: dict[str, JobSummary], ids: Sequence[str]) -> tuple[str, ...]:
     if sum(job_id in known for job_id in ids) == len(known):
         return ()
     there = set(ids)
     return tuple(job_id for job_id in known if job_id not in there)
 
 
-def _rests(line: JobLine) -> bool:
+def _rests(line: JobSummary) -> bool:
     """Nothing happens to it until somebody acts."""
     return line.state.is_over or line.state is JobState.CREATED

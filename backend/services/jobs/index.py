@@ -2,7 +2,7 @@
 
 One call at a time, on any thread but the window's: each holds Python's lock for a few
 milliseconds at most, so that the window goes on. What other threads may read meanwhile is `lines`
-(entries are replaced, never moved) and the arrays of a `Found`, which nobody changes.
+(entries are replaced, never moved) and the arrays of a `JobQueryResult`, which nobody changes.
 
 Measured against SQLite for the same jobs by ``tests/benchmarks/jobs.py``.
 """
@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from backend.records.jobs import summary_settings
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobChoices, JobLine, JobQuery
-from backend.records.jobs.summary_settings import Comparison, comparison
+from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
+from backend.records.jobs.summary_settings import SettingFilter, comparison
 from backend.records.sweeps.summary import Folds
 from backend.services.jobs.sweep_grouping import NO_SLOTS, JobSweeps
 
@@ -31,18 +31,18 @@ Slots = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 
-def _number_of(key: str) -> Callable[[JobLine], float]:
+def _number_of(key: str) -> Callable[[JobSummary], float]:
     return lambda line: summary_settings.number(line, key)
 
 
-def _text_of(key: str) -> Callable[[JobLine], str]:
+def _text_of(key: str) -> Callable[[JobSummary], str]:
     return lambda line: summary_settings.setting(line, key)
 
 
 _RUN = 8192
 """So many texts are sorted at once: about 5 ms, in which nothing else in this process runs."""
 _STATES = {state: number for number, state in enumerate(JobState)}
-_NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
+_NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     "state": lambda line: _STATES[line.state],
     "progress": lambda line: line.progress,
     "best": lambda line: line.best_metric[1] if line.best_metric else nan,
@@ -57,7 +57,7 @@ _NUMBERS: Mapping[str, Callable[[JobLine], float]] = {
 }
 _EXACT = frozenset({"best", "started", "created", "ended", *summary_settings.NUMBERS})
 """Half as many bits are enough for the others."""
-_TEXTS: Mapping[str, Callable[[JobLine], str]] = {
+_TEXTS: Mapping[str, Callable[[JobSummary], str]] = {
     "name": lambda line: line.name.casefold(),
     "tags": lambda line: ", ".join(line.tags).casefold(),
     "nodes": lambda line: ", ".join(line.nodes).casefold(),
@@ -81,7 +81,7 @@ ORDERS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class JobQueryResult:
     """The answer to a query.
 
     Attributes:
@@ -92,7 +92,7 @@ class Found:
         head_of: When it is folded: by slot of a job that of its sweep, -1 for none.
     """
 
-    lines: list[JobLine]
+    lines: list[JobSummary]
     order: Slots
     total: int = 0
     live: int = 0
@@ -120,7 +120,7 @@ class JobIndex:
     """Every job by slot: a number that it keeps for as long as it is there."""
 
     def __init__(self) -> None:
-        self.lines: list[JobLine] = []
+        self.lines: list[JobSummary] = []
         self._slots: dict[str, int] = {}
         self._sweeps = JobSweeps(self.lines)
         self._there: Mask = np.zeros(0, bool)
@@ -131,7 +131,7 @@ class JobIndex:
         slot = self._slots.get(line_id)
         return self._sweeps.slot(line_id) if slot is None else slot
 
-    def take(self, lines: Iterable[JobLine], gone: Iterable[str] = ()) -> News:
+    def take(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> News:
         """Add or replace these, forget those."""
         changed = []
         went = moved = False
@@ -164,7 +164,7 @@ class JobIndex:
         came_or_went = bool(fresh) or went
         return News((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
 
-    def _replace(self, slot: int, line: JobLine) -> None:
+    def _replace(self, slot: int, line: JobSummary) -> None:
         before, self.lines[slot] = self.lines[slot], line
         self._sweeps.put(slot, line)
         for key, numbers in list(self._keys.items()):
@@ -173,7 +173,7 @@ class JobIndex:
             elif _TEXTS[key](before) != _TEXTS[key](line):
                 del self._keys[key]
 
-    def find(self, query: JobQuery, places: Mapping[str, int] | None = None) -> Found:
+    def find(self, query: JobQuery, places: Mapping[str, int] | None = None) -> JobQueryResult:
         """The jobs that fit, in the order wished for.
 
         Args:
@@ -196,9 +196,9 @@ class JobIndex:
             metrics = self._key("metric")[slots]
             keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
-        return Found(self.lines, order, len(self._slots), live, waiting, len(order))
+        return JobQueryResult(self.lines, order, len(self._slots), live, waiting, len(order))
 
-    def fold(self, found: Found, query: JobQuery, folds: Folds) -> Found:
+    def fold(self, found: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
         """The same, with a row for each sweep, under which its jobs stand or are folded away."""
         order = self._sweeps.fold(found.order, folds, is_search=query.is_search)
         return replace(found, order=order, head_of=self._sweeps.head_of)
@@ -227,7 +227,7 @@ class JobIndex:
         """How many jobs use which version as what."""
         return Counter(pin for line in self._present() for pin in line.pins)
 
-    def named(self, text: str, most: int) -> tuple[JobLine, ...]:
+    def named(self, text: str, most: int) -> tuple[JobSummary, ...]:
         """Jobs with every word in their name: those that begin so first, the newest of each."""
         wanted = text.casefold().split()
         found = self._there
@@ -243,13 +243,13 @@ class JobIndex:
         others = (line for line in lines if not line.name.casefold().startswith(joined))
         return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
 
-    def sweeps_named(self, text: str, most: int) -> tuple[JobLine, ...]:
+    def sweeps_named(self, text: str, most: int) -> tuple[JobSummary, ...]:
         """The lines of sweeps with every word in their name."""
         wanted = text.casefold().split()
         fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.name.casefold()))
         return tuple(islice(fitting, most))
 
-    def _present(self) -> Iterable[JobLine]:
+    def _present(self) -> Iterable[JobSummary]:
         lines = self.lines
         return (lines[slot] for slot in self._slots.values())
 
@@ -275,7 +275,7 @@ class JobIndex:
             found = self._compared(found, asked) if asked else self._with_word(found, word)
         return found
 
-    def _compared(self, found: Mask, asked: Comparison) -> Mask:
+    def _compared(self, found: Mask, asked: SettingFilter) -> Mask:
         """Those of a setting, or of a best metric, on one side of a number."""
         is_setting = asked.name in summary_settings.NUMBERS
         values = self._key(asked.name if is_setting else "best")
@@ -300,7 +300,7 @@ class JobIndex:
         after[slots[np.array(kept, bool)]] = True
         return after
 
-    def _keep(self, found: Mask, fits: Callable[[JobLine], bool]) -> Mask:
+    def _keep(self, found: Mask, fits: Callable[[JobSummary], bool]) -> Mask:
         lines = self.lines
         slots = np.flatnonzero(found)
         kept = np.fromiter((fits(lines[slot]) for slot in slots.tolist()), bool, len(slots))
@@ -372,5 +372,5 @@ def _all_in(words: Sequence[str], text: str) -> bool:
     return all(word in text for word in words)
 
 
-def _is_of(line: JobLine, metric: str) -> bool:
+def _is_of(line: JobSummary, metric: str) -> bool:
     return line.best_metric is not None and line.best_metric[0] == metric

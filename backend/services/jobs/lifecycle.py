@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
@@ -26,7 +26,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.jobs.queries import JobLooks
+from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_starter import Prepared, RunStarter
 from backend.services.jobs.validation import JobChecker
 from backend.services.preflight.service import PreflightService
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
 
 
-class JobRuns(JobLooks):
+class JobLifecycle(JobQueries):
     """No run begins by another way than through here, so none begins without a look at its nodes.
 
     Every call is plain and blocking and may run on any thread.
@@ -50,7 +50,7 @@ class JobRuns(JobLooks):
         preflight: PreflightService,
         index: Catalogue,
         cache: Path,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         super().__init__(root, index, cache, share)
         self._checker = checker
@@ -70,7 +70,7 @@ class JobRuns(JobLooks):
         With a ``placement`` the job runs there from now on.
 
         Raises:
-            NotFit: Its nodes cannot run it as they are; nothing was started.
+            PreflightFailed: Its nodes cannot run it as they are; nothing was started.
             Cancelled: By ``progress``, during the look at its nodes.
             BackendError: It cannot be started for another reason.
         """

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.files import read_job
 from backend.datastore.jobs.log_index import MOST_MATCHES, LogIndex
 from backend.records.base.layout import DataRoot, JobFolder
@@ -160,7 +160,7 @@ class LogService:
     ``job_id`` may be what `earlier_log` gives: the logs that starting over put away.
     """
 
-    def __init__(self, root: DataRoot, share: Share = MOUNTED) -> None:
+    def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
         self._root = root
         self._share = share
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job, view_of
 from backend.datastore.jobs.log_reader import CHUNK_BYTES, read_log
@@ -29,7 +29,7 @@ from backend.records.base.validation import printable
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
 from backend.services.jobs import run_history
 from backend.ssh.interface import Unreachable
@@ -53,11 +53,11 @@ class _Cursor:
     view: JobView | None = None
 
 
-class JobLooks:
+class JobQueries:
     """Changes nothing. Every call is plain and blocking and may run on any thread."""
 
     def __init__(
-        self, root: DataRoot, index: Catalogue, cache: Path, share: Share = MOUNTED
+        self, root: DataRoot, index: Catalogue, cache: Path, share: DataRootAccess = MOUNTED
     ) -> None:
         self._root = root
         self._share = share
@@ -218,7 +218,7 @@ class JobLooks:
             f"There is no job “{printable(text)}”.", f"{COMMAND} job list shows those there are."
         )
 
-    def lines(self) -> Iterator[JobLine]:
+    def lines(self) -> Iterator[JobSummary]:
         """Every job as it was last seen from here; the folders are not looked at."""
         return self._index.job_lines()
 
@@ -313,7 +313,7 @@ class JobLooks:
             self._told.pop(view.id, None)
         return view
 
-    def has_changed(self, known: JobView | JobLine) -> bool:
+    def has_changed(self, known: JobView | JobSummary) -> bool:
         """Whether the folder of a job that rests may hold something else than is known of it.
 
         A job that is over stays so until somebody starts it, which claims a run, or annotates it,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import Share
+from backend.datastore.access.root_access import DataRootAccess
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -42,7 +42,9 @@ def folder_of(folder: JobFolder, run: int) -> JobFolder:
     return found[last] if last else folder
 
 
-def runs_of(folder: JobFolder, now: JobView, share: Share, read: Read) -> tuple[JobRun, ...]:
+def runs_of(
+    folder: JobFolder, now: JobView, share: DataRootAccess, read: Read
+) -> tuple[JobRun, ...]:
     """Every run, the newest first.
 
     Raises:
@@ -66,7 +68,7 @@ def last_status(folder: JobFolder) -> RunStatus:
         return RunStatus(JobState.LOST, run=folder.newest_run())
 
 
-def _runs_in(folder: JobFolder, number: int, share: Share, read: Read) -> list[JobRun]:
+def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
     share.look_at_history(folder)
     history = read(folder.history)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
-from backend.launch.placement import Site, insist_on_one_kind, one_site, rank_plans
+from backend.launch.placement import NodePaths, insist_on_one_kind, one_site, rank_plans
 from backend.node.queue import starter as queue_starter
 from backend.node.run import run_files
 from backend.node.system import wording
@@ -46,12 +46,12 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """One run, decided: ``site`` is how its nodes see everything, the first of which leads."""
 
     argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
-    site: Site
+    site: NodePaths
     blind: tuple[str, ...] = ()
     """Its nodes where they do not see the data root, so that all has to be carried there."""
 
@@ -60,7 +60,7 @@ class Plan:
 class Prepared:
     """A run that only has to be claimed and started."""
 
-    plan: Plan
+    plan: RunPlan
     launch: Launch
 
 
@@ -70,7 +70,7 @@ class RunStarter:
         root: DataRoot,
         library: LibraryService,
         nodes: NodeService,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._share = share
@@ -144,7 +144,7 @@ class RunStarter:
         plan = self.plan(file.config, file.id, run)
         return Prepared(plan, self._launch(file, run, plan, resume_from, start_from))
 
-    def plan(self, config: JobConfig, job_id: str, run: int) -> Plan:
+    def plan(self, config: JobConfig, job_id: str, run: int) -> RunPlan:
         """What the supervisor will execute, and which rank runs where.
 
         Raises:
@@ -183,9 +183,9 @@ class RunStarter:
             network=network,
         )
         blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used[0].no_share else ()
-        return Plan(argv, ranks, site, blind)
+        return RunPlan(argv, ranks, site, blind)
 
-    def _on_site(self, path: Path, site: Site) -> str:
+    def _on_site(self, path: Path, site: NodePaths) -> str:
         """A path of ours as the nodes of a run see it.
 
         Raises:
@@ -203,7 +203,7 @@ class RunStarter:
             ) from error
 
     def _launch(
-        self, file: JobFile, run: int, plan: Plan, resume_from: str, start_from: str
+        self, file: JobFile, run: int, plan: RunPlan, resume_from: str, start_from: str
     ) -> Launch:
         content = {
             key: self._on_site(self._library.content(KINDS[key], pin.reference), plan.site)

@@ -17,7 +17,7 @@ import tomli_w
 
 from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
@@ -40,7 +40,7 @@ from backend.records.base.validation import (
     printable,
     tags_fault,
 )
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours
 from backend.records.jobs.launch import Launch
@@ -49,7 +49,7 @@ from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.dataset_size import DataSizes
 from backend.services.jobs.forecast import JobForecasts
-from backend.services.jobs.lifecycle import JobRuns
+from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.validation import Checked, JobChecker, check_size, rates, read_job_file
 from backend.services.preflight.service import PreflightService
@@ -66,7 +66,7 @@ _NAME_BYTES = 255
 _TOGETHER = ("model", "dataset", "loader")
 
 
-class JobService(JobRuns):
+class JobService(JobLifecycle):
     """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread."""
 
     def __init__(
@@ -77,7 +77,7 @@ class JobService(JobRuns):
         preflight: PreflightService,
         index: Catalogue,
         cache: Path,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         checker = JobChecker(root, library, nodes, share)
         starter = RunStarter(root, library, nodes, share)
@@ -222,7 +222,7 @@ class JobService(JobRuns):
         """Make a job and start it; nothing is made when anything keeps it from starting.
 
         Raises:
-            NotFit: Its nodes cannot run it as they are.
+            PreflightFailed: Its nodes cannot run it as they are.
             Cancelled: By ``progress``.
             BackendError: As `create` and `start`.
         """
@@ -353,7 +353,7 @@ class JobService(JobRuns):
             return error.sentence
         return ""
 
-    def acts(self, job_id: str) -> tuple[Act, ...]:
+    def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
         """Who did what to the job, the newest first."""
         folder = self._fresh_folder(job_id)
         with in_words(f"What was done to the job {job_id} could not be read"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.sweeps.spec import sweep_of
 from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, Folds, line_of_sweep
 
@@ -25,7 +25,7 @@ class JobSweeps:
         lines: All jobs by slot. The lines of sweeps are put behind them.
     """
 
-    def __init__(self, lines: list[JobLine]) -> None:
+    def __init__(self, lines: list[JobSummary]) -> None:
         self._lines = lines
         self._slots: dict[str, int] = {}
         self._tag_of: dict[int, str] = {}
@@ -40,7 +40,7 @@ class JobSweeps:
         """May be asked from any thread."""
         return self._slots.get(tag)
 
-    def put(self, slot: int, line: JobLine) -> None:
+    def put(self, slot: int, line: JobSummary) -> None:
         """A job came, or is another now."""
         tag, before = sweep_of(line.tags), self._tag_of.get(slot, "")
         if tag != before:
@@ -60,7 +60,7 @@ class JobSweeps:
             self._touched.add(tag)
             self._has_moved = True
 
-    def present(self) -> Iterator[JobLine]:
+    def present(self) -> Iterator[JobSummary]:
         """The line of each sweep that is one still."""
         for slot in self._slots.values():
             line = self._lines[slot]

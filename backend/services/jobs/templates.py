@@ -16,7 +16,7 @@ from typing import Any
 import tomli_w
 
 from backend.base.errors import BackendError, in_words
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, printable
@@ -27,7 +27,7 @@ from backend.services.jobs.validation import read_job_file
 class TemplateService:
     """Every call is plain and blocking and may run on any thread."""
 
-    def __init__(self, root: DataRoot, share: Share = MOUNTED) -> None:
+    def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
         self._root = root
         self._share = share
 

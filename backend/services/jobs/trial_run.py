@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError, Cancelled
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.jobs.run_status import RunState, RunStateReader
@@ -45,7 +45,7 @@ class CanaryService:
         root: DataRoot,
         cluster: ClusterService,
         starter: RunStarter,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._share = share

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
@@ -77,7 +77,7 @@ class JobChecker:
         root: DataRoot,
         library: LibraryService,
         nodes: NodeService,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._share = share

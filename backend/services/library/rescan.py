@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from backend.base.errors import BackendError, in_words
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
-from backend.datastore.access.root_access import Share
+from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.jobs.scan import JobFolderReader
 from backend.datastore.library import library_files, staging
 from backend.datastore.library.library_files import VersionFolder
@@ -21,7 +21,7 @@ class Rescan:
     """A glance at the names of folders before each list, and a look at everything when asked."""
 
     def __init__(
-        self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, share: Share
+        self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, share: DataRootAccess
     ) -> None:
         self._root = root
         self._catalogue = catalogue

@@ -20,11 +20,11 @@ from backend.base.errors import BackendError, Cancelled, in_words
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.scan import JobFolderReader
 from backend.datastore.library import imports, library_files, model_weights, project_detection
 from backend.datastore.library.library_files import VersionFolder
-from backend.datastore.library.sources import Source
+from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import nearest, printable
@@ -42,7 +42,7 @@ from backend.records.library.item import (
     split_reference,
 )
 from backend.records.library.preview import ModelCheck, Preview
-from backend.records.library.project import Found, Project
+from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
 from backend.services.library.result_cache import KeptResults
 from backend.services.library.version_diff import changes
@@ -69,7 +69,7 @@ class LibraryService:
         catalogue: Catalogue,
         cache: Path,
         see_job: Callable[[str], JobView] | None = None,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._share = share
         self._root = root
@@ -105,7 +105,7 @@ class LibraryService:
         self._catalogue.put_item(item, trusted)
         return item
 
-    def look_at(self, path: Path) -> Found:
+    def look_at(self, path: Path) -> ImportGuess:
         """Guess what a folder, zip or file is, by its names alone; never raises."""
         return project_detection.look_at(path)
 
@@ -120,7 +120,7 @@ class LibraryService:
             BackendError: A part cannot be imported; it is named, and so are those that were.
         """
         progress = progress or Progress()
-        looked_at: dict[Kind, Source] = {}
+        looked_at: dict[Kind, ImportSource] = {}
         for kind, part in project.parts.items():
             with _named(kind, ()):
                 self._share.look_at_library(kind)

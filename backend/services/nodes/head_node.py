@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from backend.base.errors import BackendError
-from backend.launch.placement import Site
+from backend.launch.placement import NodePaths
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
@@ -25,7 +25,7 @@ _START_LIMIT_S = 60.0
 class Head(Protocol):
     """Where a supervisor can be started, right now."""
 
-    def start(self, folder: JobFolder, run: int, site: Site) -> None:
+    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         """Start it and return at once; it needs nobody from then on.
 
         Raises:
@@ -34,7 +34,7 @@ class Head(Protocol):
 
 
 class ThisComputer:
-    def start(self, folder: JobFolder, run: int, site: Site) -> None:
+    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         start_supervisor(folder, run, site.python)
 
 
@@ -45,7 +45,7 @@ class FarNode:
         self._name = name
         self._shell = shell
 
-    def start(self, folder: JobFolder, run: int, site: Site) -> None:
+    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         job_folder = str(PurePosixPath(site.data_root, "jobs", folder.job_id))
         command = supervisor_command(site.python, job_folder, run)
         answer = self._shell.run(
@@ -58,7 +58,7 @@ class FarNode:
             )
 
 
-class Heads:
+class HeadNodeLauncher:
     """Finds the head of a run among this computer and the nodes that were added."""
 
     def __init__(self, cluster: ClusterService, set_up: SetUpService) -> None:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
 from backend.launch.network import alone
 from backend.node.system.start_supervisor import CODE_ROOT
@@ -102,7 +102,7 @@ class SetUpService:
         look: Look,
         host_key: Callable[[NodeEntry], str],
         start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._places = places

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
-from backend.provisioning.node_facts import Look, look_at
+from backend.provisioning.node_facts import NodeInspection, look_at
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, printable
@@ -50,7 +50,7 @@ class ClusterService:
         keyring: SystemKeyring | None = None,
     ) -> None:
         self._root = root
-        self.share: Share = MOUNTED
+        self.share: DataRootAccess = MOUNTED
         """How the data root is reached; over SSH it is by `connect`, so it comes later."""
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
@@ -176,7 +176,7 @@ class ClusterService:
         used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
         return str(home.carried_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
-    def _look_at(self, shell: Shell, name: str, node_data_root: str) -> Look:
+    def _look_at(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
         share, path = self.share, self._root.path
         there = node_data_root or share.on_nodes(path)
         return look_at(shell, name, path, there, share.replace_bytes, share.remove)
@@ -404,7 +404,7 @@ def _with_carried_root(facts: NodeFacts, carried_root: str) -> NodeFacts:
     return replace(facts, data_root=carried_root, data_root_writable=True)
 
 
-def _kept_address(entry: NodeEntry, found: Look) -> str:
+def _kept_address(entry: NodeEntry, found: NodeInspection) -> str:
     """What ranks use stays while the node still has it: the desktop may come by another way."""
     addresses = [one.address for one in found.facts.interfaces]
     return entry.ranks_address if entry.ranks_address in addresses else found.ranks_address

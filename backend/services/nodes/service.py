@@ -20,12 +20,12 @@ from typing import Any
 from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.datastore.access import untrusted
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes.heartbeat_watch import NodeNews, StatusWatch
 from backend.datastore.nodes.history import PastReader
-from backend.launch.placement import NodeRoom, Site, this_computer
+from backend.launch.placement import NodePaths, NodeRoom, this_computer
 from backend.node.checks import orphans
-from backend.node.checks.doctor import Places, findings
+from backend.node.checks.doctor import DoctorPaths, findings
 from backend.node.metrics.probe import Probe
 from backend.node.system.mpi import MpiRun, find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
@@ -38,7 +38,7 @@ from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import ssh_reading
-from backend.services.nodes.head_node import Head, Heads
+from backend.services.nodes.head_node import Head, HeadNodeLauncher
 from backend.services.nodes.registry import ClusterService
 from backend.services.tools.training_python import lack_here
 from backend.ssh.interface import Unreachable
@@ -55,10 +55,10 @@ class NodeService:
         self,
         root: DataRoot,
         cluster: ClusterService,
-        heads: Heads,
+        heads: HeadNodeLauncher,
         catalogue: Path | None = None,
         python: str = sys.executable,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
     ) -> None:
         self._root = root
         self._share = share
@@ -222,10 +222,10 @@ class NodeService:
         """Let the head of these ranks start them by itself, whenever that will be."""
         self._heads.prepare(ranks)
 
-    def _site(self) -> Site:
+    def _site(self) -> NodePaths:
         if self._mpirun is None:
             self._mpirun = find_mpirun(self._python)
-        return Site(
+        return NodePaths(
             data_root=str(self._root.path.absolute()) if self.trains_here else "",
             python=self._python,
             code_root=str(CODE_ROOT),
@@ -235,7 +235,7 @@ class NodeService:
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
         lack = lack_here()
-        places = Places(self._root.path, self._catalogue, self._python, trains=lack is None)
+        places = DoctorPaths(self._root.path, self._catalogue, self._python, trains=lack is None)
         found = findings(places, smoke)
         if lack is not None:
             found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
@@ -297,11 +297,11 @@ def _room(state: NodeState) -> NodeRoom:
     )
 
 
-def _site(entry: NodeEntry) -> Site | None:
+def _site(entry: NodeEntry) -> NodePaths | None:
     installation = entry.installation
     if installation is None:
         return None
-    return Site(
+    return NodePaths(
         data_root=entry.data_root,
         python=installation.python,
         code_root=installation.bundle,

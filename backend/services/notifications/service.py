@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, in_words
-from backend.datastore.access.root_access import Share
+from backend.datastore.access.root_access import DataRootAccess
 from backend.node.notifications import send as send_notice
-from backend.node.notifications.delivery import Telling
+from backend.node.notifications.delivery import NotificationDelivery
 from backend.node.notifications.message import TAIL_BYTES, message_of
 from backend.node.notifications.transport import NotSent, post_webhook, send_mail
 from backend.records.base import timestamps
@@ -29,8 +29,8 @@ from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
     Mail,
-    Message,
-    Target,
+    NotificationTarget,
+    RunEndMessage,
     mail_fault,
     settings_name,
     webhook_fault,
@@ -40,7 +40,7 @@ from backend.ssh.system_keyring import MAIL_SERVICE, SystemKeyring
 
 _OWN_MODE, _OWN_FOLDER_MODE = 0o600, 0o700
 _AGAIN_S = 60.0
-_TEST = Message(
+_TEST = RunEndMessage(
     "test",
     0,
     "TEST",
@@ -51,7 +51,7 @@ _TEST = Message(
 
 
 @dataclass(frozen=True)
-class Told:
+class DeliveryAttempt:
     """After a try: look again in ``wait_s`` (None: never), and why it did not arrive, or ""."""
 
     wait_s: float | None
@@ -64,7 +64,7 @@ class NoticeService:
     def __init__(
         self,
         root: DataRoot,
-        share: Share,
+        share: DataRootAccess,
         entries: Callable[[], tuple[NodeEntry, ...]],
         open_shell: Callable[[str], Shell],
         keyring: SystemKeyring | None = None,
@@ -75,7 +75,7 @@ class NoticeService:
         self._open_shell = open_shell
         self._keyring = keyring or SystemKeyring(MAIL_SERVICE, "password")
         self._passwords: dict[str, str] = {}
-        self._tellings: dict[tuple[str, int], Telling] = {}
+        self._tellings: dict[tuple[str, int], NotificationDelivery] = {}
 
     # What is wished for.
 
@@ -193,8 +193,8 @@ class NoticeService:
         except NotSent as error:
             raise BackendError(str(error)) from error
 
-    def tell(self, job_id: str, run: int) -> Told:
-        """Tell the end of a run to who has not been told; call again after `Told.wait_s`.
+    def tell(self, job_id: str, run: int) -> DeliveryAttempt:
+        """Tell the end of a run to who has not been told; call again after `DeliveryAttempt.wait_s`.
 
         Raises:
             BackendError: The data root cannot be reached now.
@@ -208,8 +208,8 @@ class NoticeService:
                 message = message_of(folder, run, channels, self._tail)
                 if message is None:
                     is_recorded = folder.attempt(run).exit.exists()
-                    return Told(None if is_recorded else _AGAIN_S)
-                telling = Telling(
+                    return DeliveryAttempt(None if is_recorded else _AGAIN_S)
+                telling = NotificationDelivery(
                     folder.attempt(run),
                     message,
                     channels.targets,
@@ -219,10 +219,10 @@ class NoticeService:
                 self._tellings[job_id, run] = telling
             wait = telling.look()
         except OSError:
-            return Told(_AGAIN_S)
+            return DeliveryAttempt(_AGAIN_S)
         if wait is None:
             del self._tellings[job_id, run]
-        return Told(wait, telling.trouble)
+        return DeliveryAttempt(wait, telling.trouble)
 
     def _tail(self, path: Path) -> bytes:
         try:
@@ -231,10 +231,14 @@ class NoticeService:
         except OSError:
             return b""
 
-    def _send_to(self, channels: Channels, target: Target, message: Message) -> None:
+    def _send_to(
+        self, channels: Channels, target: NotificationTarget, message: RunEndMessage
+    ) -> None:
         self._send(channels, target.kind, message, None)
 
-    def _send(self, channels: Channels, kind: str, message: Message, password: str | None) -> None:
+    def _send(
+        self, channels: Channels, kind: str, message: RunEndMessage, password: str | None
+    ) -> None:
         if kind == WEBHOOK:
             post_webhook(channels.webhook, message)
         elif channels.mail is not None:

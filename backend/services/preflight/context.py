@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.provisioning.node_facts import LEAST_PYTHON
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.nodes.entry import NodeEntry
@@ -16,21 +16,21 @@ from backend.services.jobs.validation import PROCESSES_PER_CORE
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight.findings import Site, Told
+from backend.services.preflight.findings import NodeReplies, PreflightTarget
 from backend.ssh.interface import Shell
 
 
 @dataclass
-class Part:
+class NodePreflight:
     """One node of the job: what is known before, and what its thread finds."""
 
-    site: Site
+    site: PreflightTarget
     entry: NodeEntry | None
     address: str = ""
     listening: threading.Event = field(default_factory=threading.Event)
     """Set as soon as the node listens, or certainly will not."""
     port: int = 0
-    told: Told = field(default_factory=Told)
+    told: NodeReplies = field(default_factory=NodeReplies)
     met: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -41,14 +41,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Ground:
+class PreflightContext:
     """What a pre-flight stands on: the desktop's side of everything."""
 
     root: DataRoot
     cluster: ClusterService
     set_up: SetUpService
     python: str
-    share: Share = MOUNTED
+    share: DataRootAccess = MOUNTED
 
 
 def facts_of(entry: NodeEntry) -> Any:
@@ -75,7 +75,7 @@ def settings_texts(shell: Shell, home: NodeHome) -> list[bytes]:
     return texts
 
 
-def too_many_processes(site: Site, cores: int) -> Iterator[PreflightFinding]:
+def too_many_processes(site: PreflightTarget, cores: int) -> Iterator[PreflightFinding]:
     slots = cores * PROCESSES_PER_CORE
     if site.placement.processes > slots:
         yield preflight_findings.too_many(site, cores, slots)

@@ -15,7 +15,7 @@ from backend.records.base.validation import printable
 from backend.records.jobs.config import Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, Refused, Unreachable
+from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 
 Facts = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ ONLY_BETWEEN = frozenset((NETWORK, SETTINGS, BETWEEN, ROUTE))
 
 
 @dataclass(frozen=True)
-class Site:
+class PreflightTarget:
     """What is asked of one node: ``placement`` is its share of the job."""
 
     node: str
@@ -63,7 +63,7 @@ class Site:
 
 
 @dataclass
-class Told:
+class NodeReplies:
     """The facts of one node, by question; None for one that was not answered in time."""
 
     facts: dict[str, Facts | None] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def fault(
 
 def no_way_in(node: str, error: BackendError) -> PreflightFinding:
     check = HOST_KEY if isinstance(error, (HostKeyChanged, HostKeyUnknown)) else SSH
-    known = isinstance(error, (HostKeyChanged, HostKeyUnknown, Refused, Unreachable))
+    known = isinstance(error, (HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable))
     sentence = error.sentence if known else f"{node} cannot be reached: {error.sentence}"
     return fault(check, node, sentence, error.remedy, Fix.LEAVE_OUT)
 
@@ -146,7 +146,7 @@ def clock(node: str, offset_s: float) -> Iterator[PreflightFinding]:
         )
 
 
-def apart(head: Site, other: Site) -> Iterator[PreflightFinding]:
+def apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[PreflightFinding]:
     """What two nodes must have alike, by what set-up left there."""
     again = f"Set up {head.node} and {other.node} again together."
     if head.no_share is not other.no_share:
@@ -220,7 +220,7 @@ def unknown_node(node: str, known: Sequence[str]) -> PreflightFinding:
     )
 
 
-def too_many(site: Site, cores: int, slots: int) -> PreflightFinding:
+def too_many(site: PreflightTarget, cores: int, slots: int) -> PreflightFinding:
     return fault(
         PROCESSES,
         site.node,

@@ -32,8 +32,8 @@ from backend.services.preflight.findings import (
     PYTORCH,
     SHARED_MEMORY,
     Facts,
-    Site,
-    Told,
+    NodeReplies,
+    PreflightTarget,
     fault,
 )
 
@@ -48,7 +48,7 @@ _NO_RIGHT = (errno.EACCES, errno.EPERM)
 _ADMINISTRATOR = "Ask its administrator, or run without it."
 
 
-def of_node(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     """Everything that one node says about itself."""
     node = site.node
     here = node == THIS_COMPUTER
@@ -81,7 +81,7 @@ def of_node(site: Site, told: Told) -> Iterator[PreflightFinding]:
     yield from _limits(told, node, place)
 
 
-def _home(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     node, facts = site.node, told.facts.get("home")
     if facts is None:
         yield fault(
@@ -118,7 +118,7 @@ def _home(site: Site, told: Told) -> Iterator[PreflightFinding]:
         )
 
 
-def _data_root(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     node, root, facts = site.node, site.data_root, told.facts.get("data_root")
     place = wording.place(node)
     if not root:
@@ -206,7 +206,7 @@ def no_room(free_bytes: int, needed_bytes: int) -> PreflightFinding:
     )
 
 
-def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     node = site.node
     again = f"Set {node} up again."
     found = told.facts.get("imports")
@@ -258,7 +258,7 @@ def _environment(site: Site, told: Told) -> Iterator[PreflightFinding]:
         )
 
 
-def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _agent(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     facts = told.facts.get("agent")
     # No answer is no word about the agent, which a busy node's program may be too slow to give.
     if facts is not None and facts["code"] != _NO_END and facts["code"]:
@@ -271,7 +271,7 @@ def _agent(site: Site, told: Told) -> Iterator[PreflightFinding]:
         )
 
 
-def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _mpirun(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     node, place = site.node, wording.place(site.node)
     facts = told.facts.get("mpirun")
     if facts is None or facts["code"] == _NO_END:
@@ -306,7 +306,7 @@ def _mpirun(site: Site, told: Told) -> Iterator[PreflightFinding]:
         )
 
 
-def _leftovers(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _leftovers(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     # Another data root's jobs are none of ours, whatever their tags say.
     old = [one for one in told.of("leftovers").get("orphans", ()) if is_over(one["why"])]
     if old:
@@ -328,7 +328,7 @@ def is_over(why: str) -> bool:
     return why.startswith("Run ")
 
 
-def _gpus(site: Site, told: Told) -> Iterator[PreflightFinding]:
+def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     node, place = site.node, wording.place(site.node)
     facts = told.facts.get("gpus")
     if facts is None or facts["code"]:
@@ -385,7 +385,9 @@ def _user_of(process: Facts) -> str:
     return f"{who}: {program} (pid {process['pid']}){holds}"
 
 
-def _shared_memory(site: Site, told: Told, place: str) -> Iterator[PreflightFinding]:
+def _shared_memory(
+    site: PreflightTarget, told: NodeReplies, place: str
+) -> Iterator[PreflightFinding]:
     facts = told.facts.get("shared_memory")
     needed = SHARED_MEMORY_BYTES * site.placement.slots if site.placement.slots > 1 else 0
     if facts is None or not (facts["why"] or facts["free"] < needed):
@@ -400,7 +402,7 @@ def _shared_memory(site: Site, told: Told, place: str) -> Iterator[PreflightFind
     )
 
 
-def _limits(told: Told, node: str, place: str) -> Iterator[PreflightFinding]:
+def _limits(told: NodeReplies, node: str, place: str) -> Iterator[PreflightFinding]:
     open_files = told.of("limits").get("open_files")
     if open_files is not None and open_files < LEAST_OPEN_FILES:
         yield fault(

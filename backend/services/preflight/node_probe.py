@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.ssh.interface import Answer, Shell, Unreachable
+from backend.ssh.interface import CommandResult, Shell, Unreachable
 
 LOOK_LIMIT_S = 12.0
 COMMAND_LIMIT_S = 11.0
@@ -139,5 +139,5 @@ def _argv(python: str, mode: str, request: Request) -> list[str]:
     return [python, "-I", "-", mode, json.dumps(request)]
 
 
-def _why(answer: Answer) -> str:
+def _why(answer: CommandResult) -> str:
     return answer.complaint

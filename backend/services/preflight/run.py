@@ -35,14 +35,14 @@ from backend.services.preflight import findings as preflight_findings
 from backend.services.preflight import node_findings, node_probe
 from backend.services.preflight.connectivity import Meeting, route_findings
 from backend.services.preflight.context import (
-    Ground,
-    Part,
+    NodePreflight,
+    PreflightContext,
     facts_of,
     looking_python,
     settings_texts,
     too_many_processes,
 )
-from backend.services.preflight.findings import Site, Told
+from backend.services.preflight.findings import NodeReplies, PreflightTarget
 from backend.services.preflight.node_probe import NoPython
 from backend.services.tools.training_python import lack_here
 from backend.ssh.interface import Shell
@@ -58,10 +58,10 @@ _NONCE_BYTES = 64
 OnFinding = Callable[[PreflightFinding], None]
 
 
-class Flight:
+class PreflightRun:
     """One pre-flight."""
 
-    def __init__(self, ground: Ground, config: JobConfig, needed_bytes: int) -> None:
+    def __init__(self, ground: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
         self._root = ground.root
         self._cluster = ground.cluster
         self._set_up = ground.set_up
@@ -74,7 +74,7 @@ class Flight:
         self._began = time.monotonic()
         self._token = secrets.token_hex(16)
         self._nonce = secrets.token_hex(16)
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, NodePreflight] = {}
         self._over = threading.Event()
 
     def fly(self, on_finding: OnFinding, cancelled: Callable[[], bool]) -> Preflight:
@@ -180,7 +180,7 @@ class Flight:
                     )
                     continue
                 found = find_mpirun(self._python) if needs_mpirun else None
-                site = Site(
+                site = PreflightTarget(
                     name,
                     placement,
                     self._python,
@@ -193,7 +193,7 @@ class Flight:
                     self._needed_bytes,
                     needs_mpirun,
                 )
-                self._parts[name] = Part(site, None)
+                self._parts[name] = NodePreflight(site, None)
                 yield from too_many_processes(site, os.cpu_count() or 1)
                 continue
             if entry is None:
@@ -203,7 +203,7 @@ class Flight:
             there, facts = entry.installation, entry.facts
             if there is None or facts is None:
                 continue
-            site = Site(
+            site = PreflightTarget(
                 name,
                 placement,
                 there.python,
@@ -218,7 +218,7 @@ class Flight:
                 jobs_are_narrow and not entry.no_share,
                 entry.no_share,
             )
-            self._parts[name] = Part(site, entry)
+            self._parts[name] = NodePreflight(site, entry)
             yield from too_many_processes(site, facts.cores)
         yield from self._together()
 
@@ -266,12 +266,12 @@ class Flight:
                 take(news)
         # Findings of who came last are in the queue before their end is.
 
-    def _ask(self, part: Part, sees_root: bool) -> None:
+    def _ask(self, part: NodePreflight, sees_root: bool) -> None:
         """On a thread of the node's own."""
         node = part.site.node
         try:
             if part.entry is None:
-                told = Told(node_probe.look_here(self._request(part.site)))
+                told = NodeReplies(node_probe.look_here(self._request(part.site)))
                 self._tell(part, told, sees_root)
             else:
                 self._ask_far(part, part.entry, sees_root)
@@ -284,7 +284,7 @@ class Flight:
             part.listening.set()
             self._news.put(None)
 
-    def _ask_far(self, part: Part, entry: NodeEntry, sees_root: bool) -> None:
+    def _ask_far(self, part: NodePreflight, entry: NodeEntry, sees_root: bool) -> None:
         node = part.site.node
         shell = self._cluster.open_shell(node)
         try:
@@ -314,7 +314,7 @@ class Flight:
                 meeting.start()
             with self._carried_proof(entry, shell):
                 request = {**self._request(part.site), **there}
-                told = Told(node_probe.look(shell, python, request))
+                told = NodeReplies(node_probe.look(shell, python, request))
             self._tell(part, told, sees_root)
             if meeting.ident is not None:
                 meeting.join()
@@ -339,7 +339,7 @@ class Flight:
                 with contextlib.suppress(BackendError, OSError):
                     files.remove_tree(folder)
 
-    def _request(self, site: Site) -> Mapping[str, Any]:
+    def _request(self, site: PreflightTarget) -> Mapping[str, Any]:
         return {
             "node": site.node,
             "data_root": site.data_root,
@@ -354,7 +354,7 @@ class Flight:
             "gpus": list(site.placement.gpus),
         }
 
-    def _tell(self, part: Part, told: Told, sees_root: bool) -> None:
+    def _tell(self, part: NodePreflight, told: NodeReplies, sees_root: bool) -> None:
         part.told = told
         found = list(node_findings.of_node(part.site, told))
         if not sees_root:
@@ -368,7 +368,7 @@ class Flight:
         for finding in found:
             self._news.put(finding)
 
-    def _answer_of(self, part: Part) -> list[PreflightFinding]:
+    def _answer_of(self, part: NodePreflight) -> list[PreflightFinding]:
         """Whether this computer sees what the node wrote."""
         path = self._root.path / self._folder / part.site.node
         end = time.monotonic() + _ANSWER_S
@@ -382,7 +382,7 @@ class Flight:
 
     # The nodes among each other.
 
-    def _meet(self, part: Part, entry: NodeEntry, shell: Shell, python: str) -> None:
+    def _meet(self, part: NodePreflight, entry: NodeEntry, shell: Shell, python: str) -> None:
         others = [one for one in self._parts.values() if one is not part]
         for other in others:
             other.listening.wait(max(0.0, self._began + _MEETING_S - time.monotonic()))

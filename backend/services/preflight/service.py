@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
 from backend.records.base.layout import DataRoot
@@ -19,13 +19,13 @@ from backend.records.library.item import Pin
 from backend.records.nodes.preflight import Preflight, PreflightFinding, smaller_placement
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
-from backend.services.preflight.context import Ground
+from backend.services.preflight.context import PreflightContext
 from backend.services.preflight.fixes import OnChange, PreflightMender
 from backend.services.preflight.node_findings import no_room
-from backend.services.preflight.run import Flight, OnFinding
+from backend.services.preflight.run import OnFinding, PreflightRun
 
 
-class NotFit(BackendError):
+class PreflightFailed(BackendError):
     """The nodes of a job cannot run it as they are. ``found`` is all that keeps them from it.
 
     Attributes:
@@ -56,14 +56,14 @@ class PreflightService:
         cluster: ClusterService,
         set_up: SetUpService,
         python: str = sys.executable,
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
     ) -> None:
         """``first_bytes``: see `JobForecasts.needed_bytes`."""
         self._root = root
         self._share = share
         self._first_bytes = first_bytes
-        self._ground = Ground(root, cluster, set_up, python, share)
+        self._ground = PreflightContext(root, cluster, set_up, python, share)
         self._mender = PreflightMender(root, cluster, set_up)
 
     def run(
@@ -80,7 +80,7 @@ class PreflightService:
         Raises:
             Cancelled: As ``cancelled`` said; the looks that were under way end by themselves.
         """
-        return Flight(self._ground, config, self.needed_bytes(config, job_id)).fly(
+        return PreflightRun(self._ground, config, self.needed_bytes(config, job_id)).fly(
             on_finding, cancelled
         )
 
@@ -121,7 +121,7 @@ class PreflightService:
         """Look before a start on nodes; of this computer alone only its disk is looked at.
 
         Raises:
-            NotFit: Something would keep the job from running.
+            PreflightFailed: Something would keep the job from running.
             Cancelled: By ``progress``.
         """
         if all(one.node == THIS_COMPUTER for one in config.placement):
@@ -133,7 +133,7 @@ class PreflightService:
         progress.step(0, 0, f"Looking at {where}")
         found = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
         if not found.passed:
-            raise NotFit(found, config)
+            raise PreflightFailed(found, config)
         progress.step(0, 0, "Starting")
 
     def fix(self, finding: PreflightFinding, on_change: OnChange = lambda news: None) -> None:
@@ -166,7 +166,7 @@ class PreflightService:
             free = shutil.disk_usage(self._root.path).free
             if free < needed:
                 fault = no_room(free, needed)
-                raise NotFit(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
+                raise PreflightFailed(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
 
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
         """Of the checkpoints to come: those that are kept, and one being written.

@@ -17,13 +17,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MOUNTED, Share
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_led_by
 from backend.node.queue.keeper import lock_of
-from backend.node.queue.running_jobs import LiveRuns, Look
+from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system.machine_id import machine
 from backend.node.system.start_supervisor import CODE_ROOT, last_line
 from backend.records.base import timestamps
@@ -67,7 +67,7 @@ class QueueService:
         jobs: JobService,
         nodes: NodeService,
         needed_bytes: Callable[[JobConfig, str], int],
-        share: Share = MOUNTED,
+        share: DataRootAccess = MOUNTED,
         python: str = sys.executable,
     ) -> None:
         self._root = root
@@ -339,7 +339,7 @@ class QueueService:
         )
 
 
-def _look(state: NodeState, live: Look) -> NodeLook:
+def _look(state: NodeState, live: RunningJobs) -> NodeLook:
     why = ""
     if state.presence is not Presence.ONLINE:
         told = f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""

@@ -41,7 +41,7 @@ class AllReduce(Strategy):
     name = "allreduce"
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: list[GradientMessage] = []
         self._parameters: list[torch.nn.Parameter] = []
         self._used = torch.zeros(0)
 
@@ -208,7 +208,7 @@ def _bytes(parameters: Sequence[torch.nn.Parameter]) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
 
-class Message(ABC):
+class GradientMessage(ABC):
     """Gradients of some parameters that are reduced by one call."""
 
     def __init__(self, hvd: Any, name: str, parameters: list[torch.nn.Parameter]) -> None:
@@ -269,7 +269,7 @@ class Message(ABC):
             self._content.copy_(self._wire)
 
 
-class Single(Message):
+class Single(GradientMessage):
     """One gradient, in the tensor that autograd made for it."""
 
     def __init__(self, hvd: Any, name: str, parameter: torch.nn.Parameter) -> None:
@@ -297,7 +297,7 @@ class Single(Message):
         return self._parameter.grad
 
 
-class Bucket(Message):
+class Bucket(GradientMessage):
     """Gradients of some parameters in one flat tensor, and perhaps the ballot behind them.
 
     Each parameter's ``grad`` is a view into it that autograd adds to, so nothing is copied.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.records.library.preview import Sample
+from backend.records.library.preview import SamplePreview
 
 _OF_EACH, _IN_ALL = 24, 240
 
@@ -14,21 +14,21 @@ class ClassSamples:
     """
 
     def __init__(self) -> None:
-        self._by_class: dict[str, list[Sample]] = {}
+        self._by_class: dict[str, list[SamplePreview]] = {}
         self._of_each = _OF_EACH
 
     def wants(self, of_class: str) -> bool:
         """Whether one more of this class is kept; none of no class ("")."""
         return bool(of_class) and len(self._by_class.get(of_class, ())) < self._of_each
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: SamplePreview) -> None:
         self._by_class.setdefault(sample.of_class, []).append(sample)
         while self._of_each > 1 and sum(map(len, self._by_class.values())) > _IN_ALL:
             self._of_each -= 1
             for kept in self._by_class.values():
                 del kept[self._of_each :]
 
-    def all(self) -> tuple[Sample, ...]:
+    def all(self) -> tuple[SamplePreview, ...]:
         """By their number in the set."""
         kept = (sample for samples in self._by_class.values() for sample in samples)
         return tuple(sorted(kept, key=lambda sample: sample.index))

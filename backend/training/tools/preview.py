@@ -22,7 +22,7 @@ from backend.records.library.preview import (
     ClassCount,
     ItemFault,
     Preview,
-    Sample,
+    SamplePreview,
     ShapeCount,
     rare_words,
 )
@@ -71,7 +71,7 @@ class Survey:
         self._report = report
         self._count = len(data)
         self._names = _class_names(data.user_dataset)
-        self._samples: list[Sample] = []
+        self._samples: list[SamplePreview] = []
         self._class_samples = ClassSamples()
         self._kept: dict[int, Any] = {}
         self._faults: list[ItemFault] = []
@@ -154,7 +154,7 @@ class Survey:
         if is_shown:
             self._kept[index] = item
         if is_shown or self._class_samples.wants(of_class):
-            sample = Sample(
+            sample = SamplePreview(
                 index,
                 tuple(part(path, value) for path, value in leaves),
                 "" if target is None else in_words(target, self._names),

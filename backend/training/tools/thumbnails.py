@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 import numpy.typing
 
-from backend.records.library.preview import Part
+from backend.records.library.preview import SamplePart
 
 Array = numpy.typing.NDArray[Any]
 
@@ -85,29 +85,31 @@ def picture_layout(shape: tuple[int, ...]) -> str:
     return "HW" if len(shape) == 2 and min(shape) >= 16 else ""
 
 
-def part(path: str, value: Any) -> Part:
+def part(path: str, value: Any) -> SamplePart:
     """One leaf, ready to be shown."""
     array = as_array(value)
     if array is None:
         text = repr(value) if not isinstance(value, str) else value
-        return Part(path, None, type_name(value), "text", text=text[:_TEXT])
+        return SamplePart(path, None, type_name(value), "text", text=text[:_TEXT])
     shape = tuple(array.shape)
     kind = type_name(value)
     if array.dtype.kind == "c":
         array = numpy.abs(array)
     layout = picture_layout(shape)
     if layout:
-        return Part(path, shape, kind, "image", png=picture(array, layout))
+        return SamplePart(path, shape, kind, "image", png=picture(array, layout))
     if array.ndim == 0:
-        return Part(path, shape, kind, "values", values=_floats(array), text=str(array.item()))
+        return SamplePart(
+            path, shape, kind, "values", values=_floats(array), text=str(array.item())
+        )
     if array.ndim == 1 and array.size > _VALUES:
-        return Part(path, shape, kind, "wave", values=_floats(_thin(array, _WAVE_POINTS)))
+        return SamplePart(path, shape, kind, "wave", values=_floats(_thin(array, _WAVE_POINTS)))
     if array.ndim == 2 and shape[0] <= 2 and shape[1] > 4 * _VALUES:
-        return Part(path, shape, kind, "wave", values=_floats(_thin(array[0], _WAVE_POINTS)))
+        return SamplePart(path, shape, kind, "wave", values=_floats(_thin(array[0], _WAVE_POINTS)))
     if array.ndim == 2:
         rows = tuple(_floats(row[:_VALUES]) for row in array[:_ROWS])
-        return Part(path, shape, kind, "table", rows=rows)
-    return Part(path, shape, kind, "values", values=_floats(array.reshape(-1)[:_VALUES]))
+        return SamplePart(path, shape, kind, "table", rows=rows)
+    return SamplePart(path, shape, kind, "values", values=_floats(array.reshape(-1)[:_VALUES]))
 
 
 def in_words(value: Any, names: list[str]) -> str:

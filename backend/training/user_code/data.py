@@ -18,7 +18,7 @@ from backend.training.user_code.errors import (
     describe,
 )
 from backend.training.user_code.importing import load
-from backend.training.user_code.sources import Source
+from backend.training.user_code.sources import UserSource
 
 LOADER_FILE = "bks_dataset.py"
 
@@ -29,7 +29,7 @@ class UserData:
     ``user_dataset`` is what the user's class made.
     """
 
-    def __init__(self, source: Source, class_name: str, user_dataset: Any) -> None:
+    def __init__(self, source: UserSource, class_name: str, user_dataset: Any) -> None:
         # First, so that a spawned worker knows the source before it meets the user's classes.
         self.source = source
         self.class_name = class_name
@@ -119,7 +119,7 @@ def _collate(items: list[Any], class_name: str) -> Any:
 class UserLoader:
     """The user's ``bks_dataset.py``, loaded."""
 
-    def __init__(self, source: Source, module: ModuleType) -> None:
+    def __init__(self, source: UserSource, module: ModuleType) -> None:
         self._source = source
         self._module = module
 

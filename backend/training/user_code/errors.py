@@ -17,7 +17,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.training.user_code.known_packages import PYPI_NAMES
-from backend.training.user_code.sources import Source, known_sources
+from backend.training.user_code.sources import UserSource, known_sources
 
 
 class UserCodeError(BackendError):
@@ -41,7 +41,7 @@ class UserCodeError(BackendError):
 
 
 @contextlib.contextmanager
-def calling(what: str, source: Source | None = None) -> Iterator[None]:
+def calling(what: str, source: UserSource | None = None) -> Iterator[None]:
     """``with calling("The model's loss"):`` whatever the user's code raises becomes a sentence."""
     try:
         yield
@@ -62,7 +62,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     ) or "DefaultCPUAllocator" in _text(error)
 
 
-def explain(error: BaseException, what: str, source: Source | None = None) -> UserCodeError:
+def explain(error: BaseException, what: str, source: UserSource | None = None) -> UserCodeError:
     """An exception of the user's code as a sentence. ``what`` begins it: "The model's loss"."""
     trace = clean_traceback(error)
     if isinstance(error, SystemExit):
@@ -93,7 +93,7 @@ def explain(error: BaseException, what: str, source: Source | None = None) -> Us
     )
 
 
-def _way_to(module: str, source: Source | None) -> str:
+def _way_to(module: str, source: UserSource | None) -> str:
     """How the user gets a top-level module that is missing."""
     if module in PYPI_NAMES:
         return f"Install it with {sys.executable} -m pip install {PYPI_NAMES[module]}."
@@ -167,7 +167,7 @@ def _public(text: str) -> str:
     return text
 
 
-def _place(filename: str, source: Source | None) -> str:
+def _place(filename: str, source: UserSource | None) -> str:
     for known in [source] if source else known_sources.values():
         with contextlib.suppress(ValueError):
             return Path(filename).relative_to(known.folder).as_posix()
@@ -178,7 +178,7 @@ def _is_users(filename: str) -> bool:
     return any(filename.startswith(f"{source.folder}{os.sep}") for source in known_sources.values())
 
 
-def _where(error: BaseException, source: Source | None) -> str:
+def _where(error: BaseException, source: UserSource | None) -> str:
     """The last line of the user's own code that the error came through, or ""."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
     return f"{_place(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import ModuleType
 
 from backend.training.user_code.errors import UserCodeError, calling
-from backend.training.user_code.sources import PREFIX, Source, register
+from backend.training.user_code.sources import PREFIX, UserSource, register
 
 _numbers = itertools.count(1)
 _lock = threading.RLock()
 
 
-def load(folder: Path, entry: str, kind: str) -> tuple[Source, ModuleType]:
+def load(folder: Path, entry: str, kind: str) -> tuple[UserSource, ModuleType]:
     """Import ``entry`` of ``folder``; ``kind`` is the word for it in sentences."""
     folder = folder.resolve()
     if not (folder / entry).is_file():

@@ -35,7 +35,7 @@ PREFIX = "_ringmaster_user_"
 _VARIABLE = "RINGMASTER_USER_SOURCES"
 
 
-class Source:
+class UserSource:
     """A source folder and the name of its private package."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -114,7 +114,7 @@ def _is_installed(top: str) -> bool:
     return False
 
 
-def _owner(top: str) -> Source | None:
+def _owner(top: str) -> UserSource | None:
     """The source whose module ``top`` is the one that everybody gets by this name."""
     module = sys.modules.get(top)
     if module is not None:
@@ -126,7 +126,7 @@ def _owner(top: str) -> Source | None:
 class _UserFile(SourceFileLoader):
     """Reads no ``.pyc`` and writes none: the folder is the user's."""
 
-    def __init__(self, fullname: str, path: str, source: Source) -> None:
+    def __init__(self, fullname: str, path: str, source: UserSource) -> None:
         super().__init__(fullname, path)
         self._source = source
 
@@ -192,15 +192,15 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec_found
 
 
-known_sources: dict[str, Source] = {}
+known_sources: dict[str, UserSource] = {}
 
 
-def register(folder: Path, name: str) -> Source:
+def register(folder: Path, name: str) -> UserSource:
     """Make the folder importable as the package ``name``, here and in processes started here."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     importlib.invalidate_caches()
-    source = known_sources.setdefault(name, Source(folder, name))
+    source = known_sources.setdefault(name, UserSource(folder, name))
     known = [(str(source.folder), source.name) for source in known_sources.values()]
     os.environ[_VARIABLE] = json.dumps(known)
     if str(folder) not in sys.path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from backend.base.errors import BackendError
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
 
@@ -36,7 +36,7 @@ class Keeping(Jobs):
         return self.fault
 
     def acts(self, _job_id):
-        return tuple(Act("", f"Kept for ever: {name}") for _, name, _ in self.done)
+        return tuple(AuditEntry("", f"Kept for ever: {name}") for _, name, _ in self.done)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from app.jobs.start_controller import StartController, StartWish, Talk
+from app.jobs.start_controller import PreflightSession, StartController, StartRequest
 from app.runtime.background import Background
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
@@ -20,7 +20,7 @@ from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
-from backend.services.preflight.service import NotFit
+from backend.services.preflight.service import PreflightFailed
 from tests.conftest import Immediately
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
@@ -96,7 +96,7 @@ class Wished:
         self.began: list[JobView] = []
         self.refused: list[BackendError] = []
         self.busy: list[str] = []
-        self.wish = StartWish(
+        self.wish = StartRequest(
             job_id, self._act, self.busy.append, self.began.append, self.refused.append
         )
 
@@ -105,7 +105,7 @@ class Wished:
         config = replace(JOB, placement=placement or PLACEMENT)
         found = self.nodes._found(config)
         if not found.passed:
-            raise NotFit(found, config)
+            raise PreflightFailed(found, config)
         self.started_on.append(config.placement)
         return CREATED
 
@@ -123,7 +123,7 @@ def made(immediately: Immediately, qtbot: QtBot) -> Callable[..., tuple[StartCon
     return make
 
 
-def talk_of(controller: StartController) -> Talk:
+def talk_of(controller: StartController) -> PreflightSession:
     assert controller.talk is not None
     return controller.talk
 
@@ -263,7 +263,7 @@ def test_another_reason_is_told_where_the_start_was_pressed(made: Make) -> None:
     def refuse(placement: tuple[Placement, ...], progress: Progress) -> JobView:
         raise BackendError("The job a has run before.")
 
-    wish = StartWish("a", refuse, wished.busy.append, wished.began.append, wished.refused.append)
+    wish = StartRequest("a", refuse, wished.busy.append, wished.began.append, wished.refused.append)
     controller.start(wish)
     assert [str(error) for error in wished.refused] == ["The job a has run before."]
     assert controller.talk is None
@@ -281,7 +281,7 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
         wait_for(lambda: progress.is_cancelled)
         raise Cancelled
 
-    wish = StartWish("a", look, wished.busy.append, wished.began.append, wished.refused.append)
+    wish = StartRequest("a", look, wished.busy.append, wished.began.append, wished.refused.append)
     controller.start(wish)
     qtbot.waitUntil(lambda: "Looking at 2 nodes…" in wished.busy)
     controller.cancel("a")

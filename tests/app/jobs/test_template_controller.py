@@ -14,7 +14,7 @@ from app.jobs.form_controller import FormController
 from app.jobs.terms import read_terms
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from backend.records.library.item import Kind, Together
-from backend.records.sweeps.values import Axis, Span
+from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
 from widgets.jobs.form.field_help import FIGURES, TERMS
@@ -260,7 +260,7 @@ def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
 def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     form, tmp_path, monkeypatch, services
 ):
-    axis = Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, "log"))
+    axis = Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, "log"))
     form.show_draft(JobDraft(raw_job(1), (axis,), 4, 9))
     path = tmp_path / "search.toml"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))

@@ -10,7 +10,7 @@ from app.notifications.channels_controller import NoticeController
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
-from backend.services.notifications.service import Told
+from backend.services.notifications.service import DeliveryAttempt
 from tests.app.jobs.test_status_poller import LIVE
 from widgets.shell.notification_settings import NoticeSettings
 
@@ -53,7 +53,7 @@ class Service:
 
     def tell(self, job, run):
         self.told.append((job, run))
-        return self.answers.pop(0) if self.answers else Told(None)
+        return self.answers.pop(0) if self.answers else DeliveryAttempt(None)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_s16_each_end_is_handed_to_the_service_once(controller, service):
 
 
 def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, page, qtbot):
-    service.answers = [Told(0.01, "The webhook at hooks.example answered 503.")]
+    service.answers = [DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.")]
     controller.see((FAILED,))
     assert said(page) == ["The webhook at hooks.example answered 503. It is tried again."]
     qtbot.waitUntil(lambda: len(service.told) == 2)
@@ -96,7 +96,7 @@ def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, pa
 
 
 def test_what_is_given_up_is_said(controller, service, page):
-    service.answers = [Told(None, "smtp.lab did not accept the user or the password.")]
+    service.answers = [DeliveryAttempt(None, "smtp.lab did not accept the user or the password.")]
     controller.see((FAILED,))
     assert said(page) == [
         "smtp.lab did not accept the user or the password. It is not tried again."

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.notifications.notification_center import Bell
+from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice, Notices
-from app.notifications.notification_store import KEPT, NoticeBook
+from app.notifications.notification_store import KEPT, NotificationStore
 from backend.records.jobs.alarm import DIVERGED, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
@@ -162,20 +162,20 @@ def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(no
 
 def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, notices, told):
     place = tmp_path / "own" / "notices.json"
-    book = NoticeBook(place)
+    book = NotificationStore(place)
     notices.see(LIVE)
     notices.see(replace(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(KEPT + 5):
         book.add(told[0])
     book.save()
     assert place.stat().st_mode & 0o777 == 0o600
-    again = NoticeBook(place)
+    again = NotificationStore(place)
     assert (again.unread, len(again.past)) == (KEPT, KEPT)
     assert again.past[0] == told[0]
     assert again.read_all()
     assert not again.read_all()
     again.save()
-    assert NoticeBook(place).unread == 0
+    assert NotificationStore(place).unread == 0
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_notices_are_remembered_with_how_many_nobody_has_looked_at(tmp_path, not
 def test_a_damaged_list_of_notices_costs_only_the_list(tmp_path, content):
     place = tmp_path / "notices.json"
     place.write_text(content)
-    book = NoticeBook(place)
+    book = NotificationStore(place)
     assert (book.past, book.unread) == ((), 0)
     assert book.ends("/lab") is None
 
@@ -216,7 +216,9 @@ class Window:
         )
         self.tray = SimpleNamespace(told=[])
         self.tray.tell = self.tray.told.append
-        self.bell = Bell(window, immediately, self.tray, lambda: tells_finished, window)
+        self.bell = NotificationCenter(
+            window, immediately, self.tray, lambda: tells_finished, window
+        )
         self.bell.take_data_root("/lab/ring")
 
     def look(self, *views):

@@ -1,18 +1,20 @@
 """Ctrl+K: a few letters find the right thing, acts before things, and nothing that cannot be."""
 
-from app.shell.command_search import MOST, Act, GoTo
-from widgets.shell.command_palette import Target
+from app.shell.command_search import MOST, CommandSearch, WindowCommand
+from widgets.shell.command_palette import PaletteEntry
 
 
 def target(title, kind="job", aside="", key=""):
-    return Target(kind, key or title, title, aside)
+    return PaletteEntry(kind, key or title, title, aside)
 
 
 def finder(*titles, acts=()):
-    go_to = GoTo()
+    go_to = CommandSearch()
     opened = []
     for title, able in acts:
-        go_to.add_act(Act(target(title, "act"), lambda t=title: opened.append(t), lambda a=able: a))
+        go_to.add_act(
+            WindowCommand(target(title, "act"), lambda t=title: opened.append(t), lambda a=able: a)
+        )
     go_to.add_source("job", lambda _text: [target(title) for title in titles], opened.append)
     return go_to, opened
 
@@ -32,7 +34,7 @@ def test_a_title_that_begins_so_comes_before_a_word_that_does_before_the_rest():
 
 
 def test_every_word_must_stand_in_the_title_or_behind_it():
-    go_to = GoTo()
+    go_to = CommandSearch()
     go_to.add_source(
         "job",
         lambda _: [target("digits", aside="Failed"), target("digits 2", aside="Finished")],

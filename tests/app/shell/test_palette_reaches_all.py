@@ -10,7 +10,7 @@ from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
-from widgets.common.buttons import Choices
+from widgets.common.buttons import ChoiceRow
 from widgets.shell.shortcuts import KEYS
 
 __all__ = ["ids", "ids_and_program", "program"]
@@ -56,7 +56,7 @@ def pressable(program):
             continue  # Qt's own: the cross in a field, the corner of a table
         if program.window.side_bar.isAncestorOf(button):
             yield BY_ANOTHER_NAME.get(side_bar_name(button), side_bar_name(button))
-        elif isinstance(parent, Choices):
+        elif isinstance(parent, ChoiceRow):
             if not button.isChecked():
                 yield f"{parent.accessibleName()}: {button.accessibleName()}"
         elif isinstance(button, QPushButton) and button.menu() is not None:

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
 from app.notifications.notification_rules import Notice
-from app.notifications.notification_store import NoticeBook
+from app.notifications.notification_store import NotificationStore
 from app.runtime.paths import notices_file, settings_file
 from app.runtime.settings import Settings
 from app.shell.help import DOCS, TOPICS, read_topics
@@ -144,7 +144,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     program.frame.notices.told.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notice"
     kept = notices_file()
-    qtbot.waitUntil(lambda: kept.exists() and NoticeBook(kept).unread == 1)
+    qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notices"
     notices = program.frame.bell.list
@@ -152,7 +152,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     assert notices._model.index(0, 0).data(ITEM_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.place == "nodes"
-    qtbot.waitUntil(lambda: NoticeBook(kept).unread == 0)
+    qtbot.waitUntil(lambda: NotificationStore(kept).unread == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     assert program._pages.settings.notices._tray.isHidden() is tray

@@ -10,7 +10,7 @@ from pathlib import Path
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import make_bundle
-from backend.provisioning.horovod_wheels import HorovodWheel, Target
+from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.provisioner import SetUpPlan
 from backend.provisioning.wheelhouse import PIP, Wheelhouse, describe
 from backend.records.nodes.entry import (
@@ -50,7 +50,7 @@ for wheel in (one for one in sys.argv if one.endswith('.whl')):
             target.write_bytes(archive.read(name))
             target.chmod(0o755 if found else 0o644)
 """
-TARGET = Target("3.11", "x86_64")
+TARGET = WheelTarget("3.11", "x86_64")
 
 
 def put_open_mpi(folder: Path, mpirun: str = MPIRUN) -> Path:

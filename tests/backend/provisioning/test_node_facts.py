@@ -14,7 +14,7 @@ from backend.base.errors import BackendError
 from backend.provisioning import node_facts
 from backend.provisioning.node_facts import look_at, ranks_address
 from backend.records.nodes.entry import Interface, NodeFacts
-from backend.ssh.interface import Answer, Shell
+from backend.ssh.interface import CommandResult, Shell
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 
@@ -39,13 +39,13 @@ class Answers:
         self._clock_s = clock_s
         self._out = json.dumps({**FACTS, **facts}) if out is None else out
 
-    def run(self, argv: Sequence[str], **_: Any) -> Answer:
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
         if "-c" in argv:
-            return Answer(0, f"{time.time() + self._clock_s!r}\n", "")
-        return Answer(0, self._out, "")
+            return CommandResult(0, f"{time.time() + self._clock_s!r}\n", "")
+        return CommandResult(0, self._out, "")
 
 
-def look_through(answers: Answers, tmp_path: Path) -> node_facts.Look:
+def look_through(answers: Answers, tmp_path: Path) -> node_facts.NodeInspection:
     return look_at(answers, "gpu1", tmp_path)
 
 

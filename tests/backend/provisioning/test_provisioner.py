@@ -12,13 +12,13 @@ import pytest
 from backend.base.errors import BackendError, Cancelled
 from backend.node.system import process_identity
 from backend.provisioning import agent_commands, unprovision
-from backend.provisioning.code_archive import Bundle
+from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.provisioner import TITLES, set_up
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
-from backend.ssh.interface import Answer, Unreachable
+from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import BUNDLE, KEY, Node, put_house
 
 
@@ -120,7 +120,7 @@ FAULTS = {
 
 
 def test_each_failure_says_what_and_what_mends_it_and_repeating_goes_on(node: Node) -> None:
-    complaint = Answer(1, "", "Traceback\nImportError: libmpi.so.40: no such file\n")
+    complaint = CommandResult(1, "", "Traceback\nImportError: libmpi.so.40: no such file\n")
     for title, (command, sentence) in FAULTS.items():
         node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None  # noqa: B023
         with pytest.raises(BackendError, match=sentence):
@@ -137,7 +137,7 @@ def test_each_failure_says_what_and_what_mends_it_and_repeating_goes_on(node: No
 
 
 def test_wheels_that_arrived_before_a_failure_are_not_sent_again(node: Node) -> None:
-    broken = Answer(1, "", "no")
+    broken = CommandResult(1, "", "no")
     node.shell.on_run = lambda argv: broken if "import torch" in " ".join(argv) else None
     with pytest.raises(BackendError):
         go(node)
@@ -205,7 +205,7 @@ def test_what_was_left_long_ago_is_cleared(node: Node) -> None:
 
 def test_a_full_disk_is_said_before_anything_is_made(node: Node) -> None:
     table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 9 8 900000 99% /\n"
-    node.shell.on_run = lambda argv: Answer(0, table, "") if argv[0] == "df" else None
+    node.shell.on_run = lambda argv: CommandResult(0, table, "") if argv[0] == "df" else None
     with pytest.raises(
         BackendError, match=r"has 0\.9 GB free, and setting up needs 2 GB"
     ) as caught:
@@ -216,7 +216,7 @@ def test_a_full_disk_is_said_before_anything_is_made(node: Node) -> None:
 
 
 def test_a_disk_that_fills_up_meanwhile_is_named_and_the_half_goes(node: Node) -> None:
-    full = Answer(1, "", "OSError: [Errno 28] No space left on device\n")
+    full = CommandResult(1, "", "OSError: [Errno 28] No space left on device\n")
     node.shell.on_run = lambda argv: full if "install" in argv else None
     with pytest.raises(BackendError, match="the disk of the home folder on gpu1 is full"):
         go(node)
@@ -280,7 +280,7 @@ def test_of_two_desktops_at_once_both_end_well_with_one_environment(
 def test_a_newer_bundle_replaces_the_agent_and_stays_beside_the_older(node: Node) -> None:
     go(node)
     pid = (node.home / "state/info.json").read_bytes()
-    entry = go(node, bundle=Bundle("newer", BUNDLE.archive))
+    entry = go(node, bundle=CodeArchive("newer", BUNDLE.archive))
     assert entry.installation is not None
     assert entry.installation.bundle.endswith("/bundles/newer")
     assert {path.name for path in (node.home / "bundles").iterdir()} == {BUNDLE.name, "newer"}
@@ -298,7 +298,7 @@ def test_an_agent_that_never_writes_is_a_failure(
 
 
 def test_ranks_that_are_two_jobs_of_one_are_a_failure(node: Node) -> None:
-    alone = Answer(0, "sum 1\nsum 1\n", "")
+    alone = CommandResult(0, "sum 1\nsum 1\n", "")
     node.shell.on_run = lambda argv: alone if "127.0.0.1:2" in argv else None
     with pytest.raises(BackendError, match="they did not get the same sum"):
         go(node)
@@ -382,7 +382,7 @@ def test_a_node_whose_environment_broke_can_be_cleared_too(node: Node) -> None:
 def test_nothing_is_removed_under_a_run(node: Node) -> None:
     entry = go(node)
     node.shell.broken = False
-    runs = Answer(1, "job-7/1\n", "")
+    runs = CommandResult(1, "job-7/1\n", "")
     node.shell.on_run = lambda argv: runs if "runs" in argv else None
     with pytest.raises(BackendError, match="still has processes of job-7/1"):
         unprovision.remove(entry, node.shell)

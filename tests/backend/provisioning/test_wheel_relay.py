@@ -11,7 +11,7 @@ import pytest
 
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.entry import NodeEntry
-from backend.ssh.interface import Answer
+from backend.ssh.interface import CommandResult
 from tests.backend.provisioning.provisioner_rig import put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
@@ -75,8 +75,8 @@ def test_a_node_without_the_data_root_gets_them_sent(cluster: Cluster, house: Wh
 
 
 def test_a_node_that_cannot_read_there_gets_them_sent(cluster: Cluster, house: Wheelhouse) -> None:
-    def cannot(argv: tuple[str, ...]) -> Answer | None:
-        return Answer(1, "", "cp: Permission denied") if argv[0] == "cp" else None
+    def cannot(argv: tuple[str, ...]) -> CommandResult | None:
+        return CommandResult(1, "", "cp: Permission denied") if argv[0] == "cp" else None
 
     cluster.nodes["gpu3"].shell.on_run = cannot
     assert_all_ready(cluster, *NAMES)
@@ -94,10 +94,10 @@ def test_a_data_root_that_cannot_take_them_keeps_nobody_from_being_set_up(
 
 @pytest.mark.slow
 def test_what_was_damaged_on_the_data_root_is_sent(cluster: Cluster, house: Wheelhouse) -> None:
-    def damage(argv: tuple[str, ...]) -> Answer | None:
+    def damage(argv: tuple[str, ...]) -> CommandResult | None:
         if argv[0] == "cp" and "torch" in argv[2]:
             Path(argv[-1]).write_bytes(b"half")
-            return Answer(0, "", "")
+            return CommandResult(0, "", "")
         return None
 
     cluster.nodes["gpu1"].shell.on_run = damage

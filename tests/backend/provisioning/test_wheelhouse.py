@@ -14,13 +14,13 @@ import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.provisioning import horovod_wheels, wheelhouse
-from backend.provisioning.horovod_wheels import HorovodWheel, Target
+from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.wheelhouse import PIP, Wheelhouses
 from backend.records.nodes.entry import NodeFacts, PythonFound
 from tests.installers.small_project import put_wheel
 
 CONSTRAINTS = Path(__file__).parents[3] / "installers/constraints.txt"
-TARGET = Target("3.11", "x86_64")
+TARGET = WheelTarget("3.11", "x86_64")
 FACTS = NodeFacts(
     "gpu1",
     "Debian GNU/Linux 12",
@@ -58,7 +58,7 @@ class Desk:
     horovod: HorovodWheel
     pip: list[str]
 
-    def gather(self, target: Target = TARGET, **given: object) -> wheelhouse.Wheelhouse:
+    def gather(self, target: WheelTarget = TARGET, **given: object) -> wheelhouse.Wheelhouse:
         houses = Wheelhouses(self.folder / "houses", CONSTRAINTS, self.pip)
         return houses.gather(target, self.horovod, **given)  # type: ignore[arg-type]
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.datastore.nodes.files import write_entry
-from backend.launch.placement import Site
+from backend.launch.placement import NodePaths
 from backend.node.metrics.probe import Probe
 from backend.node.system import process_cleanup
 from backend.node.system.mpi import find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.state import JobState
@@ -140,7 +140,9 @@ class Place:
             f"Host lab\n  HostName 127.0.0.1\n  Port {self.wire.port}\n  User {USER}\n"
             f"  IdentityFile {sshd.client_key}\n"
         )
-        self.address: Path | FarRoot = self.root if is_mounted else FarRoot("lab", str(self.root))
+        self.address: Path | RemoteRoot = (
+            self.root if is_mounted else RemoteRoot("lab", str(self.root))
+        )
 
     def desktop(self) -> Services:
         """Another desktop on the data root."""
@@ -214,7 +216,7 @@ class FakeHead:
     def of(self, ranks: object) -> Iterator[FakeHead]:
         yield self
 
-    def start(self, folder: JobFolder, run: int, site: Site) -> None:
+    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         self.started.append((folder.job_id, run, site.data_root))
 
     def instead_of(self, services: Services) -> None:

@@ -25,8 +25,8 @@ from backend.ssh.client import connect
 from backend.ssh.interface import (
     HostKeyChanged,
     HostKeyUnknown,
+    LoginRefused,
     PassphraseNeeded,
-    Refused,
     Shell,
     Unreachable,
 )
@@ -127,7 +127,7 @@ def test_keys_of_the_home_folder_and_of_the_settings_are_tried(sshd: Sshd, tmp_p
     assert gets_in(enter(sshd, identity=""))
     other = make_key(tmp_path / "other")
     sshd.allow(other)
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         enter(sshd, identity="")
     sshd.ssh_config.write_text(f"IdentityFile {other}\n")
     assert gets_in(enter(sshd, identity=""))
@@ -169,7 +169,7 @@ def agent_with(*keys: Path) -> Iterator[None]:
 def test_keys_of_the_agent_are_tried(sshd: Sshd) -> None:
     with agent_with(sshd.client_key):
         assert gets_in(enter(sshd, identity=""))
-    with pytest.raises(Refused):
+    with pytest.raises(LoginRefused):
         enter(sshd, identity="")
 
 
@@ -179,7 +179,7 @@ def test_the_key_that_was_asked_for_comes_before_a_crowd_in_the_agent(
     # sshd ends the talk after six wrong keys.
     with agent_with(*(make_key(tmp_path / f"other-{n}") for n in range(8))):
         assert gets_in(enter(sshd))
-        with pytest.raises(Refused, match=r"other-0.*other-5"):
+        with pytest.raises(LoginRefused, match=r"other-0.*other-5"):
             enter(sshd, identity="")
 
 
@@ -234,7 +234,7 @@ def test_a_key_that_the_agent_does_not_sign_with_is_passed_over(sshd: Sshd) -> N
 
 
 def test_with_no_other_key_the_one_of_the_stick_is_named(sshd: Sshd) -> None:
-    with agent_that_signs_nothing(STICK), pytest.raises(Refused) as told:
+    with agent_that_signs_nothing(STICK), pytest.raises(LoginRefused) as told:
         enter(sshd, identity="")
     assert "no key could be used" in told.value.sentence
     assert "“mai@stick” of the agent, a key of a security stick" in told.value.sentence
@@ -244,7 +244,7 @@ def test_with_no_other_key_the_one_of_the_stick_is_named(sshd: Sshd) -> None:
 def test_an_agent_of_the_settings_is_asked_and_none_is_none(sshd: Sshd) -> None:
     with agent_with(sshd.client_key):
         sshd.ssh_config.write_text("IdentityAgent none\n")
-        with pytest.raises(Refused, match="no key on this computer"):
+        with pytest.raises(LoginRefused, match="no key on this computer"):
             enter(sshd, identity="")
         sshd.ssh_config.write_text(f"IdentityAgent {os.environ.pop('SSH_AUTH_SOCK')}\n")
         assert gets_in(enter(sshd, identity=""))
@@ -282,7 +282,7 @@ def test_a_key_file_that_cannot_be_used_is_passed_over_or_named_with_the_way_out
     content, why, way_out = UNUSABLE[kind]
     (tmp_path / kind).write_bytes(content)
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\n")
-    with pytest.raises(Refused, match=why) as told:
+    with pytest.raises(LoginRefused, match=why) as told:
         enter(sshd, identity="")
     assert str(tmp_path / kind) in told.value.sentence
     assert re.search(way_out, told.value.remedy)
@@ -294,7 +294,7 @@ def test_a_key_of_a_cipher_that_is_not_known_is_passed_over(sshd: Sshd, tmp_path
     key = make_key(tmp_path / "key", PASSPHRASE, cipher="chacha20-poly1305@openssh.com")
     sshd.allow(key)
     address = replace(sshd.address, identity=str(key))
-    with pytest.raises(Refused, match="in a form that Ringmaster does not read") as told:
+    with pytest.raises(LoginRefused, match="in a form that Ringmaster does not read") as told:
         connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
     assert f"ssh-keygen -p -f {key}" in told.value.remedy
 
@@ -334,7 +334,7 @@ def test_a_certificate_is_shown_first_and_the_bare_key_after_it(
 def test_a_key_file_that_cannot_be_opened_is_named(sshd: Sshd, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / 'folder'}\n")
-    with pytest.raises(Refused, match=r"folder, which cannot be read \(Is a directory\)"):
+    with pytest.raises(LoginRefused, match=r"folder, which cannot be read \(Is a directory\)"):
         enter(sshd, identity="")
 
 
@@ -398,7 +398,7 @@ def test_f61_the_accepted_keys_are_the_users_alone(sshd: Sshd) -> None:
 
 def test_f52_a_wrong_key_names_user_host_and_what_was_tried(sshd: Sshd, tmp_path: Path) -> None:
     wrong = make_key(tmp_path / "wrong-key")
-    with pytest.raises(Refused) as told:
+    with pytest.raises(LoginRefused) as told:
         enter(sshd, identity=str(wrong))
     sentence = told.value.sentence
     assert f"127.0.0.1 does not let {USER} in" in sentence
@@ -407,29 +407,29 @@ def test_f52_a_wrong_key_names_user_host_and_what_was_tried(sshd: Sshd, tmp_path
 
 
 def test_f52_a_wrong_user_is_named(sshd: Sshd) -> None:
-    with pytest.raises(Refused, match="does not let nobody-here in"):
+    with pytest.raises(LoginRefused, match="does not let nobody-here in"):
         enter(sshd, user="nobody-here")
 
 
 def test_f52_no_key_at_all_and_no_such_key_are_named(sshd: Sshd, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="no key on this computer"):
+    with pytest.raises(LoginRefused, match="no key on this computer"):
         enter(sshd, identity="")
     with pytest.raises(BackendError, match="There is no key file /no/such/key"):
         enter(sshd, identity="/no/such/key")
     (tmp_path / "letter").write_text("Dear node, let me in.")
-    with pytest.raises(Refused, match="letter, which is no private key that can be read"):
+    with pytest.raises(LoginRefused, match="letter, which is no private key that can be read"):
         enter(sshd, identity=str(tmp_path / "letter"))
 
 
 def test_f52_a_server_that_takes_no_keys_is_named(make_sshd: Callable[..., Sshd]) -> None:
     sshd = make_sshd("PubkeyAuthentication no", "GSSAPIAuthentication yes")
-    with pytest.raises(Refused, match="only, and Ringmaster needs a key"):
+    with pytest.raises(LoginRefused, match="only, and Ringmaster needs a key"):
         enter(sshd)
 
 
 def test_f52_a_second_factor_is_named(make_sshd: Callable[..., Sshd], tmp_path: Path) -> None:
     sshd = make_sshd("AuthenticationMethods publickey,publickey")
-    with pytest.raises(Refused, match="wants a second proof"):
+    with pytest.raises(LoginRefused, match="wants a second proof"):
         enter(sshd)
 
 

@@ -15,7 +15,7 @@ from paramiko.sftp import CMD_READ
 
 from backend.base.errors import BackendError
 from backend.ssh import client as ssh_client
-from backend.ssh.interface import Refused, Shell, Unreachable
+from backend.ssh.interface import LoginRefused, Shell, Unreachable
 from backend.ssh.remote_command import OUTPUT_LIMIT_BYTES
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
@@ -132,7 +132,9 @@ def test_f52_a_bashrc_that_ends_the_shell_is_named(
 ) -> None:
     sshd = make_sshd()
     (sshd.home / ".bashrc").write_text("echo 'module: no such module' >&2; exit 5\n")
-    with pytest.raises(Refused, match=r"code 5 before any command.*module: no such module") as told:
+    with pytest.raises(
+        LoginRefused, match=r"code 5 before any command.*module: no such module"
+    ) as told:
         enter(sshd).run(["echo", "out"])
     assert "~/.bashrc" in told.value.remedy
 
@@ -285,7 +287,7 @@ def test_f52_a_missing_folder_and_a_server_without_sftp_are_named(
     with pytest.raises(BackendError, match="there is no folder /no/such"):
         shell.write("/no/such/file", b"content")
     bare = enter(make_sshd("Subsystem other /bin/false"))
-    with pytest.raises(Refused, match="no file transfer"):
+    with pytest.raises(LoginRefused, match="no file transfer"):
         bare.write("/tmp/file", b"content")
     assert bare.run(["true"]).ok
 
@@ -315,7 +317,7 @@ def test_a_server_that_allows_no_session_is_named(
     monkeypatch.setattr(ssh_client, "_NEXT_SESSION_S", 0.1)
     shell = enter(make_sshd("MaxSessions 0"))
     for ask in (lambda: shell.run(["true"]), lambda: shell.listing("/")):
-        with pytest.raises(Refused, match="allows no session") as told:
+        with pytest.raises(LoginRefused, match="allows no session") as told:
             ask()
         assert "MaxSessions 10" in told.value.remedy
 

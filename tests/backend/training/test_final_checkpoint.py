@@ -12,7 +12,7 @@ import pytest
 
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import CheckpointPolicy
-from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Beat, Phase
+from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
 from backend.training import final_checkpoint
 from backend.training.checkpoint import FORMAT, Checkpointer, load_checkpoint
 from backend.training.error_report import record_of
@@ -61,7 +61,7 @@ def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
 ) -> None:
     refuse(3, errno.EROFS)
     save(checkpointer)
-    beat = Beat.inherited()
+    beat = RankHeartbeat.inherited()
     assert write_out(checkpointer, beat, 600.0) == ""
     # Its guard sees that it has not gone to sleep.
     assert beat.read() == (3, Phase.SAVING)
@@ -72,7 +72,7 @@ def test_f34_the_last_checkpoint_waits_for_a_disk_that_is_away(
 def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refuse) -> None:
     refuse(10**6, errno.ENOSPC)
     save(checkpointer)
-    trouble = write_out(checkpointer, Beat.inherited(), 0.2)
+    trouble = write_out(checkpointer, RankHeartbeat.inherited(), 0.2)
     assert trouble.startswith(
         "The checkpoint epoch-0001-step-000007 could not be written: No space"
     )
@@ -94,7 +94,7 @@ def test_f26_what_ended_a_rank_reaches_its_guard_when_no_disk_takes_it(
     memory = os.memfd_create("last words")
     monkeypatch.setenv(LAST_WORDS_VARIABLE, str(memory))
     (tmp_path / "job").write_text("no folder\n")
-    Rank(JobFolder(tmp_path / "job"), 1, Beat.inherited()).record(NotSaved("full"))
+    Rank(JobFolder(tmp_path / "job"), 1, RankHeartbeat.inherited()).record(NotSaved("full"))
     told = json.loads(os.pread(memory, 100_000, 0))
     os.close(memory)
     assert told["sentence"].startswith("full")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from backend.training.data import fingerprint
-from backend.training.step_sync import Ballot
+from backend.training.step_sync import StepSync
 from backend.training.strategies.allreduce import AllReduce
 from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import Training, new_training
@@ -201,7 +201,7 @@ def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
     size = len(values)
     vectors = []
     for rank, (loss, metric) in enumerate(values):
-        ballot = Ballot(["metric"], rank, size)
+        ballot = StepSync(["metric"], rank, size)
         ballot.use(torch.zeros(ballot.size))
         tensor = torch.tensor(loss, dtype=kind)
         ballot.fill(stop=False, save=False, loss=tensor, metrics={"metric": metric}, step_ms=1.0)

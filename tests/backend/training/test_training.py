@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from backend.records.jobs.heartbeat import Beat, Phase
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.training.loop import Trainer
 from backend.training.strategies.alone import Alone
@@ -42,7 +42,7 @@ def test_f16_a_rank_that_waits_for_a_value_of_another_is_not_taken_for_hung(phas
             return super().gather(value)
 
     trainer = Trainer.__new__(Trainer)
-    trainer.beat = Beat.inherited()
+    trainer.beat = RankHeartbeat.inherited()
     trainer.strategy = Watched()
     trainer.beat.beat(phase)
     trainer._gather("value")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend.records.bundles.job_archive import Bundled, Unbundled
 from backend.records.library.item import Kind
-from backend.records.library.project import Found, Project, ProjectPart
+from backend.records.library.project import ImportGuess, Project, ProjectPart
 from backend.records.nodes.preflight import Preflight
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
@@ -88,7 +88,9 @@ def import_three(stage: Stage) -> None:
         Kind.LOADER: ProjectPart("reader"),
         Kind.MODEL: ProjectPart("convolutional-network"),
     }
-    found = Found(Kind.DATASET, Project(parts, ("README.md", "job.toml", "notebooks/", "runs/")))
+    found = ImportGuess(
+        Kind.DATASET, Project(parts, ("README.md", "job.toml", "notebooks/", "runs/"))
+    )
     _import(stage, "/home/mai/digits").show_found("/home/mai/digits", found)
 
 

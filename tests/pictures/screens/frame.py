@@ -13,9 +13,9 @@ from tests.pictures.stage import Stage
 from tests.widgets.shell.test_notification_list import ITEMS
 from tests.widgets.shell.test_notification_list import LONG as LONG_NOTICE
 from widgets.common.cards import EmptyState
-from widgets.shell.command_palette import Palette, Target
+from widgets.shell.command_palette import Palette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
-from widgets.shell.settings_page import Choices, Places, SettingsPage
+from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts_dialog import KeysSheet
 
 
@@ -58,9 +58,9 @@ SSH = SshFacts(
 
 def _settings(stage: Stage) -> SettingsPage:
     page = stage.settings
-    page.show_choices(Choices(stays_in_tray=True))
+    page.show_choices(SettingsValues(stays_in_tray=True))
     page.show_places(
-        Places("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
+        SettingsPaths("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
                "~/.config/ringmaster/settings.toml",
                "~/.local/state/ringmaster/window.log")
     )  # fmt: skip
@@ -135,7 +135,7 @@ def help_no_match(stage: Stage) -> None:
     stage.help._search._say()
 
 
-def _palette(stage: Stage, text: str, targets: list[Target]) -> None:
+def _palette(stage: Stage, text: str, targets: list[PaletteEntry]) -> None:
     open_job(stage)
     palette = Palette(stage.window)
     palette.open()
@@ -144,11 +144,11 @@ def _palette(stage: Stage, text: str, targets: list[Target]) -> None:
 
 
 TARGETS = [
-    *(Target("job", view.id, view.name, view.state.word, "stack") for view in lab.JOBS[:4]),
-    Target("node", "gpu07", "gpu07", "node", "hard-drives"),
-    Target("act", "new", "New job", "", "plus", "Ctrl+N"),
-    Target("act", "settings", "Settings", "", "gear", "Ctrl+,"),
-    Target("job", "x", lab.LONG, "Finished", "stack"),
+    *(PaletteEntry("job", view.id, view.name, view.state.word, "stack") for view in lab.JOBS[:4]),
+    PaletteEntry("node", "gpu07", "gpu07", "node", "hard-drives"),
+    PaletteEntry("act", "new", "New job", "", "plus", "Ctrl+N"),
+    PaletteEntry("act", "settings", "Settings", "", "gear", "Ctrl+,"),
+    PaletteEntry("job", "x", lab.LONG, "Finished", "stack"),
 ]
 
 

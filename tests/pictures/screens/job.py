@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.history_update import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobRun
@@ -387,10 +387,10 @@ def notes(stage: Stage) -> None:
     page.detail.show_acts(
         lab.LIVE.id,
         (
-            Act(lab.ago(4 * lab.MINUTE), f"Kept for ever: {first.name}", "ben", "desk-7"),
-            Act(lab.ago(30 * lab.MINUTE), "Tags changed to baseline", "mai", "desk-3"),
-            Act(lab.ago(74 * lab.MINUTE), "Started", "mai", "desk-3"),
-            Act(lab.ago(75 * lab.MINUTE), "Created", "mai"),
+            AuditEntry(lab.ago(4 * lab.MINUTE), f"Kept for ever: {first.name}", "ben", "desk-7"),
+            AuditEntry(lab.ago(30 * lab.MINUTE), "Tags changed to baseline", "mai", "desk-3"),
+            AuditEntry(lab.ago(74 * lab.MINUTE), "Started", "mai", "desk-3"),
+            AuditEntry(lab.ago(75 * lab.MINUTE), "Created", "mai"),
         ),
     )
 

@@ -22,9 +22,9 @@ from backend.records.library.preview import (
     ItemFault,
     LayerRow,
     ModelCheck,
-    Part,
     Preview,
-    Sample,
+    SamplePart,
+    SamplePreview,
     ShapeCount,
     rare_words,
 )
@@ -59,7 +59,7 @@ def datasets() -> tuple[LibraryItem, ...]:
 
 
 @cache
-def _digits() -> tuple[Sample, ...]:
+def _digits() -> tuple[SamplePreview, ...]:
     """The first digits of the gallery, as the preview makes pictures of them."""
     samples = []
     with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
@@ -72,9 +72,9 @@ def _digits() -> tuple[Sample, ...]:
             buffer.open(QIODevice.OpenModeFlag.WriteOnly)
             image.save(buffer, "PNG")
             png = base64.b64encode(bytes(buffer.data().data())).decode()
-            part = Part("data", (1, _SIDE, _SIDE), "float32", "image", png=png)
-            target = Part("target", (), "int64", "values", values=(float(row[-1]),))
-            samples.append(Sample(index * 18, (part, target), row[-1], 0.8, row[-1]))
+            part = SamplePart("data", (1, _SIDE, _SIDE), "float32", "image", png=png)
+            target = SamplePart("target", (), "int64", "values", values=(float(row[-1]),))
+            samples.append(SamplePreview(index * 18, (part, target), row[-1], 0.8, row[-1]))
     return tuple(samples)
 
 
@@ -177,8 +177,9 @@ def _columns(stage: Stage) -> LibraryPage:
     chance = np.random.default_rng(5)
     rows = chance.gamma(2.0, [1, 4, 0.3, 20, 2, 7, 1, 3, 0.1, 5, 1, 60, 8], (48, 13))
     some = tuple(
-        Sample(9 * n, (Part("data", (13,), "float32", "values", values=tuple(row.tolist())),
-                       Part("target", (), "float32", "values", values=(row[3],))),
+        SamplePreview(9 * n, (SamplePart("data", (13,), "float32", "values",
+                                  values=tuple(row.tolist())),
+                       SamplePart("target", (), "float32", "values", values=(row[3],))),
                f"{row[3]:.4g}", 0.02)
         for n, row in enumerate(rows)
     )  # fmt: skip
@@ -211,7 +212,8 @@ def dataset_no_numbers(stage: Stage) -> None:
     """Nothing but text: samples can be read, and there is no statistic of them."""
     words = ("The quick brown fox", "jumps over", "the lazy dog and much more text than fits here")
     some = tuple(
-        Sample(n, (Part("data", None, "str", "text", text=words[n % 3]),)) for n in range(9)
+        SamplePreview(n, (SamplePart("data", None, "str", "text", text=words[n % 3]),))
+        for n in range(9)
     )
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), Preview("training", "U", 9, 9, some))
@@ -224,9 +226,10 @@ def dataset_no_pictures(stage: Stage) -> None:
     """Waves; one channel holds values that are no numbers, another nothing else."""
     time = np.linspace(0, 30, 256)
     some = tuple(
-        Sample(n, (Part("data.sound", (2, 16_000), "float32", "wave",
+        SamplePreview(n, (SamplePart("data.sound", (2, 16_000), "float32", "wave",
                         values=tuple((np.sin(time * (1 + n / 9)) * np.exp(-time / 20)).tolist())),
-                   Part("data.a name that is long", (1024,), "float32", "wave", values=(0.5, 0.6))),
+                   SamplePart("data.a name that is long", (1024,), "float32", "wave",
+                              values=(0.5, 0.6))),
                "a class with a long name", 12.4)
         for n in range(40)
     )  # fmt: skip
@@ -242,12 +245,12 @@ def dataset_tables(stage: Stage) -> None:
     """Tables, texts and single numbers side by side, and constant values."""
     chance = np.random.default_rng(6)
     kinds = (
-        Part("data", (8, 12), "float32", "table",
+        SamplePart("data", (8, 12), "float32", "table",
              rows=tuple(tuple(row) for row in chance.normal(0, 1, (8, 12)).tolist())),
-        Part("data", None, "str", "text", text="The quick brown fox jumps over the lazy dog"),
-        Part("data", (), "float64", "values", values=(0.25,)),
+        SamplePart("data", None, "str", "text", text="The quick brown fox jumps over the lazy dog"),
+        SamplePart("data", (), "float64", "values", values=(0.25,)),
     )  # fmt: skip
-    some = tuple(Sample(n * 2953, (kinds[n % 3],), "", 0.1) for n in range(30))
+    some = tuple(SamplePreview(n * 2953, (kinds[n % 3],), "", 0.1) for n in range(30))
     alike = ChannelStatistics("data", 0, 0.5, 0.0, 0.5, 0.5,
                               histogram=Histogram(0.5, 1e-12, (90,)))  # fmt: skip
     shown = Preview("training", "UserDataset", 90_000, 90, some, statistics=(alike,))

@@ -17,7 +17,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE, node
-from widgets.nodes.history.node_history import Past
+from widgets.nodes.history.node_history import NodeHistoryData
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
@@ -142,7 +142,7 @@ def nodes_all_gone(stage: Stage) -> None:
     _nodes(stage, tuple(samples.gone(state) for state in samples.cluster(6)))
 
 
-def _detail(stage: Stage, name: str, states=None, past: Past | None = None) -> NodesPage:
+def _detail(stage: Stage, name: str, states=None, past: NodeHistoryData | None = None) -> NodesPage:
     page = _nodes(stage, states or lab.nodes())
     page.open_node(name)
     page.show_past(name, past or lab.past(name))

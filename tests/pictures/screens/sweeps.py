@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend.records.base.validation import Fault
 from backend.records.jobs.view import JobCheck
-from backend.records.sweeps.values import Axis, Span
+from backend.records.sweeps.values import Axis, ValueRange
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled, scroll_to, show_sweep
 from tests.pictures.stage import Stage
@@ -78,7 +78,7 @@ def _seen_sweep(stage: Stage, form: JobForm) -> None:
 def sweep_drawn(stage: Stage) -> None:
     """Values drawn at random, from a list and from a range."""
     form = filled(stage)
-    span = Axis("optimizer.lr", span=Span(1e-3, 0.1, 0, "log"))
+    span = Axis("optimizer.lr", span=ValueRange(1e-3, 0.1, 0, "log"))
     form.show_draft(JobDraft(RAW, (BATCH, span), 12, 3))
     form.show_check(JobCheck(jobs=12, global_batch=256, learning_rate=0.04, steps_per_epoch=458))
     _seen_sweep(stage, form)

@@ -10,15 +10,15 @@ import shiboken6
 from PySide6.QtCore import QObject, QTimer
 from pytestqt.qtbot import QtBot
 
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 
 
 @pytest.fixture
-def turns(qapp: QObject) -> Turns:
-    return Turns(qapp)
+def turns(qapp: QObject) -> ChunkedWork:
+    return ChunkedWork(qapp)
 
 
-def test_one_piece_a_turn_in_their_order(qtbot: QtBot, turns: Turns) -> None:
+def test_one_piece_a_turn_in_their_order(qtbot: QtBot, turns: ChunkedWork) -> None:
     done: list[str] = []
     turns.put([partial(done.append, "side bar"), partial(done.append, "form")])
     assert done == []
@@ -27,7 +27,7 @@ def test_one_piece_a_turn_in_their_order(qtbot: QtBot, turns: Turns) -> None:
     qtbot.waitUntil(lambda: done == ["side bar", "form"])
 
 
-def test_newer_news_take_the_place_of_what_is_not_done(qtbot: QtBot, turns: Turns) -> None:
+def test_newer_news_take_the_place_of_what_is_not_done(qtbot: QtBot, turns: ChunkedWork) -> None:
     done: list[str] = []
     turns.put([partial(done.append, "old")])
     turns.put([partial(done.append, "new")])
@@ -35,7 +35,9 @@ def test_newer_news_take_the_place_of_what_is_not_done(qtbot: QtBot, turns: Turn
     assert done == ["new"]
 
 
-def test_a_piece_that_fails_is_told_and_keeps_no_other_back(qtbot: QtBot, turns: Turns) -> None:
+def test_a_piece_that_fails_is_told_and_keeps_no_other_back(
+    qtbot: QtBot, turns: ChunkedWork
+) -> None:
     done: list[str] = []
     with qtbot.captureExceptions() as caught:
         turns.put([lambda: 1 / 0, partial(done.append, "next")])
@@ -43,12 +45,12 @@ def test_a_piece_that_fails_is_told_and_keeps_no_other_back(qtbot: QtBot, turns:
     assert caught[0][0] is ZeroDivisionError
 
 
-def test_nothing_is_done_after_stop(qtbot: QtBot, turns: Turns) -> None:
+def test_nothing_is_done_after_stop(qtbot: QtBot, turns: ChunkedWork) -> None:
     done: list[str] = []
     turns.put([partial(done.append, "late")])
     turns.stop()
     other: list[str] = []
-    later = Turns(turns)
+    later = ChunkedWork(turns)
     later.put([partial(other.append, "turned")])
     qtbot.waitUntil(lambda: bool(other))
     assert done == []
@@ -58,7 +60,7 @@ def test_of_all_who_have_work_one_is_served_a_turn(qtbot: QtBot, qapp: QObject) 
     """A timer for each of them would be a turn as long as all of their pieces."""
     order: list[str] = []
     for name in ("side bar", "form", "table"):
-        Turns(qapp).put([partial(order.append, name)] * 2)
+        ChunkedWork(qapp).put([partial(order.append, name)] * 2)
     key = QTimer()
     key.timeout.connect(partial(order.append, "key"))
     key.start(0)
@@ -71,9 +73,9 @@ def test_of_all_who_have_work_one_is_served_a_turn(qtbot: QtBot, qapp: QObject) 
 
 def test_a_piece_may_turn_the_loop_and_the_others_go_on(qtbot: QtBot, qapp: QObject) -> None:
     done: list[str] = []
-    dialog = Turns(qapp)
+    dialog = ChunkedWork(qapp)
     dialog.put([lambda: qtbot.waitUntil(lambda: bool(done))])
-    Turns(qapp).put([partial(done.append, "another")])
+    ChunkedWork(qapp).put([partial(done.append, "another")])
     qtbot.waitUntil(lambda: dialog.is_done)
     assert done == ["another"]
 
@@ -81,8 +83,8 @@ def test_a_piece_may_turn_the_loop_and_the_others_go_on(qtbot: QtBot, qapp: QObj
 def test_who_is_gone_is_left_out(qtbot: QtBot, qapp: QObject) -> None:
     done: list[str] = []
     owner = QObject()
-    Turns(owner).put([partial(done.append, "late")])
+    ChunkedWork(owner).put([partial(done.append, "late")])
     shiboken6.delete(owner)
-    Turns(qapp).put([partial(done.append, "other")])
+    ChunkedWork(qapp).put([partial(done.append, "other")])
     qtbot.waitUntil(lambda: bool(done))
     assert done == ["other"]

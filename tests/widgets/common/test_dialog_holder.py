@@ -5,7 +5,7 @@ import shiboken6
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QDialog, QWidget
 
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def settle():
 
 @pytest.mark.parametrize("close", [QDialog.accept, QDialog.reject, QDialog.close])
 def test_however_a_dialog_is_closed_it_is_forgotten_and_deleted(window, close):
-    kept = KeptDialog()
+    kept = DialogHolder()
     dialog = QDialog(window)
     kept.open(dialog)
     assert kept.now is dialog
@@ -33,7 +33,7 @@ def test_however_a_dialog_is_closed_it_is_forgotten_and_deleted(window, close):
 
 
 def test_another_one_closes_the_first_and_its_end_does_not_forget_the_second(window):
-    kept = KeptDialog()
+    kept = DialogHolder()
     first, second = QDialog(window), QDialog(window)
     kept.open(first)
     kept.open(second)

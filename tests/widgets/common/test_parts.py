@@ -29,7 +29,7 @@ from widgets.common.buttons import (
     Switch,
     UnderlinedTabs,
 )
-from widgets.common.cards import Card, Chip, EmptyState, PageHeader, ProgressLine, Rule, Scroll
+from widgets.common.cards import Card, Chip, EmptyState, PageHeader, ProgressLine, Scroll, Separator
 from widgets.common.fields import (
     ComboBox,
     Field,
@@ -40,11 +40,11 @@ from widgets.common.fields import (
     SpinBox,
     TextBox,
 )
-from widgets.common.key_value_row import Fact, Facts
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import IconLabel, Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import PAGE_MARGIN
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.common.toast import Toast
 
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
@@ -393,7 +393,9 @@ def test_a_banner_wraps_what_has_no_room_in_one_line_and_nothing_of_it_is_cut(sh
 
 
 def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
-    facts = Facts([Fact("Epoch", "32 of 50"), Fact("Step", "12 480"), Fact("Speed", "551 img/s")])
+    facts = KeyValueRow(
+        [Fact("Epoch", "32 of 50"), Fact("Step", "12 480"), Fact("Speed", "551 img/s")]
+    )
     window = show(facts, width=600)
     assert facts.shown() == 3
     assert facts.toolTip() == ""
@@ -474,11 +476,11 @@ def test_a_row_reads_like_its_picture(qtbot: QtBot) -> None:
     assert box.count() == 0
 
 
-def test_every_part_can_be_painted_in_both_themes(show: Show, look: Look) -> None:
+def test_every_part_can_be_painted_in_both_themes(show: Show, look: ThemeManager) -> None:
     off = Button("2 things to fix", kind="big")
     off.setEnabled(False)
     parts = (
-        *(off, Chip("v2", "live"), Rule(), Card(Label("x")), PageHeader("Jobs", "13")),
+        *(off, Chip("v2", "live"), Separator(), Card(Label("x")), PageHeader("Jobs", "13")),
         *(Note("warning-fill", "warn", "gpu07", "hot"), IconLabel("tray"), TextBox("a", mono=True)),
         *(Scroll(Label("page")), CheckBox("t", checked=True), Switch(name="s", checked=True)),
         *(Banner("bad", "a", "b", stacked=True), Slider(0.5, name="s"), ComboBox(name="c")),

@@ -19,11 +19,11 @@ from tests.pictures.screens.jobs import open_job
 from tests.pictures.screens.library import item, preview
 from tests.pictures.stage import Stage
 from tests.widgets.compare import compare_samples
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_detail import Trial
-from widgets.shell.command_palette import Palette, Target
+from widgets.shell.command_palette import Palette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 
 EVIL = "<img src=x><b>bold"
@@ -156,7 +156,7 @@ def _notices(stage: Stage) -> None:
 def _palette(stage: Stage) -> None:
     palette = Palette(stage.window)
     palette.open()
-    palette.show_targets([Target("job", "x", EVIL, EVIL)])
+    palette.show_targets([PaletteEntry("job", "x", EVIL, EVIL)])
 
 
 def _importing(stage: Stage) -> None:
@@ -215,7 +215,7 @@ def rich(widget: QWidget) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_f58_no_name_is_read_as_markup(page: str, look: Look) -> None:
+def test_f58_no_name_is_read_as_markup(page: str, look: ThemeManager) -> None:
     stage = Stage(LARGE)
     try:
         PAGES[page](stage)

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.page_stack import Stack
 
 OLD, NEW = QColor("#aa0000"), QColor("#0000aa")
@@ -67,8 +67,8 @@ def turn_to_new(stack: Stack) -> Page:
 
 def one_turn(stack: Stack) -> None:
     """The next piece, and the painting that follows it."""
-    turns = stack.findChild(Turns)
-    assert isinstance(turns, Turns)
+    turns = stack.findChild(ChunkedWork)
+    assert isinstance(turns, ChunkedWork)
     turns.do_one()
     QApplication.sendPostedEvents()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QTableView
 
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.view_style import SharedWidth, dress
 
 
@@ -22,8 +22,8 @@ class Measured(QTableView):
 @pytest.fixture
 def model() -> RowTableModel[tuple[str, str]]:
     columns = (
-        Column[tuple[str, str]]("Name", lambda row: row[0]),
-        Column[tuple[str, str]]("Step", lambda row: row[1], is_figure=True),
+        TableColumn[tuple[str, str]]("Name", lambda row: row[0]),
+        TableColumn[tuple[str, str]]("Step", lambda row: row[1], is_figure=True),
     )
     return RowTableModel(columns)
 

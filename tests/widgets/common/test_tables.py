@@ -11,7 +11,7 @@ from widgets.common import theme
 from widgets.common.cards import Card
 from widgets.common.labels import Label
 from widgets.common.layout import REST, col
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.view_style import AsHighAsRows, dress
 
 pytestmark = pytest.mark.usefixtures("look")
@@ -28,7 +28,7 @@ def test_views_are_dressed_alike(qtbot: QtBot, make: type[QTableView]) -> None:
 def test_the_card_of_a_table_is_as_high_as_its_rows_and_never_scrolls_for_less(
     qtbot: QtBot,
 ) -> None:
-    model = RowTableModel((Column[str]("Name", str),))
+    model = RowTableModel((TableColumn[str]("Name", str),))
     view = QTableView()
     view.setModel(model)
     dress(view, "Names")
@@ -52,8 +52,8 @@ def test_the_card_of_a_table_is_as_high_as_its_rows_and_never_scrolls_for_less(
 
 def test_a_figure_stands_below_the_end_of_its_head(qtbot: QtBot) -> None:
     """To the pixel: a head has its own padding, and a cell has another."""
-    column = Column[str]("4096", str, is_figure=True)
-    model = RowTableModel((column, Column[str]("Name", str)))
+    column = TableColumn[str]("4096", str, is_figure=True)
+    model = RowTableModel((column, TableColumn[str]("Name", str)))
     model.put(["4096"])
     view = QTableView()
     qtbot.addWidget(view)

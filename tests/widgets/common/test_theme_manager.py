@@ -11,10 +11,10 @@ from pytestqt.qtbot import QtBot
 
 from widgets.common import theme
 from widgets.common.labels import IconLabel, Label
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 
-def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: Look) -> None:
+def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: ThemeManager) -> None:
     with qtbot.waitSignal(look.changed):
         look.choose(ThemeChoice.DARK)
     assert theme.current() == theme.DARK
@@ -26,7 +26,7 @@ def test_the_choice_of_a_person_wins_and_is_told_once(qtbot: QtBot, look: Look) 
     assert look.choice is ThemeChoice.LIGHT
 
 
-def test_without_a_choice_the_window_follows_the_system(qtbot: QtBot, look: Look) -> None:
+def test_without_a_choice_the_window_follows_the_system(qtbot: QtBot, look: ThemeManager) -> None:
     hints = QGuiApplication.styleHints()
     look.choose(ThemeChoice.SYSTEM)
     with qtbot.waitSignal(look.changed):
@@ -37,7 +37,7 @@ def test_without_a_choice_the_window_follows_the_system(qtbot: QtBot, look: Look
     assert not look.is_dark
 
 
-def test_with_a_choice_it_does_not(qtbot: QtBot, look: Look) -> None:
+def test_with_a_choice_it_does_not(qtbot: QtBot, look: ThemeManager) -> None:
     with qtbot.assertNotEmitted(look.changed):
         QGuiApplication.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Dark)
     assert not look.is_dark
@@ -51,7 +51,7 @@ def colours(widget: QWidget) -> set[str]:
     return {f"#{value:06X}" for value in values}
 
 
-def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: Look) -> None:
+def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: ThemeManager) -> None:
     page = QWidget()
     page.setObjectName("page")
     page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -68,7 +68,7 @@ def test_what_is_on_the_screen_changes_with_the_theme(qtbot: QtBot, look: Look) 
     assert theme.DARK.text in colours(icon)
 
 
-def test_reduced_motion_is_a_wish_of_its_own(look: Look) -> None:
+def test_reduced_motion_is_a_wish_of_its_own(look: ThemeManager) -> None:
     look.reduce_motion(True)
     assert theme.motion_reduced()
     assert look.reduced_motion

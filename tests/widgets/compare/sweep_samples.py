@@ -10,7 +10,7 @@ from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import Sweep, expand
-from backend.records.sweeps.values import Axis, Span
+from backend.records.sweeps.values import Axis, ValueRange
 from tests.fakes.trained import CONFIG
 
 TAG = "sweep:digits-k3pf"
@@ -27,9 +27,9 @@ def _views(count: int) -> Iterator[JobView]:
     base = {**CONFIG.to_dict(), "name": "digits"}
     drawn = (
         Axis("batch_size", (16, 32, 64, 128)),
-        Axis("optimizer.lr", span=Span(1e-4, 0.3, 0, "log")),
+        Axis("optimizer.lr", span=ValueRange(1e-4, 0.3, 0, "log")),
         Axis("optimizer.momentum", (0.0, 0.5, 0.9)),
-        Axis("schedule.warmup_epochs", span=Span(0.0, 3.0)),
+        Axis("schedule.warmup_epochs", span=ValueRange(0.0, 3.0)),
         Axis("schedule.name", ("constant", "cosine", "exponential")),
     )
     # A sweep makes no more than 200: more come of several.

@@ -12,12 +12,12 @@ from backend.records.library.preview import (
     ClassCount,
     LayerRow,
     ModelCheck,
-    Part,
     Preview,
-    Sample,
+    SamplePart,
+    SamplePreview,
     rare_words,
 )
-from backend.records.library.project import Found, Project, ProjectPart
+from backend.records.library.project import ImportGuess, Project, ProjectPart
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
@@ -34,13 +34,13 @@ def item(name, version=1, kind=Kind.DATASET, **facts):
 
 
 def preview(count=10):
-    part = Part("data", (1, 8, 8), "float32", "values", values=(0.5,))
+    part = SamplePart("data", (1, 8, 8), "float32", "values", values=(0.5,))
     return Preview(
         "training",
         "UserDataset",
         count,
         count,
-        samples=(Sample(0, (part,), "7", 0.4),),
+        samples=(SamplePreview(0, (part,), "7", 0.4),),
         classes=(ClassCount("7", count),),
         statistics=(ChannelStatistics("data", 0, 0.5, 0.1, 0.0, 1.0),),
         item_time_ms=0.4,
@@ -260,8 +260,10 @@ HOMES = {
     Kind.MODEL: ProjectPart("model"),
     Kind.LOADER: ProjectPart("loader"),
 }
-THREE = Found(Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **HOMES}, ("README.md",)))
-BOTH = Found(Kind.DATASET, Project(HOMES))
+THREE = ImportGuess(
+    Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **HOMES}, ("README.md",))
+)
+BOTH = ImportGuess(Kind.DATASET, Project(HOMES))
 
 
 def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
@@ -325,7 +327,7 @@ def test_a_path_that_is_typed_is_looked_at_before_it_is_imported(qtbot):
     dialog.show_found("/home/mai/net", THREE)
     assert dialog._import.isEnabled()
     dialog._source.setText("/home/mai/other")
-    dialog.show_found("/home/mai/other", Found(Kind.MODEL))
+    dialog.show_found("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All three"].isEnabled()
     assert dialog._answer.message.text() == ""

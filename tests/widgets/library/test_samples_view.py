@@ -13,13 +13,13 @@ from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
-    Part,
     Preview,
-    Sample,
+    SamplePart,
+    SamplePreview,
     ShapeCount,
 )
 from widgets.common.cards import EmptyState
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
 from widgets.library.class_columns import ClassColumns
 from widgets.library.distribution_card import spread_words, titles
@@ -30,9 +30,9 @@ from widgets.library.statistics_view import StatisticsView
 Shown = Callable[..., SamplesView]
 
 
-def sample(index: int, of_class: str) -> Sample:
-    part = Part("data", (4,), "float32", "values", values=(0.1, 0.2, None, -0.4))
-    return Sample(index, (part,), of_class, 0.4, of_class)
+def sample(index: int, of_class: str) -> SamplePreview:
+    part = SamplePart("data", (4,), "float32", "values", values=(0.1, 0.2, None, -0.4))
+    return SamplePreview(index, (part,), of_class, 0.4, of_class)
 
 
 def preview(names: tuple[str, ...] = ("cat", "dog", "owl"), **more: object) -> Preview:
@@ -169,7 +169,7 @@ def test_columns_are_for_names_that_fit_below_them() -> None:
     assert not ClassColumns.suits((), 260)
 
 
-def picture_of(width: int, height: int) -> Sample:
+def picture_of(width: int, height: int) -> SamplePreview:
     """A bright picture of this size."""
     image = QImage(width, height, QImage.Format.Format_RGB32)
     image.fill(0xFFFF00)
@@ -177,7 +177,9 @@ def picture_of(width: int, height: int) -> Sample:
     buffer.open(QBuffer.OpenModeFlag.WriteOnly)
     image.save(buffer, "PNG")
     png = base64.b64encode(bytes(buffer.data().data())).decode()
-    return Sample(0, (Part("data", (3, height, width), "uint8", "image", png=png),), "", 0.4, "")
+    return SamplePreview(
+        0, (SamplePart("data", (3, height, width), "uint8", "image", png=png),), "", 0.4, ""
+    )
 
 
 @pytest.mark.parametrize(("width", "least", "most"), [(520, 68, 85), (1500, 128, 160)])
@@ -213,19 +215,19 @@ def test_a_picture_that_is_no_square_keeps_its_shape(qtbot: QtBot) -> None:
 
 
 def test_each_sample_is_drawn_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Part | None] = []
+    drawn: list[SamplePart | None] = []
     monkeypatch.setattr(sample_parts, "paint_part", lambda *given: drawn.append(given[-1]))
-    wave = Part("data", (256,), "float32", "wave", values=tuple(n % 7 for n in range(256)))
+    wave = SamplePart("data", (256,), "float32", "wave", values=tuple(n % 7 for n in range(256)))
     grid = SampleGrid()
     qtbot.addWidget(grid)
-    grid.show_samples(tuple(Sample(n, (wave,), "", 0.4, "") for n in range(40)))
+    grid.show_samples(tuple(SamplePreview(n, (wave,), "", 0.4, "") for n in range(40)))
     grid.resize(600, grid.heightForWidth(600))
     for _ in range(2):
         grid.grab()
     assert drawn == [wave] * 40
 
 
-def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: Look) -> None:
+def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: ThemeManager) -> None:
     grid = SampleGrid()
     qtbot.addWidget(grid)
     grid.show_samples((sample(0, "cat"),))

@@ -16,7 +16,7 @@ from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
 from widgets.plots.annotation_layer import EndsOf
-from widgets.plots.annotations import Boundary, Post, Span, text_width
+from widgets.plots.annotations import AxisSpan, Boundary, Post, text_width
 from widgets.plots.curve_data import CurveData, Gaps, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.linked_cursor import HoverLink
@@ -94,7 +94,7 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     panel.set_marks(
         posts=[Post(1000, "diverges")],
         boundaries=[Boundary(0, 1), Boundary(100, 2)],
-        spans=[Span(0, 10)],
+        spans=[AxisSpan(0, 10)],
     )
     panel.set_log_x(True)
     settle()

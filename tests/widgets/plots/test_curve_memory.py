@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from widgets.plots.curve_data import CurveData, XAxis
-from widgets.plots.growable_array import Column
+from widgets.plots.growable_array import GrowableArray
 
 MILLION = 1_000_000
 
@@ -48,7 +48,7 @@ def test_p10_a_point_costs_its_value_and_places_that_must_be_kept(
 
 
 def test_many_numbers_are_in_no_heap_where_they_would_leave_a_hole() -> None:
-    column = Column()
+    column = GrowableArray()
     column.extend(np.ones(5_000))
     base: object = column._blocks[0]
     while isinstance(base, np.ndarray):

@@ -11,10 +11,10 @@ from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import BLUE, curve, pixels, settle
 from widgets.plots import curve_item
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.growable_array import Floats
-from widgets.plots.plot_widget import KeptView
+from widgets.plots.plot_widget import CachedGraphicsView
 
 pytestmark = pytest.mark.usefixtures("look")
 
@@ -51,13 +51,13 @@ def painted(panel: CurvePanel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for _ in range(3):
         settle()
     times: list[str] = []
-    paint = KeptView.render
+    paint = CachedGraphicsView.render
 
     def render(*given: object) -> None:
         times.append("painted")
         paint(*given)
 
-    monkeypatch.setattr(KeptView, "render", render)
+    monkeypatch.setattr(CachedGraphicsView, "render", render)
     return times
 
 
@@ -81,7 +81,7 @@ def test_a_hover_line_and_a_page_shown_again_paint_no_curve(
         lambda panel: panel.set_curve("more", "more", curve([50.0] * 150), 1),
         lambda panel: panel.set_smoothing(0.9),
         lambda panel: panel.set_log_y(True),
-        lambda panel: panel.set_marks(spans=(Span(10.0, 40.0),)),
+        lambda panel: panel.set_marks(spans=(AxisSpan(10.0, 40.0),)),
         lambda panel: panel.resize(800, 400),
         lambda panel: panel.clear(),
     ],

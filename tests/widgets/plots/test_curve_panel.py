@@ -17,12 +17,12 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from widgets.common import theme
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import EndsOf
-from widgets.plots.annotations import Boundary, Overlay, Post, Span, Threshold, curve_pen
+from widgets.plots.annotations import AxisSpan, Boundary, Overlay, Post, ThresholdLine, curve_pen
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.end_labels import Ending, name_rects, name_span
+from widgets.plots.end_labels import CurveEnd, name_rects, name_span
 from widgets.plots.growable_array import Floats
 from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.sparkline import Sparkline
@@ -278,8 +278,8 @@ def test_marks_stand_where_they_belong(panel: CurvePanel) -> None:
     panel.set_marks(
         posts=[Post(900, "failed here"), Post(5000, "out of view")],
         boundaries=[Boundary(500, 2)],
-        spans=[Span(100, 300, text="slowed by heat")],
-        thresholds=[Threshold(1.001, "limit", "warn")],
+        spans=[AxisSpan(100, 300, text="slowed by heat")],
+        thresholds=[ThresholdLine(1.001, "limit", "warn")],
     )
     assert pixels(panel, theme.LIGHT.bad) > 100
     assert pixels(panel, theme.LIGHT.line_strong) > 100
@@ -298,7 +298,7 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     past = frame.px(panel._marks.past_posts(only.last.step, 100))
     assert past == frame.px(999)
     words = "validation 1.00"
-    left, right = name_span(frame, Ending(at, words, theme.LIGHT.q("bad"), past=past))
+    left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), past=past))
     assert left > frame.px(999)
     assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
     assert panel._marks.past_posts(only.last.step, 10) == only.last.step, "that one is far away"
@@ -327,7 +327,7 @@ def test_a_name_stands_clear_of_the_line_of_a_threshold(
     panel: CurvePanel, limit: float, zoomed: bool
 ) -> None:
     panel.set_curve("gpu", "GPU 3, rank 11", curve(np.linspace(0.0, 1.0, 1000)), 0, smooth=False)
-    panel.set_marks(thresholds=[Threshold(limit, "hot")])
+    panel.set_marks(thresholds=[ThresholdLine(limit, "hot")])
     if zoomed:
         panel.set_x_range(0, 1000)
     settle()
@@ -352,7 +352,7 @@ def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     assert blue > 20
 
 
-def test_a_dark_window_has_dark_curves(panel: CurvePanel, look: Look) -> None:
+def test_a_dark_window_has_dark_curves(panel: CurvePanel, look: ThemeManager) -> None:
     panel.set_curve("train", "train", curve(loss()))
     assert pixels(panel, theme.DARK.curves[0]) == 0
     look.choose(ThemeChoice.DARK)

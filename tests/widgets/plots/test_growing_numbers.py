@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widgets.plots.growable_array import Column, Floats
-from widgets.plots.monotonic_axis import Rising
+from widgets.plots.growable_array import Floats, GrowableArray
+from widgets.plots.monotonic_axis import MonotonicAxis
 
 STEP = st.sampled_from([0.0, 1.0, 1.0, 1.0, 0.1, 7.0, 1e9])
 RUN = st.tuples(STEP, st.integers(1, 40))
@@ -34,7 +34,7 @@ def test_places_on_an_axis_are_those_of_one_array(
     untold: int, runs: list[tuple[float, int]], start: float, piece: int, backs: list[int]
 ) -> None:
     told = rising(untold, runs, start)
-    axis, wanted = Rising(), np.empty(0)
+    axis, wanted = MonotonicAxis(), np.empty(0)
     for begin in range(0, len(told), piece):
         axis.extend(told[begin : begin + piece])
         wanted = np.concatenate((wanted, told[begin : begin + piece]))
@@ -60,7 +60,7 @@ def test_places_on_an_axis_are_those_of_one_array(
 
 
 def test_what_lies_evenly_or_was_never_told_is_not_kept() -> None:
-    axis = Rising()
+    axis = MonotonicAxis()
     axis.extend(np.full(1_000_000, math.nan))
     axis.extend(np.arange(1_000_000.0))
     assert axis._rest.size == 0
@@ -68,7 +68,7 @@ def test_what_lies_evenly_or_was_never_told_is_not_kept() -> None:
 
 
 def test_places_as_far_apart_as_numbers_go_are_places() -> None:
-    axis = Rising()
+    axis = MonotonicAxis()
     for place in (-1.5e308, 1.5e308):
         axis.extend(np.array([place]))
     assert axis.values.tolist() == [-1.5e308, 1.5e308]
@@ -78,7 +78,7 @@ def test_places_as_far_apart_as_numbers_go_are_places() -> None:
 @pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
 def test_a_column_of_many_blocks_is_one_array(piece: int) -> None:
     wanted = np.sort(np.random.default_rng(0).normal(size=200_000))
-    column = Column()
+    column = GrowableArray()
     for begin in range(0, len(wanted), piece):
         column.extend(wanted[begin : begin + piece])
     column.shorten(140_000)

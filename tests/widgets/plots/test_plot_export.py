@@ -17,9 +17,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.widgets.pdf_lines import Stroke, strokes
 from widgets.common import theme
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots import axis_marks
-from widgets.plots.annotations import Frame
+from widgets.plots.annotations import PlotGeometry
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_panel import CurvePanel
@@ -153,7 +153,7 @@ def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> No
         assert ink == pytest.approx(2.2 * ratio, rel=0.1)
 
 
-def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: Look) -> None:
+def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: ThemeManager) -> None:
     look.choose(ThemeChoice.DARK)
     image = QImage.fromData(panel.as_picture().png())
     assert image.pixelColor(3, 3).name().upper() == theme.DARK.surface
@@ -175,7 +175,7 @@ def test_every_plot_offers_three_formats_under_its_name(panel: CurvePanel, qtbot
     assert [content[:4] for _, content in taken] == [b"\x89PNG", b"<?xm", b"%PDF"]
 
 
-FRAME = Frame(QRectF(10, 20, 300, 100), 0.0, 30.0, 0.0, 10.0)
+FRAME = PlotGeometry(QRectF(10, 20, 300, 100), 0.0, 30.0, 0.0, 10.0)
 PLACE = st.floats(-60, 60) | st.just(math.nan)
 
 

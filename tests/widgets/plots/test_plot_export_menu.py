@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QPushButton
 from tests.pictures.camera import drawn
 from tests.pictures.gallery import LARGE, SCREENS
 from tests.pictures.stage import Stage
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 
 KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
 
@@ -53,7 +53,7 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     ],
 )
 def test_a_plot_is_saved_as_picture_drawing_and_page(
-    screen: str, names: list[str], look: Look
+    screen: str, names: list[str], look: ThemeManager
 ) -> None:
     with drawn(SCREENS[screen], LARGE) as stage:
         found = taken(stage)

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.shell.main_window import MainWindow
 from widgets.shell.notification_list import NoticeItem, NoticeList
 
@@ -39,7 +39,7 @@ LONG = NoticeItem(
 
 
 @pytest.fixture
-def window(qtbot: QtBot, look: Look) -> MainWindow:
+def window(qtbot: QtBot, look: ThemeManager) -> MainWindow:
     window = MainWindow()
     window.add_page("jobs", QWidget())
     qtbot.addWidget(window)

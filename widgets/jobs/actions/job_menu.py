@@ -10,10 +10,10 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
-from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, Act, main_act
-from widgets.jobs.actions.signals import JobWishes
+from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, PrimaryAction, main_act
+from widgets.jobs.actions.signals import JobActions
 
 Do = Callable[[], object]
 OnPage = Callable[[Do], Do]
@@ -22,18 +22,18 @@ OnPage = Callable[[Do], Do]
 
 def add_main_act(
     menu: QMenu,
-    job: JobView | JobLine,
-    wishes: JobWishes,
+    job: JobView | JobSummary,
+    wishes: JobActions,
     on_page: OnPage,
     has_checkpoints: bool | None,
 ) -> None:
     """The act that the head of the job has a button for; an export stands below."""
     act, job_id = main_act(job, has_checkpoints), job.id
-    do: dict[Act, Do] = {
-        Act.START: on_page(partial(wishes.start_requested.emit, job_id)),
-        Act.STOP: partial(wishes.stop_requested.emit, job_id),
-        Act.RESUME: on_page(partial(wishes.resume_requested.emit, job_id, "")),
-        Act.START_OVER: on_page(partial(wishes.start_over_requested.emit, job_id)),
+    do: dict[PrimaryAction, Do] = {
+        PrimaryAction.START: on_page(partial(wishes.start_requested.emit, job_id)),
+        PrimaryAction.STOP: partial(wishes.stop_requested.emit, job_id),
+        PrimaryAction.RESUME: on_page(partial(wishes.resume_requested.emit, job_id, "")),
+        PrimaryAction.START_OVER: on_page(partial(wishes.start_over_requested.emit, job_id)),
     }
     if act.act in do:
         _add(menu, act.text, act.is_able, do[act.act])
@@ -41,8 +41,8 @@ def add_main_act(
 
 def add_acts(
     menu: QMenu,
-    job: JobView | JobLine,
-    wishes: JobWishes,
+    job: JobView | JobSummary,
+    wishes: JobActions,
     *,
     export: Do,
     elsewhere: Do,

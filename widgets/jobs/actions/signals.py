@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 
-class JobWishes(QWidget):
+class JobActions(QWidget):
     """The page of a job.
 
     Signals:

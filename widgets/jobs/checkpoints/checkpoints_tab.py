@@ -17,7 +17,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
 from widgets.common.layout import REST, STRETCH, col, row
-from widgets.common.record_table_model import Column
+from widgets.common.record_table_model import TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
 from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel, CheckpointTable
@@ -67,18 +67,26 @@ class CheckpointsTab(QWidget):
         self._export_kind = USUAL_FORMAT
         self.model = CheckpointModel(
             (
-                Column[Checkpoint]("Name", lambda one: one.name, self._name_tip),
-                Column[Checkpoint]("Epoch", lambda one: formats.count(one.epoch), is_figure=True),
-                Column[Checkpoint]("Step", lambda one: formats.count(one.step), is_figure=True),
-                Column[Checkpoint](
+                TableColumn[Checkpoint]("Name", lambda one: one.name, self._name_tip),
+                TableColumn[Checkpoint](
+                    "Epoch", lambda one: formats.count(one.epoch), is_figure=True
+                ),
+                TableColumn[Checkpoint](
+                    "Step", lambda one: formats.count(one.step), is_figure=True
+                ),
+                TableColumn[Checkpoint](
                     "Metric",
                     lambda one: formats.metric(one.metrics.get(self._metric)),
                     is_figure=True,
                 ),
-                Column[Checkpoint]("Size", lambda one: formats.disk(one.bytes), is_figure=True),
-                Column[Checkpoint]("Made", _made),
-                Column[Checkpoint]("", self._marks, self._marks_tip),
-                Column[Checkpoint]("SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256),
+                TableColumn[Checkpoint](
+                    "Size", lambda one: formats.disk(one.bytes), is_figure=True
+                ),
+                TableColumn[Checkpoint]("Made", _made),
+                TableColumn[Checkpoint]("", self._marks, self._marks_tip),
+                TableColumn[Checkpoint](
+                    "SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256
+                ),
             )
         )
         self._table = CheckpointTable()

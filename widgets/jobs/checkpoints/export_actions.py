@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, ExportDialog, is_format
 
 
@@ -37,7 +37,7 @@ class ExportActs(QObject):
         self._window = parent
         self._job_id = ""
         self.kind = USUAL_FORMAT
-        self.dialog: KeptDialog[ExportDialog] = KeptDialog()
+        self.dialog: DialogHolder[ExportDialog] = DialogHolder()
 
     def restore_kind(self, kind: str) -> None:
         """What `kind_chosen` told; a file may say anything."""

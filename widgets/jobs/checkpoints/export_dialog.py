@@ -16,7 +16,7 @@ from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.task_status import Answer
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, Tone
 
 _FORMATS = {
@@ -83,7 +83,7 @@ class ExportDialog(FittedDialog):
         self._checkpoint.currentIndexChanged.connect(self._changed)
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
-        self._answer = Answer("Exporting")
+        self._answer = TaskStatus("Exporting")
         self._answer.cancelled.connect(self.export_cancelled)
         self._answer.folder_requested.connect(self.folder_requested)
         self._export = Button("Export", kind="primary")

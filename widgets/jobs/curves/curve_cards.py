@@ -9,7 +9,7 @@ from widgets.common.cards import Card
 from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.theme import HEADED_CARD, S2
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.linked_cursor import HoverLink
@@ -42,7 +42,7 @@ class SmallPlot(Card):
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "heading")
         self._kind = Label("", "small", "text3")
-        self._spans: tuple[Span, ...] = ()
+        self._spans: tuple[AxisSpan, ...] = ()
         self.panel = _SmallPanel(title, link=link, end_names=False)
         self.panel.setFixedHeight(SMALL_H)
         self.pictures = PictureButton(title, lambda: self.panel)
@@ -62,7 +62,7 @@ class SmallPlot(Card):
         self.show_value(None)
         self.panel.fit()
 
-    def show_spans(self, spans: tuple[Span, ...]) -> None:
+    def show_spans(self, spans: tuple[AxisSpan, ...]) -> None:
         if spans != self._spans:
             self._spans = spans
             self.panel.set_marks(spans=spans)

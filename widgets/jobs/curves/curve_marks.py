@@ -16,7 +16,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from widgets.plots.annotations import Boundary, Post, Span
+from widgets.plots.annotations import AxisSpan, Boundary, Post
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
@@ -46,7 +46,7 @@ class CurveMarks:
         self._end: tuple[int, JobState] | None = None
         self._stopped_at: int | None = None
         self._alarms: tuple[Alarm, ...] = ()
-        self._unwell: tuple[Span, ...] = ()
+        self._unwell: tuple[AxisSpan, ...] = ()
 
     # What comes in; True when the marks are others now.
 
@@ -73,7 +73,7 @@ class CurveMarks:
         self._checkpoints = checkpoints
         self._ever_kept |= {each.step: each.name for each in checkpoints}
 
-    def show_unwell(self, spans: Sequence[Span]) -> bool:
+    def show_unwell(self, spans: Sequence[AxisSpan]) -> bool:
         """When GPUs of the job were unwell; the places are Unix times."""
         before, self._unwell = self._unwell, tuple(spans)
         return before != self._unwell
@@ -84,7 +84,7 @@ class CurveMarks:
         starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
         return [Boundary(x, starts[step]) for step, x in self._placed(starts, axis)]
 
-    def spans(self, axis: XAxis) -> list[Span]:
+    def spans(self, axis: XAxis) -> list[AxisSpan]:
         """When GPUs were unwell, as far as the job made steps meanwhile."""
         found = []
         for span in self._unwell:

@@ -17,7 +17,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, Scroll
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.fields import Slider
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
@@ -27,7 +27,7 @@ from widgets.jobs.curves.curve_marks import CurveMarks
 from widgets.jobs.curves.curves_layout import CurvesBody
 from widgets.jobs.detail.slow_node import SlowNode
 from widgets.jobs.ranks.rank_strip import RankStrip
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 from widgets.plots.axis_choice import axis_choice
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
@@ -68,12 +68,12 @@ class CurvesTab(QWidget):
         super().__init__(parent)
         self._name = "curves"
         self._link = HoverLink(self)
-        self._drawing = Turns(self)
+        self._drawing = ChunkedWork(self)
         self._to_come: deque[HistoryUpdate] = deque()
-        self._taking = Turns(self)
+        self._taking = ChunkedWork(self)
         self._to_show: deque[str] = deque()
-        self._showing = Turns(self)
-        self._averaging, self._scaling = Turns(self), Turns(self)
+        self._showing = ChunkedWork(self)
+        self._averaging, self._scaling = ChunkedWork(self), ChunkedWork(self)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
         # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
@@ -195,7 +195,7 @@ class CurvesTab(QWidget):
         self._marks.show_checkpoints(checkpoints)
         self._mark()
 
-    def show_unwell(self, spans: Sequence[Span]) -> None:
+    def show_unwell(self, spans: Sequence[AxisSpan]) -> None:
         """When GPUs of the job were unwell; the places are Unix times."""
         if self._marks.show_unwell(spans):
             self._mark()

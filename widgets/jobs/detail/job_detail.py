@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import RunStart
 from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
@@ -19,7 +19,7 @@ from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.lazy_file_drag import Promise
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
-from widgets.jobs.actions.signals import JobWishes
+from widgets.jobs.actions.signals import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.export_actions import ExportActs
 from widgets.jobs.checkpoints.export_dialog import export_name
@@ -45,10 +45,10 @@ from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
 
 
-class JobDetail(JobWishes):
+class JobDetail(JobActions):
     """The right side of the place Jobs.
 
-    Signals, beside those of `JobWishes`:
+    Signals, beside those of `JobActions`:
         csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
             Job id.
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
@@ -215,7 +215,7 @@ class JobDetail(JobWishes):
         if self._is_open(job_id):
             self.checkpoints.show_verified(name, words, tip)
 
-    def show_acts(self, job_id: str, acts: tuple[Act, ...]) -> None:
+    def show_acts(self, job_id: str, acts: tuple[AuditEntry, ...]) -> None:
         """Who did what to the job, the newest first."""
         if self._is_open(job_id):
             self.notes.show_acts(acts)

@@ -12,14 +12,14 @@ from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.key_value_row import Facts
+from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import plain_tip
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
 from widgets.jobs.actions.job_menu import add_acts
-from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, Act, MainAct, main_act
-from widgets.jobs.actions.signals import JobWishes
+from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, MainAct, PrimaryAction, main_act
+from widgets.jobs.actions.signals import JobActions
 from widgets.jobs.detail.header_facts import circumstances, facts
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.queue.queue_actions import QUEUE_TIP, QueueActs
@@ -31,7 +31,7 @@ _RING = 96
 class JobHeader(QWidget):
     """Shows one job.
 
-    What is wished for it, the page says by `JobWishes`, and what concerns the queue, `QueueActs`.
+    What is wished for it, the page says by `JobActions`, and what concerns the queue, `QueueActs`.
 
     Signals:
         export_wished, elsewhere_wished: It shall be asked what to export, or where the job goes on.
@@ -43,7 +43,7 @@ class JobHeader(QWidget):
     export_wished = Signal()
     elsewhere_wished = Signal()
 
-    def __init__(self, wishes: JobWishes, queue: QueueActs, parent: QWidget | None = None) -> None:
+    def __init__(self, wishes: JobActions, queue: QueueActs, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._wishes = wishes
         self._queue = queue
@@ -63,7 +63,7 @@ class JobHeader(QWidget):
         self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All its runs")
         self.runs.setFixedHeight(TARGET_MIN)
         self.runs.clicked.connect(self._ask_runs)
-        self._facts = Facts(gap=24)
+        self._facts = KeyValueRow(gap=24)
         self.act = Button("Start", icon="play")
         self.act.clicked.connect(self._do_act)
         self._wait = Button("Queue", tip=QUEUE_TIP)
@@ -119,7 +119,7 @@ class JobHeader(QWidget):
 
     def _fit_act(self, act: MainAct) -> None:
         if self._can_cancel:
-            act = MainAct(Act.CANCEL, "Cancel", "x")
+            act = MainAct(PrimaryAction.CANCEL, "Cancel", "x")
         elif self._busy:
             act = replace(act, text=self._busy, is_able=False, tip="")
         self._main = act
@@ -145,19 +145,19 @@ class JobHeader(QWidget):
         if view is None or self._main is None:
             return
         match self._main.act:
-            case Act.START:
+            case PrimaryAction.START:
                 self._wishes.start_requested.emit(view.id)
-            case Act.CANCEL:
+            case PrimaryAction.CANCEL:
                 self._wishes.start_cancelled.emit(view.id)
-            case Act.STOP:
+            case PrimaryAction.STOP:
                 self._wishes.stop_requested.emit(view.id)
-            case Act.KILL:
+            case PrimaryAction.KILL:
                 self._wishes.kill_requested.emit(view.id)
-            case Act.RESUME:
+            case PrimaryAction.RESUME:
                 self._wishes.resume_requested.emit(view.id, "")
-            case Act.START_OVER:
+            case PrimaryAction.START_OVER:
                 self._wishes.start_over_requested.emit(view.id)
-            case Act.EXPORT:
+            case PrimaryAction.EXPORT:
                 self.export_wished.emit()
 
     @Slot()

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 
 
@@ -26,7 +26,7 @@ class ElsewhereActs(QObject):
         super().__init__(parent)
         self._window = parent
         self._nodes: tuple[NodeState, ...] = ()
-        self._dialog: KeptDialog[ElsewhereDialog] = KeptDialog()
+        self._dialog: DialogHolder[ElsewhereDialog] = DialogHolder()
 
     @property
     def now(self) -> ElsewhereDialog | None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.cards import Card, Scroll
@@ -61,7 +61,7 @@ class NotesTab(QWidget):
         self._tags.setText(", ".join(view.tags))
         self._showing = False
 
-    def show_acts(self, acts: Sequence[Act]) -> None:
+    def show_acts(self, acts: Sequence[AuditEntry]) -> None:
         """Who did what, the newest first."""
         now = datetime.now().astimezone()
         lines = (f"{formats.moment_long(instant(one.time), now)}  {one.sentence}" for one in acts)

@@ -16,8 +16,8 @@ from backend.records.jobs.setting_labels import LABELS, label, place, section, v
 from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Card, Frame, Scroll
-from widgets.common.chunked_work import Turns, lots
+from widgets.common.cards import Card, Scroll, StyledFrame
+from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
@@ -44,7 +44,7 @@ class SettingsTab(QWidget):
         self._view: JobView | None = None
         self._shown: dict[str, str] = {}
         self._lines: list[tuple[Label, Label, Label]] = []
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
@@ -69,7 +69,7 @@ class SettingsTab(QWidget):
         self._head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
         # Rows that scroll are cut by the edge of the card, not before it.
         self._file = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
-        command = Frame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
+        command = StyledFrame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
         content = QWidget()
         content.setLayout(
             col(

@@ -15,7 +15,7 @@ from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.nodes.history.node_history import BY_KEY, NODE, NodeHistory
 from widgets.nodes.row.node_row import node_words
-from widgets.plots.annotations import Post, Threshold
+from widgets.plots.annotations import Post, ThresholdLine
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
 from widgets.plots.run_curves import RunCurves, metric_title
@@ -47,7 +47,7 @@ class CauseCurves:
     x1: float
     curves: tuple[tuple[str, CurveData, bool], ...]
     posts: tuple[Post, ...]
-    thresholds: tuple[Threshold, ...] = ()
+    thresholds: tuple[ThresholdLine, ...] = ()
     scale: Scale = FROM_ZERO
 
 
@@ -129,7 +129,7 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     unit, each = formats.memory_unit()
     whole = gpu.memory_total_bytes / each
     curves = _told(names, key, history, inside, scale=whole / 100)
-    full = Threshold(whole, f"full at {round(whole)}{formats.GAP}{unit}", "bad")
+    full = ThresholdLine(whole, f"full at {round(whole)}{formats.GAP}{unit}", "bad")
     return _drawn(f"{title}, {unit}", _size, x0, x1, curves, chosen, quantity.scale, (full,))
 
 
@@ -162,7 +162,7 @@ def _drawn(
     told: _Told,
     chosen: str,
     scale: Scale,
-    thresholds: tuple[Threshold, ...] = (),
+    thresholds: tuple[ThresholdLine, ...] = (),
 ) -> CauseCurves | None:
     if chosen not in told:
         return None

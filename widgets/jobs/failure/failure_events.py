@@ -19,7 +19,7 @@ from widgets.common.cards import Card
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col
 from widgets.common.theme import ICON_SMALL, S2, Tone
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
 
@@ -42,7 +42,7 @@ def events(
     view: JobView,
     checkpoints: Iterable[Checkpoint],
     curves: RunCurves,
-    unwell: Sequence[Span] = (),
+    unwell: Sequence[AxisSpan] = (),
 ) -> tuple[Event, ...]:
     """The start, and of all after it the last ones.
 

@@ -15,14 +15,14 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.diagnosis import UNKNOWN, Evidence
+from backend.records.jobs.diagnosis import UNKNOWN, EvidenceLine
 from backend.records.jobs.view import MPIRUN_LOG, JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Frame, Scroll
+from widgets.common.cards import Card, Scroll, StyledFrame
 from widgets.common.fields import TextBox
-from widgets.common.key_value_row import Fact, Facts
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
@@ -33,7 +33,7 @@ from widgets.jobs.failure.failure_plots import FailurePlots
 from widgets.jobs.failure.remedies import Remedies, lost, remedies
 from widgets.jobs.log.log_ansi import plain
 from widgets.nodes.history.node_history import NodeHistory
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 from widgets.plots.run_curves import RunCurves
 
 _LINES_SHOWN = 20
@@ -73,7 +73,7 @@ class FailureTab(QWidget):
         self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._states: Mapping[str, NodeState] = {}
         self._histories: Mapping[str, NodeHistory] = {}
-        self._unwell: tuple[Span, ...] = ()
+        self._unwell: tuple[AxisSpan, ...] = ()
         self._drawn: tuple[object, ...] = ()
         self._remedies = Remedies()
         self.plots = FailurePlots()
@@ -84,7 +84,7 @@ class FailureTab(QWidget):
         self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
         self._why = Label("", "body", "text2", wrap=True, selectable=True)
         self._remedy = Label("", "body", wrap=True, selectable=True)
-        self._facts = Facts()
+        self._facts = KeyValueRow()
         self._again = Button("Resume", kind="primary", icon="play")
         self._again.clicked.connect(self._wish_again)
         self._smaller = Button("", icon="play")
@@ -120,7 +120,7 @@ class FailureTab(QWidget):
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
         words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
         what = col(words, self._acts, self._from, gap=S2)
-        verdict = Frame(
+        verdict = StyledFrame(
             "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
         verdict.setProperty("tint", "bad")
@@ -207,7 +207,7 @@ class FailureTab(QWidget):
         self,
         states: Mapping[str, NodeState],
         histories: Mapping[str, NodeHistory],
-        unwell: Sequence[Span],
+        unwell: Sequence[AxisSpan],
     ) -> None:
         """What is known of the last hours of the nodes, and when GPUs of the job were unwell."""
         self._states, self._histories, self._unwell = states, histories, tuple(unwell)
@@ -257,7 +257,7 @@ class FailureTab(QWidget):
         self._settle()
 
     def _show_proof(
-        self, evidence: tuple[Evidence, ...], is_unknown: bool, rank: int | None
+        self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
     ) -> None:
         lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
         told = [line for line in lines if line.file]

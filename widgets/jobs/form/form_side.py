@@ -15,8 +15,8 @@ from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Frame, Rule, Scroll
-from widgets.common.key_value_row import Fact, Facts
+from widgets.common.cards import Scroll, Separator, StyledFrame
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import IconLabel, Label, native_key
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.term_tooltips import term_tip
@@ -59,7 +59,7 @@ class Acts(QObject):
         self.take_back.hide()
 
 
-class FormSide(Frame):
+class FormSide(StyledFrame):
     """The verdict, the figures, the curve of rates, the differences, the checks, the command.
 
     Attributes:
@@ -78,23 +78,23 @@ class FormSide(Frame):
         self._terms: Mapping[str, str] = {}
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
         self.verdict = Label("", "title", elide="right")
-        self._figures = Facts(role="number", gap=S4, columns=_COLUMNS)
-        self._forecasts = Facts(role="strong", gap=S4, columns=_COLUMNS)
+        self._figures = KeyValueRow(role="number", gap=S4, columns=_COLUMNS)
+        self._forecasts = KeyValueRow(role="strong", gap=S4, columns=_COLUMNS)
         self._basis = Label("", "small", "text3", wrap=True)
         self._rates = RatePreview()
         self.pictures = PictureButton(TITLE, lambda: self._rates)
         self._changed_head = Label("", "strong", elide="right")
         self._changes = col(gap=S1)
-        self._changed_rule = Rule()
+        self._changed_rule = Separator()
         self.findings = col(gap=S2)
         self.command = Label("", "mono", "text2", wrap=True, selectable=True)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the command")
         copy.clicked.connect(self._copy)
         self._check_part, self._command_part = QWidget(), QWidget()
         self._check_part.setLayout(
-            col(Rule(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
+            col(Separator(), S3, Label("Check", "strong"), S1, self.findings, S3, gap=S1)
         )
-        shown = Frame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
+        shown = StyledFrame("sunken", col(self.command, margins=(S3, S2, S3, S2)))
         head = row(Label("Command", "strong"), STRETCH, copy)
         later = Label(_BY_HAND, "small", "text3", wrap=True)
         self._command_part.setLayout(col(head, shown, later, gap=S1))
@@ -117,7 +117,7 @@ class FormSide(Frame):
                 self._basis,
                 S3,
                 differences,
-                Rule(),
+                Separator(),
                 S3,
                 row(Label(TITLE, "strong"), STRETCH, self.pictures),
                 self._rates,
@@ -241,7 +241,7 @@ class FormSide(Frame):
         QGuiApplication.clipboard().setText(self.command.text())
 
 
-class FormFoot(Frame):
+class FormFoot(StyledFrame):
     """What stands for the right where the window is narrow."""
 
     def __init__(self, acts: Acts, parent: QWidget | None = None) -> None:

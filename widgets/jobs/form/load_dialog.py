@@ -16,7 +16,7 @@ from widgets.common.cards import EmptyState
 from widgets.common.fields import SearchField
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S2, S3, S4, S6
 from widgets.common.view_style import dress
 from widgets.jobs.form.template_dialog import NameDialog
@@ -58,8 +58,8 @@ class LoadDialog(QDialog):
         self._search.searched.connect(self._find)
         self.templates = RowTableModel(
             (
-                Column[Template]("Name", lambda one: one.name, lambda one: one.path),
-                Column[Template](
+                TableColumn[Template]("Name", lambda one: one.name, lambda one: one.path),
+                TableColumn[Template](
                     "Trains",
                     lambda one: one.fault or one.sentence,
                     lambda one: one.fault or one.sentence,
@@ -69,9 +69,9 @@ class LoadDialog(QDialog):
         )
         self.jobs = RowTableModel(
             (
-                Column[JobView]("Name", lambda one: one.name),
-                Column[JobView]("State", lambda one: one.state.word),
-                Column[JobView]("Trains", _settings),
+                TableColumn[JobView]("Name", lambda one: one.name),
+                TableColumn[JobView]("State", lambda one: one.state.word),
+                TableColumn[JobView]("Trains", _settings),
             )
         )
         self._template_table = self._make_table(self.templates, "Templates")

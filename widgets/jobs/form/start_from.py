@@ -20,7 +20,7 @@ from widgets.common.fields import LineEdit, SearchField, paint_caret
 from widgets.common.labels import plain_tip
 from widgets.common.layout import col
 from widgets.common.popover import Popover
-from widgets.common.record_table_model import AnyIndex, Column, RowTableModel
+from widgets.common.record_table_model import AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import FOCUS_W, ICON_SMALL, S2, S3, TARGET_MIN
 from widgets.common.view_style import dress
 from widgets.jobs.checkpoints.checkpoints_tab import marks
@@ -78,8 +78,8 @@ class StartFromChoice(Popover):
         self.search.installEventFilter(self)
         self.rows = _Rows(
             (
-                Column[_Row]("", lambda one: one.text, lambda one: one.text),
-                Column[_Row]("", lambda one: one.aside, lambda one: one.aside),
+                TableColumn[_Row]("", lambda one: one.text, lambda one: one.text),
+                TableColumn[_Row]("", lambda one: one.aside, lambda one: one.aside),
             )
         )
         self.table = QTableView()

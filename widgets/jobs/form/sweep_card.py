@@ -11,7 +11,7 @@ from backend.records.base.validation import Fault
 from backend.records.sweeps.spec import DRAWS, SEED
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.fields import FaultLine, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
@@ -22,7 +22,7 @@ _ALL, _RANDOM = "all", "random"
 _HEAD_W, _FIELD_W, _USUAL_DRAWS = 64, 104, "10"
 
 
-class SweepCard(Frame):
+class SweepCard(StyledFrame):
     """Seen while a field takes several values.
 
     Signals:

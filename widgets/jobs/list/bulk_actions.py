@@ -41,7 +41,7 @@ def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
     )
 
 
-class ManyWishes(QObject):
+class BulkActions(QObject):
     """What a person wishes for several jobs: in the table, for a sweep, or by a key.
 
     Signals:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.summary import JobChoices, JobQuery
 from widgets.common.buttons import Button
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.layout import STRETCH, row
 from widgets.common.theme import S2, S3
@@ -19,7 +19,7 @@ _RANGE_W = 84
 _NUMBER = "Write a number, as 0.9 or 1e-3."
 
 
-class JobFunnel(Frame):
+class JobFunnel(StyledFrame):
     """A row of filters; what is left empty keeps nothing back.
 
     Signals:

@@ -13,7 +13,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs import summary_settings
 from backend.records.jobs.metric_labels import short_metric
 from backend.records.jobs.setting_labels import name_and_unit, value_words
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
@@ -93,14 +93,14 @@ _FIGURES = frozenset(
 )
 
 
-def where(view: JobView | JobLine) -> str:
+def where(view: JobView | JobSummary) -> str:
     """On how much of what a job runs: ``2 processes on this computer``."""
     unit = "GPU" if view.uses_gpus else "process"
     plural = "GPUs" if view.uses_gpus else "processes"
     return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
 
 
-def nodes_of(view: JobView | JobLine) -> str:
+def nodes_of(view: JobView | JobSummary) -> str:
     """``gpu06, gpu07``."""
     return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
 
@@ -114,7 +114,7 @@ def took_s(view: JobView, now: datetime) -> float | None:
     return view.earlier_s + (end - begin).total_seconds()
 
 
-def best_words(view: JobView | JobLine) -> tuple[str, str]:
+def best_words(view: JobView | JobSummary) -> tuple[str, str]:
     """Name and value of the best metric as lists have room for, ("", "–") when there is none."""
     if view.best_metric is None:
         return "", formats.NONE
@@ -122,7 +122,7 @@ def best_words(view: JobView | JobLine) -> tuple[str, str]:
     return short_metric(name), formats.metric(value)
 
 
-def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, object]:
+def edited_value(line: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
     """What a cell holds, and what it shall hold when this was written into it."""
     if column is JobColumn.TAGS:
         words = (word.strip() for word in text.split(","))
@@ -130,7 +130,7 @@ def edited_value(line: JobLine, column: JobColumn, text: str) -> tuple[object, o
     return (line.name, text.strip()) if column is JobColumn.NAME else (line.notes, text)
 
 
-def shown(line: JobLine, column: JobColumn) -> str:
+def shown(line: JobSummary, column: JobColumn) -> str:
     """A cell as text."""
     now = time.time()
     if column is JobColumn.TAGS:
@@ -167,7 +167,7 @@ def shown(line: JobLine, column: JobColumn) -> str:
     return words.get(column, " ".join(line.notes.split()))
 
 
-def _setting(line: JobLine, key: str) -> str:
+def _setting(line: JobSummary, key: str) -> str:
     if line.sweep is not None:
         return ""
     if key in summary_settings.NUMBERS:
@@ -185,23 +185,23 @@ def _path(key: str) -> str:
     return f"{key}.name" if key in summary_settings.TEXTS else key
 
 
-def _few_nodes(line: JobLine) -> str:
+def _few_nodes(line: JobSummary) -> str:
     """Names, or of many nodes how many: three are what a cell has room for."""
     count = len(line.nodes)
     return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
 
 
-def _display(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+def _display(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None) -> str:
     return line.name if column is None else shown(line, column)
 
 
-def _edit(line: JobLine, column: JobColumn | None, _place: QueuePlace | None) -> str:
+def _edit(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None) -> str:
     if column is JobColumn.NOTES:
         return line.notes
     return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
 
 
-def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str | None:
+def _tip(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str | None:
     if column is None:
         return plain_tip(place.sentence) if place is not None else None
     if column is JobColumn.STATE:
@@ -221,7 +221,7 @@ def _tip(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> s
     return plain_tip(shown(line, column))
 
 
-def _used(line: JobLine) -> str:
+def _used(line: JobSummary) -> str:
     """How long it took, and of how many GPUs, and what those used."""
     gpu_s = line.gpu_s(time.time())
     hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
@@ -229,7 +229,7 @@ def _used(line: JobLine) -> str:
     return " · ".join(part for part in (shown(line, JobColumn.TOOK), hours, energy) if part)
 
 
-def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) -> str:
+def _heard(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str:
     if column not in (None, JobColumn.NAME):
         return f"{column.title}: {shown(line, column)}" if column is not None else ""
     if place is not None:
@@ -237,7 +237,7 @@ def _heard(line: JobLine, column: JobColumn | None, place: QueuePlace | None) ->
     return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
 
 
-CELL_ROLES: dict[int, Callable[[JobLine, JobColumn | None, QueuePlace | None], str | None]] = {
+CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuePlace | None], str | None]] = {
     Qt.ItemDataRole.DisplayRole: _display,
     Qt.ItemDataRole.EditRole: _edit,
     Qt.ItemDataRole.ToolTipRole: _tip,

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import QueuePlace
 from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
@@ -98,7 +98,7 @@ class JobDelegate(QStyledItemDelegate):
         self,
         painter: QPainter,
         line: QRectF,
-        view: JobLine,
+        view: JobSummary,
         place: QueuePlace | None,
         called: str,
     ) -> None:
@@ -116,7 +116,7 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, title, called, "strong")
 
     def _second_line(
-        self, painter: QPainter, line: QRectF, view: JobLine, place: QueuePlace | None
+        self, painter: QPainter, line: QRectF, view: JobSummary, place: QueuePlace | None
     ) -> None:
         when, tone = _when(view) if place is None else (forecast(place), "text2")
         when_w = text_width(when, "body")
@@ -158,7 +158,7 @@ def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, To
         line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))
 
 
-def _reason(view: JobLine) -> str:
+def _reason(view: JobSummary) -> str:
     if view.reason:
         return view.reason
     if view.state is JobState.CREATED:
@@ -177,7 +177,7 @@ def forecast(place: QueuePlace) -> str:
     return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.about(when, now)
 
 
-def _when(view: JobLine) -> tuple[str, str]:
+def _when(view: JobSummary) -> tuple[str, str]:
     now = datetime.now().astimezone()
     if view.state.is_live:
         return formats.short_time_left(view.eta_s), "live"

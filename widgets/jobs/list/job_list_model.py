@@ -20,7 +20,7 @@ from PySide6.QtCore import (
 )
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import Queue, QueuePlace
 from backend.records.sweeps.summary import FEWEST, own_words
 from widgets.jobs.list.checked_rows import JobTicks
@@ -32,7 +32,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 
 JOB_ROLE = Qt.ItemDataRole.UserRole
-"""The `JobLine`."""
+"""The `JobSummary`."""
 QUEUE_ROLE = Qt.ItemDataRole.UserRole + 1
 """The `QueuePlace` of a job that waits, else None."""
 OPEN_ROLE = Qt.ItemDataRole.UserRole + 2
@@ -191,12 +191,12 @@ class JobListModel(QAbstractTableModel):
         """What is shown now."""
         return self._rows
 
-    def line(self, job_id: str) -> JobLine | None:
+    def line(self, job_id: str) -> JobSummary | None:
         """Of any job there is, whether it is shown or not, and of a sweep by its tag."""
         slot = self._rows.slot_of(job_id)
         return self._rows.lines[slot] if slot is not None else None
 
-    def line_at(self, row: int) -> JobLine:
+    def line_at(self, row: int) -> JobSummary:
         """Of a job or a sweep that is shown."""
         return self._rows.lines[self._order.item(row)]
 
@@ -314,7 +314,7 @@ class JobListModel(QAbstractTableModel):
         """A wish; the row changes when it has come true."""
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
-        line: JobLine = index.data(JOB_ROLE)
+        line: JobSummary = index.data(JOB_ROLE)
         column = JobColumn(index.column())
         was, wanted = edited_value(line, column, str(value))
         if line.sweep is not None or wanted == was:

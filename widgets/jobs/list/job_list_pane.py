@@ -15,7 +15,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobLine, JobQuery
+from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobQuery, JobSummary
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -206,7 +206,7 @@ class JobListPane(QWidget):
         # Of a row that goes the next one becomes the current one, and nobody chose that.
         if not index.isValid() or self.model.is_changing:
             return
-        line: JobLine = index.data(JOB_ROLE)
+        line: JobSummary = index.data(JOB_ROLE)
         if line.sweep is not None:
             self.sweep_chosen.emit(line.id)
         else:

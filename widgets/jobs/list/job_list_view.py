@@ -21,7 +21,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from backend.records.base.validation import printable
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import QueuePlace
 from widgets.common import theme
 from widgets.common.job_mime import dragged_words, put_jobs
@@ -87,7 +87,7 @@ class JobListView(QTableView):
         index = self.currentIndex()
         if not index.isValid():
             return
-        line: JobLine = index.data(JOB_ROLE)
+        line: JobSummary = index.data(JOB_ROLE)
         if line.id in self._ticks:
             ids = self._rows.ticked()
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 
 
 def _no_slot(_job_id: str) -> int | None:
@@ -30,7 +30,7 @@ class JobRows:
         head_of: By slot of a job that of its sweep, -1 for none; empty where nothing folds.
     """
 
-    lines: Sequence[JobLine] = ()
+    lines: Sequence[JobSummary] = ()
     order: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     slot_of: Callable[[str], int | None] = _no_slot
     total: int = 0

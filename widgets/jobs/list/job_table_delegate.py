@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import QueuePlace
 from backend.records.sweeps.spec import sweep_of
 from widgets.common import formats, theme
@@ -122,7 +122,7 @@ def caret_right(cell: QRect) -> int:
     return cell.left() + LEFT_W + _CARET_W
 
 
-def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) -> None:
+def _paint_sweep(painter: QPainter, cell: QRectF, line: JobSummary, is_open: bool) -> None:
     caret = QRectF(cell.left(), cell.center().y() - ICON / 2, ICON, ICON)
     paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
     name = cell.adjusted(_CARET_W, 0, 0, 0)
@@ -131,7 +131,7 @@ def _paint_sweep(painter: QPainter, cell: QRectF, line: JobLine, is_open: bool) 
         paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), news_pieces(line.sweep))
 
 
-def _paint_state(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
     paint_state(painter, glyph, line.state, line.progress, turn_now())
     word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
@@ -162,7 +162,7 @@ def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plai
 
 
 def _paint_progress(
-    painter: QPainter, cell: QRectF, line: JobLine, place: QueuePlace | None
+    painter: QPainter, cell: QRectF, line: JobSummary, place: QueuePlace | None
 ) -> None:
     if place is not None:
         paint_text(painter, cell, f"place {place.number}", "small", "text2")
@@ -184,7 +184,7 @@ def _paint_progress(
     paint_text(painter, percent, formats.progress(line.progress), "small", "text2")
 
 
-def _paint_best(painter: QPainter, cell: QRectF, line: JobLine) -> None:
+def _paint_best(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
     name, value = best_words(line)
     width = text_width(value, "strong")
     tone = "text" if name else "text3"

@@ -10,7 +10,7 @@ from PySide6.QtCore import QModelIndex, QPoint, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
-from backend.records.jobs.summary import JobChoices, JobLine, JobQuery
+from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -21,7 +21,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import REST, col, row
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
 from widgets.common.view_style import AsHighAsRows
-from widgets.jobs.list.bulk_actions import ManyWishes
+from widgets.jobs.list.bulk_actions import BulkActions
 from widgets.jobs.list.filter_panel import JobFunnel
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -41,7 +41,7 @@ _NARROW_W = 1040
 
 
 class JobsTable(QWidget):
-    """The wide table; what is wished for the chosen jobs, `ManyWishes` says.
+    """The wide table; what is wished for the chosen jobs, `BulkActions` says.
 
     Signals:
         query_changed: A `JobQuery`: other rows are wished for.
@@ -62,7 +62,7 @@ class JobsTable(QWidget):
     list_requested = Signal()
     new_requested = Signal()
 
-    def __init__(self, many: ManyWishes, parent: QWidget | None = None) -> None:
+    def __init__(self, many: BulkActions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._many = many
         self._to_choose: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ class JobsTable(QWidget):
 
     def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
         """What can be changed where it stands."""
-        line: JobLine = index.data(JOB_ROLE)
+        line: JobSummary = index.data(JOB_ROLE)
         menu.addAction("Open", lambda: self.opened.emit(line.id))
         menu.addSeparator()
         for text, column in (

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.theme import S2, S3, S4
@@ -32,7 +32,7 @@ class QueueStrip(QWidget):
         # Two lines at most in a narrow list; one stands in the middle.
         self._told.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         line = row((self._told, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
-        self.setLayout(col(Frame("sunken", line), margins=(S4, 0, S4, S2)))
+        self.setLayout(col(StyledFrame("sunken", line), margins=(S4, 0, S4, S2)))
         self.show_queue(Queue())
 
     def show_queue(self, queue: Queue) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S1, S2, S3
@@ -21,7 +21,7 @@ _BEHIND_MORE = ("clone", "csv", "export")
 _BEHIND_MORE_STACKED = ("stop", "export", "clone", "csv", "trash")
 
 
-class SelectionBar(Frame):
+class SelectionBar(StyledFrame):
     """Says how many are chosen, and offers what fits them; below a list in two lines.
 
     Signals:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QTableView
 
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
@@ -58,7 +58,7 @@ class SweepFolding(QObject):
             return self.toggle(index)
         if self._model.columnCount() > 1:
             return False
-        line: JobLine = index.data(JOB_ROLE)
+        line: JobSummary = index.data(JOB_ROLE)
         row = -1
         if key == Qt.Key.Key_Right and is_open:
             row = index.row() + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.summary import JobLine, SweepCount
+from backend.records.jobs.summary import JobSummary, SweepCount
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 from widgets.common.theme import Tone
@@ -51,7 +51,7 @@ def counted(count: SweepCount) -> str:
     return "".join(text for text, _ in counted_pieces(count))
 
 
-def best_of(line: JobLine) -> str:
+def best_of(line: JobSummary) -> str:
     """``validation loss 0.0412 of lr=0.1``, "" when no job has a metric yet."""
     if line.best_metric is None or line.sweep is None:
         return ""
@@ -59,7 +59,7 @@ def best_of(line: JobLine) -> str:
     return f"{metric_words(name)} {formats.metric(value)} of {line.sweep.best_job}"
 
 
-def said(line: JobLine, column: JobColumn | None, role: int, is_open: bool) -> str | None:
+def said(line: JobSummary, column: JobColumn | None, role: int, is_open: bool) -> str | None:
     """What a cell of the sweep says otherwise than that of a job, None where it does not."""
     if line.sweep is None:
         return None

@@ -15,7 +15,7 @@ from widgets.common.buttons import Button, Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.task_status import Answer
+from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, Tone
 from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpoint_title, file_stem
 
@@ -40,7 +40,7 @@ class _Dialog(FittedDialog):
     def __init__(self, title: str, parent: QWidget | None) -> None:
         super().__init__(title, _WIDTH, parent)
         self._under_way = False
-        self._answer = Answer(title)
+        self._answer = TaskStatus(title)
         self._answer.cancelled.connect(self.cancel_requested)
         self._answer.folder_requested.connect(self.folder_requested)
         self._close = Button("Close")

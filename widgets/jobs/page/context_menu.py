@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtWidgets import QMenu
 
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from widgets.jobs.actions.job_menu import add_acts, add_main_act
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE
 
@@ -21,7 +21,7 @@ LIST, TABLE = "list", "table"
 
 def open_menu(page: JobsPage, which: str, index: QModelIndex, at: QPoint) -> None:
     """Of a row of the list or the table, whichever of them asks."""
-    line: JobLine | None = index.data(JOB_ROLE)
+    line: JobSummary | None = index.data(JOB_ROLE)
     if line is None:
         return
     menu = QMenu(page)
@@ -36,7 +36,7 @@ def open_menu(page: JobsPage, which: str, index: QModelIndex, at: QPoint) -> Non
     menu.popup(at)
 
 
-def _fill(menu: QMenu, page: JobsPage, which: str, index: QModelIndex, line: JobLine) -> None:
+def _fill(menu: QMenu, page: JobsPage, which: str, index: QModelIndex, line: JobSummary) -> None:
     """What the head of the job offers, too; its page is opened for what is asked there."""
     detail = page.detail
     is_known = line.id == page.open_id and detail.has_checkpoints is not None

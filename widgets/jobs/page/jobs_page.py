@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.records.sweeps.summary import FEWEST
@@ -30,7 +30,7 @@ from widgets.common.theme import (
     WIDE_FROM_W,
 )
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.list.bulk_actions import ManyWishes
+from widgets.jobs.list.bulk_actions import BulkActions
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.job_rows import JobRows
@@ -83,7 +83,7 @@ class JobsPage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.list = JobListPane()
-        self.many = ManyWishes(self)
+        self.many = BulkActions(self)
         self.table = JobsTable(self.many)
         self.detail = JobDetail()
         self.first_start = FirstStart()
@@ -440,7 +440,7 @@ class JobsPage(QWidget):
     def _open_first(self) -> None:
         """What was open when the window was left, else the first row."""
         line = self.model.line(self._to_open) if self._to_open else None
-        first: JobLine = line or self.model.index(0, 0).data(JOB_ROLE)
+        first: JobSummary = line or self.model.index(0, 0).data(JOB_ROLE)
         if first.sweep is None:
             self.open_job(first.id)
         else:

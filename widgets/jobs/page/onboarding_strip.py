@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from widgets.common.buttons import Button
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import PAGE_MARGIN, S2, S3
@@ -38,7 +38,7 @@ class OwnStrip(QWidget):
             step.clicked.connect(pressed)
         words = Label("Now your own:", "strong")
         line = row(words, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
-        self.setLayout(col(Frame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
+        self.setLayout(col(StyledFrame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
         self.hide()
 
     def show_steps(self, done: frozenset[str], *, is_wanted: bool) -> None:

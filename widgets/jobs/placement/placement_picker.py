@@ -15,8 +15,8 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence, words_by_gpu
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Scroll
-from widgets.common.chunked_work import Turns
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.chunked_work import ChunkedWork
+from widgets.common.dialog_holder import DialogHolder
 from widgets.common.fields import FaultLine, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
@@ -198,8 +198,8 @@ class PlacementPicker(QWidget):
         self._jobs: Mapping[str, str] = {}
         self._news: tuple[NodeState, ...] | None = None
         self._made_of_news: set[str] = set()
-        self._making = Turns(self)
-        self._asked: KeptDialog[BesideDialog] = KeptDialog()
+        self._making = ChunkedWork(self)
+        self._asked: DialogHolder[BesideDialog] = DialogHolder()
         self._column = col(gap=0)
         self._holder = QWidget()
         self._holder.setLayout(self._column)

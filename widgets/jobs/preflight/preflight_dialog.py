@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QDialog, QLayout, QWidget
 from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import Frame, ProgressLine, Rule, Scroll
-from widgets.common.chunked_work import Turns
+from widgets.common.cards import ProgressLine, Scroll, Separator, StyledFrame
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, S3, S4, S6
@@ -64,7 +64,7 @@ class PreflightDialog(QDialog):
         self._rows: dict[PreflightFinding, PreflightRow] = {}
         self._working: dict[_Key, str] = {}
         self._to_come: list[PreflightFinding] = []
-        self._making = Turns(self)
+        self._making = ChunkedWork(self)
         self._asked: set[_Key] = set()
         self._done: dict[_Key, PreflightFinding] = {}
         self._is_busy = False
@@ -118,7 +118,7 @@ class PreflightDialog(QDialog):
         self._trial_icon = IconLabel("check-circle-fill", "good", ICON_NAV)
         self._trial_words = Label("", "body", "text2", wrap=True, selectable=True)
         self._trace = Label("", "mono", "text2", selectable=True)
-        self._trace_box = Frame("sunken", col(self._trace, STRETCH, margins=(S3, S2, S3, S2)))
+        self._trace_box = StyledFrame("sunken", col(self._trace, STRETCH, margins=(S3, S2, S3, S2)))
         self._trace_scroll = Scroll(self._trace_box)
         self._trace_scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self._trial = QWidget()
@@ -181,7 +181,7 @@ class PreflightDialog(QDialog):
         """So many rows more; what was mended stands below the last."""
         for finding in self._to_come[:count]:
             if self._rows:
-                self._put(Rule())
+                self._put(Separator())
             if finding.is_warning and all(not one.is_warning for one in self._rows):
                 hint = Label("Worth knowing, and no reason to wait", "small", "text3")
                 self._list.addLayout(col(S2, hint, gap=0))
@@ -197,7 +197,7 @@ class PreflightDialog(QDialog):
         self._making.stop()
         if self._done:
             if self._rows:
-                self._put(Rule())
+                self._put(Separator())
             self._list.addSpacing(S1)
         for key, finding in self._done.items():
             self._put(DoneRow(finding, key in self._asked))

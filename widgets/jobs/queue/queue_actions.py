@@ -8,10 +8,10 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuePlace
-from widgets.common.dialog_holder import KeptDialog
+from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.queue.queue_dialog import QueueDialog
 
 QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
@@ -35,12 +35,12 @@ class QueueActs(QObject):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._window = parent
-        self._dialog: KeptDialog[QueueDialog] = KeptDialog()
+        self._dialog: DialogHolder[QueueDialog] = DialogHolder()
 
     def fill(
         self,
         menu: QMenu,
-        view: JobView | JobLine,
+        view: JobView | JobSummary,
         place: QueuePlace | None,
         *,
         has_checkpoints: bool | None = None,

@@ -16,7 +16,7 @@ from widgets.nodes.history.history_card import HistoryCard, Stretch, unwell_span
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.row.node_names import without_domain
 from widgets.nodes.row.node_row import node_title
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 
 _PICKER_W = 240
 
@@ -42,7 +42,7 @@ def unwell_of_job(
     histories: Mapping[str, NodeHistory],
     began_s: float,
     now_s: float,
-) -> list[Span]:
+) -> list[AxisSpan]:
     """When any GPU of a job was unwell while it ran, with the name of its node."""
     stretch = stretch_of(view, began_s)
     if stretch is None:
@@ -55,7 +55,7 @@ def unwell_of_job(
             spans = unwell_spans(histories[name], uuids, begin, end or now_s)
             title = node_title(name)
             found += [
-                Span(one.x0, one.x1, one.tone, f"{title} {one.text[:1].lower()}{one.text[1:]}")
+                AxisSpan(one.x0, one.x1, one.tone, f"{title} {one.text[:1].lower()}{one.text[1:]}")
                 for one in spans
             ]
     return found

@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QTableView, QWidget
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common.cards import Card, Scroll
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.layout import col
-from widgets.common.record_table_model import Column, RowTableModel
+from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import SharedWidth, dress
 from widgets.jobs.ranks.rank_history import RankHistory
@@ -21,16 +21,18 @@ from widgets.jobs.ranks.rank_rows import RankRow, rank_rows
 from widgets.nodes.history.node_history import NodeHistory
 
 _COLUMNS = (
-    Column[RankRow](
+    TableColumn[RankRow](
         "Rank", lambda row: str(row.rank), is_bad=lambda row: row.has_failed, is_figure=True
     ),
-    Column[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
-    Column[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
-    Column[RankRow]("Process", lambda row: row.pid, is_figure=True),
-    Column[RankRow]("Step", lambda row: row.step, is_odd=lambda row: row.is_slow, is_figure=True),
-    Column[RankRow]("Memory", lambda row: row.memory, is_figure=True),
-    Column[RankRow]("Use", lambda row: row.use, is_figure=True),
-    Column[RankRow]("Heartbeat", lambda row: row.beat),
+    TableColumn[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
+    TableColumn[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
+    TableColumn[RankRow]("Process", lambda row: row.pid, is_figure=True),
+    TableColumn[RankRow](
+        "Step", lambda row: row.step, is_odd=lambda row: row.is_slow, is_figure=True
+    ),
+    TableColumn[RankRow]("Memory", lambda row: row.memory, is_figure=True),
+    TableColumn[RankRow]("Use", lambda row: row.use, is_figure=True),
+    TableColumn[RankRow]("Heartbeat", lambda row: row.beat),
 )
 _WHERE, _PROCESS, _BEAT = 1, 3, 7
 _NARROW_BELOW_W, _WIDE_FROM_W = 600, 1100
@@ -47,7 +49,7 @@ class RanksTab(QWidget):
         self._beats: Mapping[str, str] = {}
         self._odd = -1
         self._scrolled_for = ""
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)

@@ -9,7 +9,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu
 
-from backend.records.jobs.summary import JobLine, JobQuery
+from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.sweeps.summary import Folds
 from widgets.jobs.list.bulk_actions import many_acts
 
@@ -57,7 +57,7 @@ class SweepActs(QObject):
                 del self._kept[next(iter(self._kept))]
         self.folded.emit(dict(self._kept))
 
-    def fill(self, menu: QMenu, which: str, line: JobLine, *, is_open: bool) -> None:
+    def fill(self, menu: QMenu, which: str, line: JobSummary, *, is_open: bool) -> None:
         """Add what can be done with the sweep in a row of the list of this name."""
         if line.sweep is None:
             return

@@ -10,11 +10,11 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.summary import JobLine
+from backend.records.jobs.summary import JobSummary
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
-from widgets.common.key_value_row import Fact, Facts
+from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.state_badge import Mark, RankRing, StateBadge
@@ -46,13 +46,13 @@ class SweepPane(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._line: JobLine | None = None
+        self._line: JobSummary | None = None
         self._best_first: tuple[str, ...] = ()
         self._acts: dict[str, ManyAct] = {}
         self._ring = RankRing(96)
         self._name = Label("", "title", elide="right")
         self._badge = StateBadge()
-        self._facts = Facts()
+        self._facts = KeyValueRow()
         self._buttons = {key: Button() for key in _SHOWN}
         for key, button in self._buttons.items():
             button.clicked.connect(partial(self.act, key))
@@ -81,7 +81,7 @@ class SweepPane(QWidget):
             )
         )
 
-    def show_sweep(self, line: JobLine, rows: JobRows) -> None:
+    def show_sweep(self, line: JobSummary, rows: JobRows) -> None:
         """A sweep, and all jobs there are, among which are its own."""
         count = line.sweep
         if count is None:
@@ -138,8 +138,8 @@ class SweepPane(QWidget):
             self.act_requested.emit("trash", chosen)
 
 
-def _best_first(jobs: Sequence[JobLine]) -> list[JobLine]:
-    def worth(line: JobLine) -> tuple[bool, str, float]:
+def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
+    def worth(line: JobSummary) -> tuple[bool, str, float]:
         metric, value = line.best_metric or ("", float("nan"))
         # What has no value, or none that is a number, comes last; of two metrics none is better.
         if value != value:
@@ -149,7 +149,7 @@ def _best_first(jobs: Sequence[JobLine]) -> list[JobLine]:
     return sorted(jobs, key=worth)
 
 
-def _marks(jobs: Sequence[JobLine]) -> list[Mark]:
+def _marks(jobs: Sequence[JobSummary]) -> list[Mark]:
     """A segment of the ring for each job, in red for one that failed."""
     if len(jobs) > _MOST_IN_RING:
         return []
@@ -157,7 +157,7 @@ def _marks(jobs: Sequence[JobLine]) -> list[Mark]:
     return ["bad" if line.state.has_failed else "" for line in in_order]
 
 
-def _facts(line: JobLine) -> list[Fact]:
+def _facts(line: JobSummary) -> list[Fact]:
     facts = []
     if line.best_metric is not None and line.sweep is not None:
         name, value = line.best_metric

@@ -32,7 +32,7 @@ from widgets.nodes.history.node_history import (
     Quantity,
 )
 from widgets.nodes.row.node_row import node_title, upper_first
-from widgets.plots.annotations import Span, Threshold
+from widgets.plots.annotations import AxisSpan, ThresholdLine
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
@@ -119,11 +119,11 @@ class Stretch:
 
 def unwell_spans(
     history: NodeHistory, uuids: Iterable[str], first: float, last: float
-) -> list[Span]:
+) -> list[AxisSpan]:
     """While any of the GPUs was unwell; a short moment is wide enough to be seen."""
     least = _LEAST_SPAN_SHARE * (last - first)
     return [
-        Span(
+        AxisSpan(
             one.from_s,
             max(one.to_s, one.from_s + least),
             "warn",
@@ -408,7 +408,7 @@ class HistoryCard(Card):
         first = min(first, last - _LEAST_STRETCH_S)
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
         self._words.setText(self._peers())
-        hot = Threshold(HOT_C, f"hot from {formats.temperature(HOT_C)}")
+        hot = ThresholdLine(HOT_C, f"hot from {formats.temperature(HOT_C)}")
         spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
         for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
             plot.title = f"{quantity.title}, {where}"

@@ -177,7 +177,7 @@ Values = Mapping[tuple[str, str], float | None]
 
 
 @dataclass(frozen=True)
-class Past:
+class NodeHistoryData:
     """What an agent kept. ``unwell`` holds words and 0 where all was well, else their number."""
 
     times: Floats
@@ -185,10 +185,10 @@ class Past:
     words: tuple[str, ...] = ()
 
 
-NO_PAST = Past(np.empty(0), {})
+NO_PAST = NodeHistoryData(np.empty(0), {})
 
 
-def past_of(readings: Sequence[PastReading]) -> Past:
+def past_of(readings: Sequence[PastReading]) -> NodeHistoryData:
     """The readings as arrays; where one is missing, a row without values makes a gap."""
     rows: list[tuple[float, Values]] = []
     words: dict[str, float] = {}
@@ -199,7 +199,7 @@ def past_of(readings: Sequence[PastReading]) -> Past:
         gap_s = max(_GAP_S, _GAP_LINES * reading.every_s)
         rows.append((reading.at_s, _past_values(reading, words)))
     keys = dict.fromkeys(key for _, values in rows for key in values)
-    return Past(
+    return NodeHistoryData(
         np.array([at_s for at_s, _ in rows], np.float64),
         {key: np.array([_told(values.get(key)) for _, values in rows], np.float32) for key in keys},
         tuple(words),
@@ -289,7 +289,7 @@ class NodeHistory:
         rows = [self._rows[key] for key in values]
         self._values[rows, place] = [_told(value) for value in values.values()]
 
-    def put_past(self, past: Past) -> bool:
+    def put_past(self, past: NodeHistoryData) -> bool:
         """What its agent kept; True when it goes farther back than what was known."""
         known = self.times()
         self._past = past

@@ -14,8 +14,8 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding, GpuProcess, HealthFinding, NodeReading, Orphan
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Rule
-from widgets.common.chunked_work import Turns, lots
+from widgets.common.cards import Card, Separator
+from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, Role, Tone
@@ -97,7 +97,7 @@ class FindingsCard(Card):
         self._column = col(gap=S2)
         super().__init__(Label("Findings", "strong"), self._column, gap=S2)
         self._rows: list[_FindingRow] = []
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
         self._lines: tuple[_Line, ...] = ()
         self._health: tuple[HealthFinding, ...] = ()
         self._found: tuple[Finding, ...] = ()
@@ -271,7 +271,7 @@ class ProcessesCard(Card):
         clear(self._rows)
         for number, line in enumerate(lines[:_MOST_LINES]):
             if number:
-                self._rows.addWidget(Rule())
+                self._rows.addWidget(Separator())
             self._rows.addWidget(_process(*line))
         if len(lines) > _MOST_LINES:
             rest = f"and {len(lines) - _MOST_LINES} more"

@@ -16,8 +16,8 @@ from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import EmptyState, PageHeader, Scroll
-from widgets.common.chunked_work import Turns
-from widgets.common.key_value_row import Facts
+from widgets.common.chunked_work import ChunkedWork
+from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
@@ -83,9 +83,9 @@ class NodePage(QWidget):
         self._ranks: Mapping[tuple[str, str], int] = {}
         self._placed: tuple[int, bool] | None = None
         # A node of eight GPUs that is opened is 70 ms in one turn.
-        self.turns = Turns(self)
+        self.turns = ChunkedWork(self)
         self._make_header()
-        self._facts = Facts()
+        self._facts = KeyValueRow()
         self._trouble = Banner()
         self._trouble.hide()
         self._removal = Banner("bad", "", icon="trash")

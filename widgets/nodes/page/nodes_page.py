@@ -26,7 +26,7 @@ from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
-from widgets.common.chunked_work import Turns, lots
+from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.labels import Label
@@ -34,7 +34,7 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.page_stack import Stack
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
 from widgets.common.throttle import is_unseen
-from widgets.nodes.history.node_history import NO_PAST, NodeHistory, Past
+from widgets.nodes.history.node_history import NO_PAST, NodeHistory, NodeHistoryData
 from widgets.nodes.page.attention import AttentionCards, attentions
 from widgets.nodes.page.node_page import NodePage
 from widgets.nodes.page.rack import Rack, RackHead
@@ -115,8 +115,8 @@ class NodesPage(QWidget):
         self._open = ""
         self._left = ""
         self._is_stale = False
-        self._taking = Turns(self)
-        self._showing = Turns(self)
+        self._taking = ChunkedWork(self)
+        self._showing = ChunkedWork(self)
         self.rack = Rack()
         self._focus = FocusLead(self, self.rack)
         self.rack.opened.connect(self.open_node)
@@ -220,7 +220,7 @@ class NodesPage(QWidget):
         if self.detail.node == name:
             self.detail.show_orphans(orphans, ending)
 
-    def show_past(self, name: str, past: Past) -> None:
+    def show_past(self, name: str, past: NodeHistoryData) -> None:
         """What a node's agent kept of the last hours."""
         if name in self._states and self._history(name).put_past(past):
             self._settle()

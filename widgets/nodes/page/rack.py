@@ -37,14 +37,14 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import theme
-from widgets.common.chunked_work import Turns
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_focus
 from widgets.common.record_table_model import NO_PARENT
 from widgets.common.theme import R_CARD, RACK_ROW_H, S2, S3
 from widgets.common.view_style import dress
 from widgets.nodes.page import rack_paint
-from widgets.nodes.page.rack_paint import HEAD_H, WALL_ROW_H, Plan
+from widgets.nodes.page.rack_paint import HEAD_H, WALL_ROW_H, RackColumns
 from widgets.nodes.row.node_row import NodeRow
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -79,7 +79,7 @@ class RackModel(QAbstractListModel):
         self._rows: tuple[NodeRow, ...] = ()
         self._dimmed: frozenset[str] = frozenset()
         self._untold: list[int] = []
-        self._turns = Turns(self)
+        self._turns = ChunkedWork(self)
 
     @property
     def rows(self) -> tuple[NodeRow, ...]:
@@ -210,7 +210,7 @@ class Rack(QListView):
         self.rows_model.dim(names)
 
     @property
-    def columns(self) -> Plan:
+    def columns(self) -> RackColumns:
         """Where the columns of the table are; of no meaning on a wall."""
         return self._plan
 
@@ -285,7 +285,7 @@ class Rack(QListView):
 
     # How it lies.
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> RackColumns:
         tall = self.density is not Density.LOW
         return rack_paint.plan(self.rows_model.rows, self.viewport().width(), tall=tall)
 

@@ -35,7 +35,7 @@ _BAR_H = 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class RackColumns:
     """Where the columns of the table stand, in pixels from its left edge."""
 
     width: float
@@ -69,7 +69,7 @@ class Plan:
         return None
 
 
-def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> Plan:
+def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
     """Columns for these rows; a name longer than its column ends in "…"."""
     titles = [row.title for row in rows]
     names = [text_width(title, "strong") for title in without_domain(titles)]
@@ -92,10 +92,12 @@ def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> Plan:
     meter_w += max(0.0, min(left_over / 2, 220.0 if cells else 400.0))
     meters_x = width - PAD - fixed - 2 * (meter_w + S3)
     shown = dict(zip((row.name for row in rows), fitted(titles, name_w, "strong"), strict=True))
-    return Plan(width, name_w, cells, cells_x, cell_w, meters_x, meter_w, network, tall, shown)
+    return RackColumns(
+        width, name_w, cells, cells_x, cell_w, meters_x, meter_w, network, tall, shown
+    )
 
 
-def paint_head(painter: QPainter, columns: Plan) -> None:
+def paint_head(painter: QPainter, columns: RackColumns) -> None:
     """The captions of the columns."""
     word = "GPU " if columns.cell_w >= _FIGURE_FROM_W + 8 else ""
     for index in range(columns.cells):
@@ -112,7 +114,7 @@ def paint_head(painter: QPainter, columns: Plan) -> None:
     paint_text(painter, beat, "Beat", "tiny", "text3", right=True)
 
 
-def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: Plan) -> None:
+def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumns) -> None:
     """One line of the table, without its ground."""
     name = QRectF(rect.left() + PAD, rect.top() + 9, columns.name_w, 18)
     line = name.translated(0, 18)
@@ -138,7 +140,7 @@ def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: Plan) -> N
     _paint_figures(painter, rect, row, columns)
 
 
-def _paint_owners(painter: QPainter, rect: QRectF, row: NodeRow, columns: Plan) -> None:
+def _paint_owners(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumns) -> None:
     for first, last in runs(row.gpus):
         cell = row.gpus[first]
         if cell.owner and cell.use in ("ours", "other"):
@@ -149,7 +151,7 @@ def _paint_owners(painter: QPainter, rect: QRectF, row: NodeRow, columns: Plan) 
             )
 
 
-def _paint_figures(painter: QPainter, rect: QRectF, row: NodeRow, columns: Plan) -> None:
+def _paint_figures(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumns) -> None:
     left, right = rect.left() + columns.meters_x, rect.left() + columns.width - PAD
     if row.aside:
         where = QRectF(left, rect.top(), right - left, rect.height())

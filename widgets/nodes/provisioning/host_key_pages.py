@@ -10,7 +10,7 @@ from backend.records.base.program_name import to_forget
 from backend.records.nodes.entry import HostKey
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, CheckBox, IconButton
-from widgets.common.cards import Frame
+from widgets.common.cards import StyledFrame
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
@@ -19,7 +19,7 @@ from widgets.common.theme import ICON_NAV, S2, S3
 DEFAULT_PORT = 22
 
 
-class TrustedKey(Frame):
+class TrustedKey(StyledFrame):
     """The line that says which key of a node a person has accepted; away where none is."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -63,7 +63,7 @@ class TrustPage(QWidget):
         self.fingerprint = Label("", "mono", wrap=True, selectable=True)
         copy = IconButton("copy", "Copy the fingerprint")
         copy.clicked.connect(self._copy)
-        plate = Frame(
+        plate = StyledFrame(
             "sunken",
             row(
                 IconLabel("fingerprint", "text2", ICON_NAV),

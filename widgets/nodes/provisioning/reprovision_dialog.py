@@ -13,8 +13,8 @@ from backend.records.nodes.entry import HostKey, NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions, choice_faults
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
-from widgets.common.cards import Frame, Scroll
-from widgets.common.chunked_work import Turns, lots
+from widgets.common.cards import Scroll, StyledFrame
+from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, fit_height, row
 from widgets.common.theme import S1, S2, S3, S4, S6, TARGET_MIN
@@ -77,7 +77,7 @@ class SetUpAgainDialog(QDialog):
         self._brought = brought_mpi
         self._ticked: dict[str, bool] = {}
         self._boxes: dict[str, CheckBox] = {}
-        self._making = Turns(self)
+        self._making = ChunkedWork(self)
         self._title = Label("", "title", elide="right")
         self._all = Button("All", kind="quiet")
         self._all.setAutoDefault(False)
@@ -88,7 +88,7 @@ class SetUpAgainDialog(QDialog):
         self._scroll = Scroll(rows)
         head = row(Label("Nodes", "small", "text2"), STRETCH, self._all)
         self._nodes = QWidget()
-        self._nodes.setLayout(col(head, Frame("sunken", col(self._scroll)), gap=S1))
+        self._nodes.setLayout(col(head, StyledFrame("sunken", col(self._scroll)), gap=S1))
         self.choices = SetUpChoices()
         self.choices.show_options(options)
         self.choices.changed.connect(self._check)

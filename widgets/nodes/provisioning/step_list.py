@@ -14,8 +14,8 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Frame, Rule
-from widgets.common.chunked_work import Turns
+from widgets.common.cards import Separator, StyledFrame
+from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.state_badge import StateGlyph
@@ -148,7 +148,7 @@ class StepDetails(QWidget):
         self.cause = Label("", "body", "bad", wrap=True, selectable=True)
         self.remedy = Label("", "body", "text2", wrap=True, selectable=True)
         self._lines = col(gap=3, margins=(S3, S2, S3, S2))
-        self._log = Frame("sunken", self._lines)
+        self._log = StyledFrame("sunken", self._lines)
         self._log_shown: list[str] = []
         self.retry = Button("Retry from here", icon="arrow-clockwise")
         self.retry.clicked.connect(self.retry_requested)
@@ -211,7 +211,7 @@ class SetUpView(QWidget):
         self._set_up = SetUp("")
         self._steps: dict[str, SetUpStep] = {}
         self._views: dict[str, StepView] = {}
-        self._building = Turns(self)
+        self._building = ChunkedWork(self)
         self._column = col(gap=0)
         self.setLayout(self._column)
         self._clock = QTimer(self)
@@ -253,7 +253,7 @@ class SetUpView(QWidget):
 
     def _add(self, title: str) -> None:
         if self._views:
-            self._column.addWidget(Rule())
+            self._column.addWidget(Separator())
         view = self._views[title] = StepView(title)
         view.retry_requested.connect(partial(self._retried, title))
         view.show_step(self._steps[title])

@@ -15,7 +15,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
-    Evidence,
+    RunFacts,
     RunStateReader,
     Supervision,
     judge,
@@ -65,14 +65,14 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
-    assert judge(Evidence()).state is JobState.CREATED
-    assert judge(Evidence(is_queued=True)).state is JobState.QUEUED
+    assert judge(RunFacts()).state is JobState.CREATED
+    assert judge(RunFacts(is_queued=True)).state is JobState.QUEUED
 
 
 def test_the_exit_record_is_believed_before_status_and_process() -> None:
     ended = RunExit(1, JobState.FINISHED, "")
     for supervision in Supervision:
-        evidence = Evidence(
+        evidence = RunFacts(
             run=1, exit=ended, status=TRAINING, supervision=supervision, silent_s=9e9
         )
         found = judge(evidence)
@@ -100,7 +100,7 @@ def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_one
 
 
 def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -> None:
-    evidence = Evidence(
+    evidence = RunFacts(
         run=1,
         status=replace(TRAINING, eta_s=60.0, samples_per_second=100.0),
         supervision=Supervision.ELSEWHERE,
@@ -113,12 +113,12 @@ def test_a_run_whose_supervisor_is_on_another_computer_is_never_called_ended() -
 
 
 def test_a_wish_to_stop_shows_at_once() -> None:
-    evidence = Evidence(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_is_wished=True)
+    evidence = RunFacts(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_is_wished=True)
     assert judge(evidence).state is JobState.STOPPING
 
 
 def test_f22_whose_wish_it_is_that_a_run_stops_is_said_until_the_run_has_its_own_words() -> None:
-    evidence = Evidence(
+    evidence = RunFacts(
         run=1,
         status=TRAINING,
         supervision=Supervision.ALIVE,
@@ -132,14 +132,14 @@ def test_f22_whose_wish_it_is_that_a_run_stops_is_said_until_the_run_has_its_own
 
 def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:
     finished = replace(TRAINING, state=JobState.FINISHED)
-    assert judge(Evidence(run=2, status=finished)).state is JobState.STARTING
+    assert judge(RunFacts(run=2, status=finished)).state is JobState.STARTING
 
 
 @pytest.mark.parametrize("claimed_s", [119, 121])
 def test_m07_nothing_stays_starting_for_more_than_120_s_without_a_supervisor(
     claimed_s: float,
 ) -> None:
-    found = judge(Evidence(run=1, claimed_s=claimed_s))
+    found = judge(RunFacts(run=1, claimed_s=claimed_s))
     assert found.state is (JobState.STARTING if claimed_s < 120 else JobState.ERROR)
 
 

@@ -14,7 +14,7 @@ from backend.datastore.library.project_detection import look_at as recognised
 from backend.datastore.library.project_detection import recognise
 from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind
-from backend.records.library.project import Found
+from backend.records.library.project import ImportGuess
 from backend.services.context.example import EXAMPLE
 from tests.backend.datastore.library.import_rig import contents, make_zip
 
@@ -113,7 +113,7 @@ def test_data_beside_the_code_in_its_folder_are_found_and_code_alone_is_both() -
     ],
 )
 def test_the_rest_is_one_thing_of_a_kind(paths: list[str], kind: Kind) -> None:
-    assert recognise(paths) == Found(kind)
+    assert recognise(paths) == ImportGuess(kind)
 
 
 def test_what_is_not_taken_is_named() -> None:
@@ -236,11 +236,11 @@ def test_a_folder_that_cannot_be_read_is_recognised_as_nothing(
         raise PermissionError(place)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert recognised(tmp_path) == Found()
+    assert recognised(tmp_path) == ImportGuess()
 
 
 def test_what_is_no_folder_and_no_zip_is_guessed_by_its_name(tmp_path: Path) -> None:
     make_project(tmp_path, "bks_dataset.py", "broken.zip")
-    assert recognised(tmp_path / "bks_dataset.py") == Found(LOADER)
-    assert recognised(tmp_path / "broken.zip") == Found()
-    assert recognised(tmp_path / "not there") == Found()
+    assert recognised(tmp_path / "bks_dataset.py") == ImportGuess(LOADER)
+    assert recognised(tmp_path / "broken.zip") == ImportGuess()
+    assert recognised(tmp_path / "not there") == ImportGuess()

@@ -19,7 +19,7 @@ from backend.services.nodes import ssh_reading
 from backend.services.nodes.registry import ClusterService
 from backend.services.nodes.service import _orphans
 from backend.ssh.banner_check import knock
-from backend.ssh.interface import Answer, HostKeyUnknown, Unreachable
+from backend.ssh.interface import CommandResult, HostKeyUnknown, Unreachable
 from backend.ssh.ssh_config import Hop
 from tests.backend.ssh.sshd_rig import USER, Sshd
 from tests.fakes.local_shell import LocalShell
@@ -131,7 +131,7 @@ def test_a_node_that_has_nothing_of_ours_is_read_and_nothing_is_left_there(tmp_p
 )
 def test_f59_what_a_node_answers_is_a_strangers(tmp_path: Path, said: str) -> None:
     shell = LocalShell(tmp_path / "home")
-    shell.on_run = lambda argv: Answer(0, said, "")
+    shell.on_run = lambda argv: CommandResult(0, said, "")
     with pytest.raises(BackendError, match="gpu1 gives no reading over SSH"):
         ssh_reading.read(shell, samples.entry("gpu1"))
 
@@ -139,7 +139,7 @@ def test_f59_what_a_node_answers_is_a_strangers(tmp_path: Path, said: str) -> No
 def test_f59_text_of_a_node_that_is_read_over_ssh_commands_nothing(tmp_path: Path) -> None:
     shell = LocalShell(tmp_path / "home")
     raw = {**samples.reading("other").to_dict(), "host": "\x1b[2Jx", "heartbeat": 0}
-    shell.on_run = lambda argv: Answer(0, json.dumps(raw), "")
+    shell.on_run = lambda argv: CommandResult(0, json.dumps(raw), "")
     found = ssh_reading.read(shell, samples.entry("gpu1"))
     assert (found.name, "\x1b" in found.host) == ("gpu1", False)
 

@@ -14,7 +14,7 @@ from backend.base.progress import Progress
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.datastore.remote import staging_access
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.config import Placement
 from backend.records.jobs.state import JobState
 from backend.records.nodes import health
@@ -22,7 +22,7 @@ from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Presence
 from backend.records.nodes.remote_run import Carried, carried_of
 from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight.findings import Site, Told
+from backend.services.preflight.findings import NodeReplies, PreflightTarget
 from backend.services.preflight.node_findings import of_node
 from backend.ssh import persistent_connection
 from backend.ssh.interface import Unreachable
@@ -365,14 +365,16 @@ def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> No
 
 
 def test_the_look_before_a_start_says_both_in_words_that_mend_it() -> None:
-    sees = Site("gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True)
+    sees = PreflightTarget(
+        "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
+    )
     blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True)
     for head, other in ((sees, blind), (blind, sees)):
         (told,) = preflight_findings.apart(head, other)
         assert "gpu1 does not see the data root and gpu2 does" in told.sentence
         assert (told.nodes, told.fix) == ((other.node,), Fix.LEAVE_OUT)
-    lost = Told({"data_root": {"there": False, "seen": False, "why": "", "free": None}})
-    for told_to in (Told({"data_root": None}), lost):
+    lost = NodeReplies({"data_root": {"there": False, "seen": False, "why": "", "free": None}})
+    for told_to in (NodeReplies({"data_root": None}), lost):
         found = [
             one for one in of_node(blind, told_to) if one.check == preflight_findings.DATA_ROOT
         ]
@@ -388,7 +390,7 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
     # The first look of the other desktop waits for a beat that this one has yet to fetch.
     monkeypatch.setattr(health, "_SHORTEST_S", 1.0)
     view = services.jobs.create(on_node())
-    blind.address = FarRoot("lab", str(blind.root))
+    blind.address = RemoteRoot("lab", str(blind.root))
     far = blind.desktop()
     FakeHead().instead_of(far)
     seen = (services, far)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend.node.agent import autostart as agent_autostart
-from backend.node.agent.autostart import AgentService, Kept
+from backend.node.agent.autostart import AgentService, Autostart
 from backend.node.system import process_identity
 from backend.node.system.agent_lock import AgentLock
 from backend.records.base.atomic_files import read_json
@@ -206,7 +206,7 @@ def test_without_both_it_runs_until_the_next_reboot_and_that_is_said(
     machine: Machine, service: AgentService
 ) -> None:
     kept = agent_autostart.install(service)
-    assert kept == Kept("", "After a reboot the agent is started on the next contact.")
+    assert kept == Autostart("", "After a reboot the agent is started on the next contact.")
     folder = NodeFolder(Path(service.folder))
     wait_for(folder.status.exists, "the first reading")
     assert process_identity.is_alive(ProcessIdentity.from_dict(read_json(folder.info)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.node.agent import ssh_command_filter
-from backend.node.agent.ssh_command_filter import Refused, allowed
+from backend.node.agent.ssh_command_filter import CommandRefused, allowed
 
 HOME = Path("/home/lab/.ringmaster")
 OURS = (HOME / "environments", HOME / "bundles")
@@ -99,7 +99,7 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
     ],
 )
 def test_f62_whatever_else_is_asked_for_is_refused(asked: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(CommandRefused):
         allowed(asked, OURS, CARRIED)
 
 

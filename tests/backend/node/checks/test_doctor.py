@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.node.checks import doctor
-from backend.node.checks.doctor import Places, file_system, findings
+from backend.node.checks.doctor import DoctorPaths, file_system, findings
 from backend.node.system import mpi
 from backend.records.nodes.reading import Finding
 
@@ -33,7 +33,7 @@ CHECKS = (
 @pytest.mark.slow
 def test_a_computer_that_can_train_says_so_and_two_ranks_prove_it(tmp_path: Path) -> None:
     before = "torch" in sys.modules
-    found = findings(Places(tmp_path, Path("/tmp/catalogue.sqlite")), smoke=True)
+    found = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite")), smoke=True)
     assert [(finding.check, finding.ok) for finding in found] == [(name, True) for name in CHECKS]
     assert ("torch" in sys.modules) == before
 
@@ -47,7 +47,7 @@ def test_every_check_is_made_and_two_ranks_must_find_each_other(
     python = script(tmp_path / "python", "echo 3.11.2")
     said = f"case $1 in --version) echo 'mpirun (Open MPI) 5.0.8';; *) echo {ranks};; esac"
     script(tmp_path / "mpirun", said)
-    found = findings(Places(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True)
+    found = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True)
     wanted = [(name, is_well or name != "two ranks") for name in CHECKS]
     assert [(finding.check, finding.ok) for finding in found] == wanted, found
 
@@ -55,7 +55,7 @@ def test_every_check_is_made_and_two_ranks_must_find_each_other(
 def test_m05_all_faults_are_told_at_once_each_with_its_remedy(tmp_path: Path) -> None:
     broken = script(tmp_path / "python", "echo 'ModuleNotFoundError: no such thing' >&2; exit 1")
     script(tmp_path / "mpirun", "echo 'HYDRA build details: Version: 4.0'")
-    found = by_name(findings(Places(tmp_path / "nowhere", python=broken)))
+    found = by_name(findings(DoctorPaths(tmp_path / "nowhere", python=broken)))
     faults = {name for name, finding in found.items() if not finding.ok}
     assert faults == {"python", "pytorch", "horovod", "mpirun", "data root"}
     assert found["pytorch"].sentence == (
@@ -66,20 +66,20 @@ def test_m05_all_faults_are_told_at_once_each_with_its_remedy(tmp_path: Path) ->
 
 def test_a_python_that_is_too_old_is_told_with_its_version(tmp_path: Path) -> None:
     old = script(tmp_path / "python", "echo 3.8.10")
-    found = by_name(findings(Places(tmp_path, python=old)))["python"]
+    found = by_name(findings(DoctorPaths(tmp_path, python=old)))["python"]
     assert (found.ok, "3.8.10" in found.sentence) == (False, True)
 
 
 def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_IMPORT_LIMIT_S", 0.5)
     slow = script(tmp_path / "python", "case $2 in *torch*) exec sleep 600;; esac; echo 3.11.2")
-    found = by_name(findings(Places(tmp_path, python=slow)))
+    found = by_name(findings(DoctorPaths(tmp_path, python=slow)))
     assert found["pytorch"].sentence == "PyTorch cannot be imported: no answer within 0.5 s."
     assert found["python"].ok
 
 
 def test_a_full_or_forbidden_data_root_is_told(tmp_path: Path) -> None:
-    found = by_name(findings(Places(Path("/proc"), python="/bin/false")))["data root"]
+    found = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))["data root"]
     assert not found.ok
     assert found.sentence.startswith("The data root /proc cannot be written: ")
 
@@ -116,7 +116,7 @@ def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "file_system", lambda path: ("nfs4", "/home"))
-    found = by_name(findings(Places(tmp_path, Path("/home/me/c.sqlite"), "/bin/false")))[
+    found = by_name(findings(DoctorPaths(tmp_path, Path("/home/me/c.sqlite"), "/bin/false")))[
         "catalogue"
     ]
     assert not found.ok

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backend.datastore.nodes.history import PastReader
-from backend.node.metrics.history_writer import LIMIT_BYTES, Lines, Past
+from backend.node.metrics.history_writer import LIMIT_BYTES, HistoryWriter, Lines
 from backend.node.system.agent_lock import AgentLock
 from backend.records.base.layout import DataRoot, NodeFolder
 from backend.records.nodes.history import (
@@ -77,7 +77,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def keep(past: Past, *readings: NodeReading) -> None:
+def keep(past: HistoryWriter, *readings: NodeReading) -> None:
     for reading in readings:
         past.append(past.lines(reading), reading)
 
@@ -93,7 +93,7 @@ def read(root: DataRoot, clock: Clock) -> tuple[PastReading, ...]:
 def test_a_line_says_again_what_the_reading_said(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    keep(Past(folder, every_s=0, clock=clock), READING)
+    keep(HistoryWriter(folder, every_s=0, clock=clock), READING)
     (line,) = read(root, clock)
     assert (line.processor_percent, line.network_bytes_per_s) == (46.0, 1e9)
     first, second = line.gpus
@@ -105,7 +105,7 @@ def test_a_line_says_again_what_the_reading_said(
 def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past = Past(folder, every_s=3600, clock=clock)
+    past = HistoryWriter(folder, every_s=3600, clock=clock)
     keep(past, READING)
     keep(past, replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])), *beats(9, 3))
     past._hours._next_s = 0.0
@@ -146,7 +146,7 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
 def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past = Past(folder, every_s=0, limit_bytes=2_000, clock=clock)
+    past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=clock)
     for n in range(300):
         keep(past, replace(READING, heartbeat=n, cpu=replace(READING.cpu, use_percent=n / 10)))
         assert folder.past.stat().st_size <= 2_000
@@ -159,7 +159,7 @@ def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
 def test_who_goes_through_all_nodes_holds_the_last_ones_and_reads_each_right(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    keep(Past(folder, every_s=0, clock=clock), *beats(3))
+    keep(HistoryWriter(folder, every_s=0, clock=clock), *beats(3))
     reader = PastReader(root)
     first = reader.look("gpu1", clock.now, 0.0, DAY_S)
     for number in range(40):
@@ -182,7 +182,7 @@ def test_memory_errors_are_kept_where_a_gpu_counts_them(
 ) -> None:
     counts = replace(GPU, ecc_corrected=12, ecc_uncorrected=1)
     reading = replace(READING, gpus=(counts, READING.gpus[1]))
-    keep(Past(folder, every_s=0, clock=clock), reading)
+    keep(HistoryWriter(folder, every_s=0, clock=clock), reading)
     (line,) = read(root, clock)
     assert [(one.ecc_corrected, one.ecc_uncorrected) for one in line.gpus] == [
         (12, 1),
@@ -219,7 +219,7 @@ def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
 def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
     folder: NodeFolder, clock: Clock
 ) -> None:
-    past = Past(folder, every_s=0, clock=clock)
+    past = HistoryWriter(folder, every_s=0, clock=clock)
     past.lines(READING)
     past.lines(replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])))
     assert past.lines(replace(READING, heartbeat=3)).week is None
@@ -235,7 +235,7 @@ def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
 def test_a_second_look_reads_only_what_is_new(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past, reader = Past(folder, every_s=0, clock=clock), PastReader(root)
+    past, reader = HistoryWriter(folder, every_s=0, clock=clock), PastReader(root)
     keep(past, *beats(5))
     assert len(reader.look("gpu1", clock.now, 0.0, DAY_S)) == 5
     # What was read is not read again: it could be anything by now.
@@ -249,7 +249,10 @@ def test_a_second_look_reads_only_what_is_new(
 def test_a_file_that_became_full_between_two_looks_is_found_again(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past, reader = Past(folder, every_s=0, limit_bytes=1_200, clock=clock), PastReader(root)
+    past, reader = (
+        HistoryWriter(folder, every_s=0, limit_bytes=1_200, clock=clock),
+        PastReader(root),
+    )
     seen = 0
     for n in range(40):
         keep(past, *beats(1, n))
@@ -262,11 +265,11 @@ def test_a_file_that_became_full_between_two_looks_is_found_again(
 def test_a_line_that_an_agent_did_not_finish_takes_no_other_along(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    keep(Past(folder, every_s=0, clock=clock), READING)
+    keep(HistoryWriter(folder, every_s=0, clock=clock), READING)
     with folder.past.open("ab") as file:
         file.write(b'{"t":17000')
     later = replace(READING, heartbeat=2, cpu=replace(READING.cpu, use_percent=99.0))
-    keep(Past(folder, every_s=0, clock=clock), later)
+    keep(HistoryWriter(folder, every_s=0, clock=clock), later)
     assert [one.processor_percent for one in read(root, clock)] == [46.0, 99.0]
 
 

@@ -17,7 +17,13 @@ from typing import Any
 import pytest
 
 from backend.node.notifications import send as send_notice
-from backend.node.notifications.delivery import ABANDONED_S, GIVEN_UP, MOST_TRIES, SENT, Telling
+from backend.node.notifications.delivery import (
+    ABANDONED_S,
+    GIVEN_UP,
+    MOST_TRIES,
+    SENT,
+    NotificationDelivery,
+)
 from backend.node.notifications.message import last_lines, message_of
 from backend.node.notifications.transport import NotSent, post_webhook, send_mail
 from backend.node.run.unrecorded_runs import RunWatch
@@ -31,8 +37,8 @@ from backend.records.notifications.notification import (
     TLS,
     Channels,
     Mail,
-    Message,
-    Target,
+    NotificationTarget,
+    RunEndMessage,
     mail_fault,
     webhook_fault,
 )
@@ -41,11 +47,11 @@ from tests.fakes.runs import Run
 from tests.fakes.webhook_server import WebhookServer
 from tests.waiting import LIMIT_S, wait_for
 
-MESSAGE = Message(
+MESSAGE = RunEndMessage(
     "job-1", 2, "ERROR", "Failed", "digits", "Rank 1 on gpu07 ran out of memory.",
     "Try a smaller batch.", 1, ("gpu07",), ("Traceback", "torch.OutOfMemoryError"),
 )  # fmt: skip
-TARGET = Target("webhook", "aa11")
+TARGET = NotificationTarget("webhook", "aa11")
 
 
 @pytest.fixture
@@ -173,14 +179,14 @@ def test_s16_what_a_mail_server_says_against_a_mail_is_told() -> None:
 def test_s16_of_many_who_would_tell_exactly_one_does(
     hook: WebhookServer, attempt: AttemptFolder
 ) -> None:
-    both = (TARGET, Target("webhook", "bb22"))
+    both = (TARGET, NotificationTarget("webhook", "bb22"))
     start = threading.Barrier(8)
 
-    def send(_target: Target, message: Message) -> None:
+    def send(_target: NotificationTarget, message: RunEndMessage) -> None:
         post_webhook(hook.url, message)
 
     def work() -> None:
-        telling = Telling(attempt, MESSAGE, both, send)
+        telling = NotificationDelivery(attempt, MESSAGE, both, send)
         start.wait()
         telling.look()
 
@@ -190,7 +196,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
     for thread in threads:
         thread.join()
     assert len(hook.posts) == 2, "one to each place"
-    late = Telling(attempt, MESSAGE, both, send)
+    late = NotificationDelivery(attempt, MESSAGE, both, send)
     assert late.look() is None
     assert len(hook.posts) == 2
 
@@ -226,12 +232,12 @@ def test_s16_of_two_processes_exactly_one_tells(
 def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: AttemptFolder) -> None:
     clock, answers, sent = Clock(), [NotSent("It is away.")] * 3, []
 
-    def send(target: Target, _message: Message) -> None:
+    def send(target: NotificationTarget, _message: RunEndMessage) -> None:
         sent.append(clock.now)
         if answers:
             raise answers.pop()
 
-    telling = Telling(attempt, MESSAGE, (TARGET,), send, monotonic=clock)
+    telling = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, monotonic=clock)
     waits = []
     while (wait := telling.look()) is not None:
         waits.append(wait)
@@ -251,12 +257,16 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
     ):
         clock, count = Clock(), 0
 
-        def send(_target: Target, _message: Message, error: NotSent = error) -> None:
+        def send(
+            _target: NotificationTarget, _message: RunEndMessage, error: NotSent = error
+        ) -> None:
             nonlocal count
             count += 1
             raise error
 
-        telling = Telling(attempt, MESSAGE, (Target("webhook", key),), send, monotonic=clock)
+        telling = NotificationDelivery(
+            attempt, MESSAGE, (NotificationTarget("webhook", key),), send, monotonic=clock
+        )
         while (wait := telling.look()) is not None:
             clock.now += wait
         assert count == tries
@@ -269,10 +279,12 @@ def held_by(attempt: AttemptFolder, by: dict[str, Any], number: int = 1) -> None
 
 
 def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolder) -> None:
-    sent: list[Target] = []
+    sent: list[NotificationTarget] = []
     alive = process_identity.own().to_dict()
     held_by(attempt, alive)
-    telling = Telling(attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target))
+    telling = NotificationDelivery(
+        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)
+    )
     assert telling.look() is not None
     assert sent == []
     held_by(attempt, {**alive, "start_ticks": 1})
@@ -284,7 +296,7 @@ def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolde
 def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: AttemptFolder) -> None:
     far = {"host": "gpu01", "boot_id": "far", "pid": 7, "start_ticks": 7}
     clock, sent = Clock(), []
-    telling = Telling(
+    telling = NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), monotonic=clock
     )
     for tries in range(3):
@@ -301,8 +313,10 @@ def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: Atte
 
 def test_s16_a_claim_that_is_half_written_is_anothers(attempt: AttemptFolder) -> None:
     attempt.told("aa11", 1).write_text("")
-    sent: list[Target] = []
-    assert Telling(attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)).look()
+    sent: list[NotificationTarget] = []
+    assert NotificationDelivery(
+        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)
+    ).look()
     assert sent == []
 
 

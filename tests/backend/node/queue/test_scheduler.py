@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.node.metrics.heartbeats import Beats
+from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns
@@ -192,7 +192,7 @@ def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
 
 
 def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock) -> None:
-    beats = Beats(root, clock)
+    beats = HeartbeatReader(root, clock)
     assert beats.look("gpu1") == (None, False)
     for heartbeat, alive in ((1, False), (2, True), (3, True)):
         replace_json(root.node("gpu1").status, replace(READING, heartbeat=heartbeat).to_dict())

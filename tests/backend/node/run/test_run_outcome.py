@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.run.rank_outcome import EndedBy, Seen, rank_exit
-from backend.node.run.run_outcome import Found, run_exit
+from backend.node.run.run_outcome import EndedRun, run_exit
 from backend.node.system.stack_dump import place_in_words, threads
 from backend.records.jobs.diagnosis import UNKNOWN
 from backend.records.jobs.heartbeat import Phase
@@ -30,7 +30,7 @@ def ended(rank: int, outcome: str, sentence: str = "", secondary: bool = False) 
 
 
 def judge(*exits: RankExit, **more: object) -> RunExit:
-    found = Found(run=1, ranks=RANKS, exits=exits, launcher_code=0)
+    found = EndedRun(run=1, ranks=RANKS, exits=exits, launcher_code=0)
     return run_exit(replace(found, **more), (), "now")  # type: ignore[arg-type] # any field
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.node.system.tcp_watch import LIMIT_S, DeadLines
+from backend.node.system.tcp_watch import LIMIT_S, TcpStallWatch
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid"
 SILENT, KEPT_ALIVE = "01:00000014 0000000{tries}", "02:00000014 00000000"
@@ -46,7 +46,7 @@ def proc(tmp_path: Path) -> Proc:
 
 @pytest.mark.parametrize("name", ["tcp", "tcp6"])
 def test_what_is_sent_again_for_a_minute_is_lost(proc: Proc, name: str) -> None:
-    lines = DeadLines(PID, proc.folder)
+    lines = TcpStallWatch(PID, proc.folder)
     assert not lines.any(0)
     proc.say(tries=3, name=name)
     assert not lines.any(10)
@@ -55,7 +55,7 @@ def test_what_is_sent_again_for_a_minute_is_lost(proc: Proc, name: str) -> None:
 
 
 def test_a_cut_that_was_mended_begins_anew(proc: Proc) -> None:
-    lines = DeadLines(PID, proc.folder)
+    lines = TcpStallWatch(PID, proc.folder)
     proc.say(tries=6)
     assert not lines.any(0)
     assert not lines.any(30)
@@ -67,11 +67,11 @@ def test_a_cut_that_was_mended_begins_anew(proc: Proc) -> None:
 
 
 def test_connections_of_others_and_processes_that_ended_say_nothing(proc: Proc) -> None:
-    lines = DeadLines(PID, proc.folder)
+    lines = TcpStallWatch(PID, proc.folder)
     proc.say(tries=4, inode=98)
     for now in range(0, int(3 * LIMIT_S), 10):
         assert not lines.any(now)
-    assert not DeadLines(PID + 1, proc.folder).any(0)
+    assert not TcpStallWatch(PID + 1, proc.folder).any(0)
 
 
 def test_the_kernel_s_own_tables_are_understood() -> None:
@@ -81,7 +81,7 @@ def test_the_kernel_s_own_tables_are_understood() -> None:
         ears.accept()[0],
     ):
         near.sendall(b"word")
-        lines = DeadLines(os.getpid())
+        lines = TcpStallWatch(os.getpid())
         assert os.readlink(f"/proc/self/fd/{near.fileno()}")[8:-1] in set(lines._sockets())
         assert not lines.any(0)
         assert not lines.any(2 * LIMIT_S)

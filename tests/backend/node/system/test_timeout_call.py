@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.node.system.timeout_call import Bounded
+from backend.node.system.timeout_call import TimeoutCall
 from tests.waiting import LIMIT_S, wait_for
 
 
@@ -20,7 +20,7 @@ def back() -> Iterator[threading.Event]:
 
 
 def test_an_answer_and_a_failure_come_home() -> None:
-    bounded = Bounded(10)
+    bounded = TimeoutCall(10)
     assert bounded.call(lambda: 7) == 7
     with pytest.raises(FileNotFoundError):
         bounded.call(lambda: open("/no/such/file").close())
@@ -29,7 +29,7 @@ def test_an_answer_and_a_failure_come_home() -> None:
 def test_while_a_call_hangs_the_next_is_refused_at_once_and_then_all_is_well(
     back: threading.Event,
 ) -> None:
-    bounded = Bounded(0.05)
+    bounded = TimeoutCall(0.05)
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
         bounded.call(back.wait)
     with pytest.raises(TimeoutError, match="an earlier call hangs"):
@@ -43,7 +43,7 @@ def test_a_call_that_hangs_for_long_is_left_behind_but_not_without_end(
     back: threading.Event,
 ) -> None:
     before = set(threading.enumerate())
-    bounded = Bounded(0.02, give_up_s=0.0)
+    bounded = TimeoutCall(0.02, give_up_s=0.0)
     for _ in range(20):
         with pytest.raises(TimeoutError):
             bounded.call(back.wait)
@@ -51,14 +51,14 @@ def test_a_call_that_hangs_for_long_is_left_behind_but_not_without_end(
 
 
 def test_after_a_hanging_call_was_left_behind_the_next_one_answers(back: threading.Event) -> None:
-    bounded = Bounded(0.02, give_up_s=0.0)
+    bounded = TimeoutCall(0.02, give_up_s=0.0)
     with pytest.raises(TimeoutError):
         bounded.call(back.wait)
     bounded._limit_s = LIMIT_S
     assert bounded.call(lambda: 7) == 7
 
 
-def _answer(bounded: Bounded) -> bool:
+def _answer(bounded: TimeoutCall) -> bool:
     try:
         return bounded.call(lambda: True)
     except TimeoutError:

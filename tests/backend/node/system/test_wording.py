@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend.node.system.wording import last_said
-from backend.ssh.interface import Answer
+from backend.ssh.interface import CommandResult
 
 RULE = "-" * 74
 
@@ -28,4 +28,4 @@ RULE = "-" * 74
 )
 def test_what_was_said_last_is_never_a_rule_of_dashes(output: str, said: str) -> None:
     assert last_said(output) == said
-    assert Answer(1, "", output).complaint == (said or "it ended with code 1")
+    assert CommandResult(1, "", output).complaint == (said or "it ended with code 1")

@@ -2,26 +2,26 @@ from __future__ import annotations
 
 import pytest
 
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 
 
 @pytest.mark.parametrize(
     ("text", "root"),
     [
-        ("ssh://gpu1/lab/ring", FarRoot("gpu1", "/lab/ring")),
-        ("ssh://lab@gpu1:2222/lab/ring", FarRoot("gpu1", "/lab/ring", "lab", 2222)),
-        ("ssh://lab@[fd00::1]:2222/lab", FarRoot("fd00::1", "/lab", "lab", 2222)),
-        ("ssh://gpu1/lab/my%20ring%25", FarRoot("gpu1", "/lab/my ring%")),
-        ("ssh://Gpu1/", FarRoot("Gpu1", "/")),
+        ("ssh://gpu1/lab/ring", RemoteRoot("gpu1", "/lab/ring")),
+        ("ssh://lab@gpu1:2222/lab/ring", RemoteRoot("gpu1", "/lab/ring", "lab", 2222)),
+        ("ssh://lab@[fd00::1]:2222/lab", RemoteRoot("fd00::1", "/lab", "lab", 2222)),
+        ("ssh://gpu1/lab/my%20ring%25", RemoteRoot("gpu1", "/lab/my ring%")),
+        ("ssh://Gpu1/", RemoteRoot("Gpu1", "/")),
     ],
 )
-def test_an_address_is_read_and_written(text: str, root: FarRoot) -> None:
-    assert FarRoot.parse(text) == root
+def test_an_address_is_read_and_written(text: str, root: RemoteRoot) -> None:
+    assert RemoteRoot.parse(text) == root
     assert str(root) == text
 
 
 def test_one_root_has_one_spelling() -> None:
-    assert str(FarRoot.parse("ssh://gpu1//lab/../lab/ring/")) == "ssh://gpu1/lab/ring"
+    assert str(RemoteRoot.parse("ssh://gpu1//lab/../lab/ring/")) == "ssh://gpu1/lab/ring"
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_one_root_has_one_spelling() -> None:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="should be"):
-        FarRoot.parse(text)
+        RemoteRoot.parse(text)
 
 
 def test_how_people_and_file_managers_see_it() -> None:
-    root = FarRoot("gpu1", "/lab/my ring", "lab", 2222)
+    root = RemoteRoot("gpu1", "/lab/my ring", "lab", 2222)
     assert root.label == "gpu1:/lab/my ring"
     assert root.url("/lab/my ring/jobs") == "sftp://lab@gpu1:2222/lab/my%20ring/jobs"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.jobs.config import JobConfig, Optimizer, Placement, Schedule, Strategy
+from backend.records.jobs.config import JobConfig, Optimizer, Placement, Schedule, StrategyConfig
 from backend.records.jobs.lr_schedule import learning_rate
 
 STEPS = 100
@@ -24,7 +24,7 @@ def job(schedule: Schedule, workers: int = 1, scaling: str = "linear", **more: A
         batch_size=1,
         optimizer=Optimizer("sgd", 0.1),
         placement=(Placement("a", workers),),
-        strategy=Strategy(lr_scaling=scaling),
+        strategy=StrategyConfig(lr_scaling=scaling),
         schedule=schedule,
         **more,
     )

@@ -22,7 +22,7 @@ anything = st.recursive(
 )
 
 PARTS = st.builds(
-    preview.Part,
+    preview.SamplePart,
     path=words,
     shape=st.none() | st.lists(st.integers(0, 9), max_size=3).map(tuple),
     dtype=words,
@@ -39,7 +39,7 @@ PREVIEWS = st.builds(
     examined=st.integers(0, 99),
     samples=st.lists(
         st.builds(
-            preview.Sample,
+            preview.SamplePreview,
             st.integers(0, 9),
             st.lists(PARTS, max_size=2).map(tuple),
             words,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.nodes.health import CALM_READINGS, Health, Threshold
+from backend.records.nodes.health import CALM_READINGS, Health, HealthThreshold
 from backend.records.nodes.reading import (
     BAD,
     WARN,
@@ -126,7 +126,7 @@ finite = st.floats(-1e12, 1e12)
 
 @given(finite, finite, st.lists(finite))
 def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: list[float]) -> None:
-    threshold, held = Threshold(max(a, b), min(a, b)), False
+    threshold, held = HealthThreshold(max(a, b), min(a, b)), False
     for value in values:
         now = threshold.holds(value, held)
         assert now == held or not threshold.leave < value < threshold.enter

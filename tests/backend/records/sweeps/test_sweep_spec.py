@@ -19,7 +19,7 @@ from backend.records.sweeps.spec import (
     sweep_of,
     swept_path,
 )
-from backend.records.sweeps.values import Axis, Span, axis_text, parse_axis, value_text
+from backend.records.sweeps.values import Axis, ValueRange, axis_text, parse_axis, value_text
 
 DIGITS: dict[str, Any] = {
     "name": "digits",
@@ -87,7 +87,10 @@ def test_a_grid_has_every_combination_once_in_the_order_of_its_axes(a, b, c) -> 
 def test_a_draw_is_the_same_for_the_same_seed_and_stays_within_its_range(
     count: int, seed: int, scale: str
 ) -> None:
-    axes = (Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, scale)), Axis("seed", span=Span(0, 9999)))
+    axes = (
+        Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, scale)),
+        Axis("seed", span=ValueRange(0, 9999)),
+    )
     sweep = Sweep(DIGITS, axes, draws=count, seed=seed)
     found = expand(sweep)
     assert found == expand(sweep)
@@ -123,7 +126,7 @@ def test_a_draw_of_listed_values_takes_no_combination_twice(a, b, seed, data) ->
 def test_a_range_has_its_ends_and_as_many_steps_as_were_asked_for(
     low, factor, steps, scale
 ) -> None:
-    points = Axis("optimizer.lr", span=Span(low, low * factor, steps, scale)).points()
+    points = Axis("optimizer.lr", span=ValueRange(low, low * factor, steps, scale)).points()
     assert len(points) == steps
     assert list(points) == sorted(set(points))
     assert (points[0], points[-1]) == (low, low * factor)
@@ -197,9 +200,9 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
             None,
             ["seed: With its 67 values the sweep makes 201 jobs, and 200 are the most;"],
         ),
-        ((Axis("optimizer.lr", span=Span(0.1, 1)),), None, ["is a range without steps"]),
+        ((Axis("optimizer.lr", span=ValueRange(0.1, 1)),), None, ["is a range without steps"]),
         ((RATE, BATCH), 7, ["batch_size: 7 jobs were asked for, and these values make only 6"]),
-        ((Axis("epochs", span=Span(1, 3)),), 4, ["epochs: 4 jobs were asked for"]),
+        ((Axis("epochs", span=ValueRange(1, 3)),), 4, ["epochs: 4 jobs were asked for"]),
         ((RATE,), 0, ["sweep.random: must be 1 to 200, not 0."]),
         ((RATE,), 201, ["sweep.random: must be 1 to 200, not 201."]),
     ],
@@ -267,7 +270,7 @@ def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
     assert sweep == Sweep(
         DIGITS,
         (
-            Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, "log")),
+            Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, "log")),
             Axis("optimizer.momentum", (0.0, 0.9)),
             BATCH,
         ),

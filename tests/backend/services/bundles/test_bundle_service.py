@@ -21,7 +21,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import hash_file
 from backend.datastore.bundles import archive_files
-from backend.datastore.bundles.archive_files import Part
+from backend.datastore.bundles.archive_files import ArchiveMember
 from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import replace_json
@@ -322,7 +322,7 @@ def with_more(files: dict[str, bytes], raw: dict[str, Any]) -> None:
 
 def with_more_in_both(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     files["model/more.py"] = b"import os"
-    part = Part.of("model/more.py", b"import os")
+    part = ArchiveMember.of("model/more.py", b"import os")
     raw["files"]["model/more.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
 
 
@@ -349,10 +349,10 @@ def live(files: dict[str, bytes], raw: dict[str, Any]) -> None:
 def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     code = b"class UserModel:\n    x = a future word\n"
     files["model/bks_model.py"] = code
-    part = Part.of("model/bks_model.py", code)
+    part = ArchiveMember.of("model/bks_model.py", code)
     raw["files"]["model/bks_model.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
     listing = archive_files.listing_of({"bks_model.py": part.sha256})
-    raw["things"]["model"]["sha256"] = Part.of("", listing).sha256
+    raw["things"]["model"]["sha256"] = ArchiveMember.of("", listing).sha256
     raw["runs"][0]["python"] = "3.99.1"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backend.records.jobs import summary_settings
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine, JobQuery, line_of, make_line
+from backend.records.jobs.summary import JobQuery, JobSummary, line_of, make_line
 from backend.records.library.item import Pin
 from backend.services.jobs.index import ORDERS, JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
@@ -85,14 +85,14 @@ queries = st.builds(
 )
 
 
-def has(line: JobLine, word: str) -> bool:
+def has(line: JobSummary, word: str) -> bool:
     compared = COMPARED.get(word)
     if compared is not None:
         return compared(line)
     return word.casefold() in line.text + line.settings
 
 
-def fits(line: JobLine, query: JobQuery) -> bool:
+def fits(line: JobSummary, query: JobQuery) -> bool:
     best = line.best_metric
     return (
         all(has(line, word) for word in query.text.split())

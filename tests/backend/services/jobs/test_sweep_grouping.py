@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobLine, JobQuery, make_line
+from backend.records.jobs.summary import JobQuery, JobSummary, make_line
 from backend.records.sweeps.spec import sweep_of
 from backend.records.sweeps.summary import OPEN_UP_TO, Folds, line_of_sweep
 from backend.services.jobs.index import JobIndex
@@ -132,7 +132,7 @@ jobs = st.builds(
 )
 def test_folding_is_what_a_plain_walk_gives(steps, kept, text, order):
     index = JobIndex()
-    there: dict[str, JobLine] = {}
+    there: dict[str, JobSummary] = {}
     for lines, gone in steps:
         names = [f"job-{number:02d}" for number in gone]
         index.take(lines, names)

@@ -13,7 +13,7 @@ from backend.cli.main import run
 from backend.records.base.number_format import count
 from backend.records.jobs.config import Placement
 from backend.records.sweeps.spec import Sweep, read_sweep, sweep_file
-from backend.records.sweeps.values import Axis, Span
+from backend.records.sweeps.values import Axis, ValueRange
 from backend.services.context.container import Services
 from backend.services.jobs.templates import TemplateService
 from backend.services.jobs.validation import read_job_file
@@ -143,7 +143,7 @@ def test_a_sweep_can_be_a_template_and_a_file_and_is_read_as_it_was(
 ) -> None:
     axes = (
         Axis("batch_size", (8, 16)),
-        Axis("optimizer.lr", span=Span(1e-4, 0.1, 0, "log")),
+        Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 0, "log")),
         Axis("stop_on_nan", (True, False)),
     )
     sweep = Sweep(raw_job(1), axes, draws=5, seed=3)

@@ -14,16 +14,16 @@ import pytest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.cli.main import run as cli
-from backend.node.metrics.history_writer import Past
+from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
-from backend.records.base.remote_root import FarRoot
+from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.config import parse_job
 from backend.records.library.item import Kind
 from backend.records.nodes import health
 from backend.records.nodes.reading import NodeReading, Presence
 from backend.services.context.container import Services, open_services
-from backend.ssh.sftp import FarFiles
+from backend.ssh.sftp import SftpFiles
 from tests.backend.services.access_cases import NODE, Beat, Place, on_node
 from tests.waiting import wait_for
 
@@ -155,12 +155,12 @@ def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
     status = NodeReading.from_dict(read_json(folder.status))
     ages = iter(range(4000, 0, -20))
 
-    def keep(past: Past, count: int) -> None:
+    def keep(past: HistoryWriter, count: int) -> None:
         for _ in range(count):
             past.append(past.lines(status), status)
 
     now = time.time()
-    past = Past(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
+    past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
     assert services.nodes.past(NODE) == ()
     keep(past, 3)
     assert [round(now - one.at_s) for one in services.nodes.past(NODE)] == [4000, 3980, 3960]
@@ -215,10 +215,10 @@ def test_f59_a_node_that_writes_its_past_anew_for_ever_holds_no_look_up(
     beat(far_place)
     services = far_place.desktop()
     folder = DataRoot(far_place.root).node(NODE)
-    read = FarFiles.read
+    read = SftpFiles.read
     written = 0
 
-    def read_and_replace(files: FarFiles, path: str, offset: int, limit_bytes: int) -> bytes:
+    def read_and_replace(files: SftpFiles, path: str, offset: int, limit_bytes: int) -> bytes:
         nonlocal written
         if path == str(folder.past):
             written += 1
@@ -226,14 +226,14 @@ def test_f59_a_node_that_writes_its_past_anew_for_ever_holds_no_look_up(
         return read(files, path, offset, limit_bytes)
 
     folder.past.write_bytes(bytes(2_000_000))
-    monkeypatch.setattr(FarFiles, "read", read_and_replace)
+    monkeypatch.setattr(SftpFiles, "read", read_and_replace)
     assert services.nodes.past(NODE) == ()
     assert 1 < written < 10
 
 
 def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None:
-    def address(path: Path) -> Path | FarRoot:
-        return path if place.is_mounted else FarRoot("lab", str(path))
+    def address(path: Path) -> Path | RemoteRoot:
+        return path if place.is_mounted else RemoteRoot("lab", str(path))
 
     place.desktop()
     catalogue = tmp_path / "desktop-0" / "catalogue.sqlite"

@@ -14,7 +14,7 @@ from backend.base.errors import BackendError
 from backend.provisioning.node_environment import STAMP
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.ssh.interface import Answer
+from backend.ssh.interface import CommandResult
 from tests.backend.provisioning.provisioner_rig import put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
@@ -76,11 +76,11 @@ def test_repeating_tries_nothing_again(cluster: Cluster) -> None:
 def test_when_the_maker_fails_the_next_one_makes_it(cluster: Cluster) -> None:
     failed = threading.Event()
 
-    def fail_once(argv: tuple[str, ...]) -> Answer | None:
+    def fail_once(argv: tuple[str, ...]) -> CommandResult | None:
         if "venv" not in argv or failed.is_set():
             return None
         failed.set()
-        return Answer(1, "", "no")
+        return CommandResult(1, "", "no")
 
     for node in cluster.nodes.values():
         node.shell.on_run = fail_once
@@ -108,8 +108,8 @@ def test_what_serves_others_is_never_made_anew_for_a_node_on_which_it_does_not_s
     before = json.loads(stamp.read_text())
     python = str(stamp.parent / "bin/python")
 
-    def starts_not(argv: tuple[str, ...]) -> Answer | None:
-        return Answer(127, "", "not found") if argv[0] == python else None
+    def starts_not(argv: tuple[str, ...]) -> CommandResult | None:
+        return CommandResult(127, "", "not found") if argv[0] == python else None
 
     cluster.nodes["gpu2"].shell.on_run = starts_not
     refused = cluster.set_up("gpu2", options=SHARED)["gpu2"]

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.history_update import HistoryUpdate
 from tests.turns import are_done
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.curves.curves_layout import WIDE_FROM_W
 from widgets.jobs.curves.curves_tab import CurvesTab
 
@@ -18,7 +18,7 @@ ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
 
 
 @pytest.fixture
-def tab(qtbot: QtBot, look: Look) -> CurvesTab:
+def tab(qtbot: QtBot, look: ThemeManager) -> CurvesTab:
     tab = CurvesTab()
     qtbot.addWidget(tab)
     tab.resize(ONE, 460)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QCoreApplication, Qt
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
@@ -19,7 +19,7 @@ from backend.records.jobs.view import JobView, RunUpdate
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.log.log_ansi import plain
@@ -411,7 +411,7 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
 
 
 def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtbot):
-    lines = (Evidence("rank-1.log", 214, "torch.OutOfMemoryError: CUDA out of memory."),)
+    lines = (EvidenceLine("rank-1.log", 214, "torch.OutOfMemoryError: CUDA out of memory."),)
     error = RankError(
         "The GPU's memory is full.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
     )
@@ -433,7 +433,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
 
 
 def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(detail):
-    lines = tuple(Evidence("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
+    lines = tuple(EvidenceLine("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
     error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
     detail.open_job(replace(FAILED, error=replace(error, evidence=lines)))
     assert detail.failure._proof_title.text() == "The last lines of the log of rank 1"
@@ -505,7 +505,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
 
 
 def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
-    look = Look(qapp, ThemeChoice.LIGHT)
+    look = ThemeManager(qapp, ThemeChoice.LIGHT)
     detail = JobDetail()
     qtbot.addWidget(detail)
     detail.open_job(lab.FAILED)

@@ -1,6 +1,6 @@
 """The tab Notes tells who started, stopped and changed the job."""
 
-from backend.records.jobs.audit_entry import Act
+from backend.records.jobs.audit_entry import AuditEntry
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from widgets.jobs.detail.notes_tab import NotesTab
 
@@ -11,9 +11,9 @@ def test_what_was_done_stands_below_the_notes_the_newest_first(qtbot, look):
     tab.open_job(LIVE)
     tab.show_acts(
         (
-            Act("2020-11-21T15:04:00Z", "Stopped", "ben", "desk-7"),
-            Act("2020-11-21T14:02:00Z", "Started", "mai", "desk-3"),
-            Act("", "The share does not answer."),
+            AuditEntry("2020-11-21T15:04:00Z", "Stopped", "ben", "desk-7"),
+            AuditEntry("2020-11-21T14:02:00Z", "Started", "mai", "desk-3"),
+            AuditEntry("", "The share does not answer."),
         )
     )
     lines = tab._acts.toPlainText().split("\n")

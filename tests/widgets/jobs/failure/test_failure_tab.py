@@ -14,11 +14,11 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
 from tests.pictures import lab
 from widgets.common import formats
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.nodes.history.node_history import NodeHistory
-from widgets.plots.annotations import Span
+from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_data import XAxis
 
 FAILED = lab.FAILED
@@ -27,7 +27,7 @@ NODES = lab.nodes()
 
 
 @pytest.fixture
-def detail(qtbot: QtBot, look: Look) -> JobDetail:
+def detail(qtbot: QtBot, look: ThemeManager) -> JobDetail:
     detail = JobDetail()
     qtbot.addWidget(detail)
     detail.resize(1000, 900)
@@ -215,7 +215,7 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
 def test_a_gpu_that_was_unwell_is_told_of_its_own_job_alone(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     words = "gpu03 GPU 3 slowed by heat"
-    detail.failure.show_nodes({}, {}, [Span(ENDED - 60, ENDED - 30, "warn", words)])
+    detail.failure.show_nodes({}, {}, [AxisSpan(ENDED - 60, ENDED - 30, "warn", words)])
     assert [event.words for event in detail.failure.events.shown].count(words) == 1
     detail.open_job(replace(FAILED, id="other"))
     assert words not in [event.words for event in detail.failure.events.shown]

@@ -7,14 +7,14 @@ from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.template import Template
 from widgets.common import theme
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.form.load_dialog import LoadDialog
 
 ROLE = Qt.ItemDataRole
 
 
 def test_a_damaged_template_is_told_in_red_with_a_sign_and_a_sound_one_is_not(
-    qtbot: QtBot, look: Look
+    qtbot: QtBot, look: ThemeManager
 ) -> None:
     dialog = LoadDialog()
     qtbot.addWidget(dialog)

@@ -13,7 +13,7 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import NodeState, Presence
-from backend.records.sweeps.values import Axis, Span
+from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
 from widgets.common.fields import LineEdit
 from widgets.common.theme import TARGET_MIN
@@ -150,7 +150,7 @@ def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     assert popover._steps.text() == ""
     assert popover._use.isEnabled()
     popover._use.click()
-    axis = Axis("optimizer.momentum", span=Span(0.1, 0.9, 0))
+    axis = Axis("optimizer.momentum", span=ValueRange(0.1, 0.9, 0))
     assert form.draft().axes == (RATE, axis)
     assert form.draft().draws == 5
     words = form._sections.sweep._words.text()
@@ -182,7 +182,7 @@ def test_a_range_is_given_by_its_ends_and_how_many(form):
     popover._settle()
     assert popover._preview.text() == "0.0001, 0.001, 0.01, 0.1"
     popover._use.click()
-    assert form.draft().axes == (Axis("optimizer.lr", span=Span(1e-4, 0.1, 4, "log")),)
+    assert form.draft().axes == (Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 4, "log")),)
     again = opened(form, "optimizer.lr")
     assert again._pages.currentIndex() == 1
     assert again._from.text() == "0.0001"

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 
-from backend.records.jobs.diagnosis import Evidence
+from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
@@ -160,7 +160,7 @@ def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
     tab._wish_error()
     assert tab.view.marked == 300
     assert not tab.view.follows
-    error = RankError("It failed.", 1, evidence=(Evidence("rank-1.log", 42, "line 41"),))
+    error = RankError("It failed.", 1, evidence=(EvidenceLine("rank-1.log", 42, "line 41"),))
     tab.open_job(replace(FAILED, error=error))
     tab._wish_error()
     assert (tab.source, tab.view.marked) == ("1", 41)

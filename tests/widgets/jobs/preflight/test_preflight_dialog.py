@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.nodes.preflight import Fix, PreflightFinding, placement_after
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
-from widgets.common.theme_manager import Look
+from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.jobs.preflight.preflight_row import DoneRow
@@ -21,7 +21,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
-def window(look: Look, qtbot: QtBot) -> MainWindow:
+def window(look: ThemeManager, qtbot: QtBot) -> MainWindow:
     window = MainWindow()
     window.resize(1440, 900)
     qtbot.addWidget(window)

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractSlider, QApplication
 
 from backend.datastore.nodes.history import PastReader
-from backend.node.metrics.history_writer import Past
+from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -120,7 +120,7 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
     root = DataRoot(tmp_path)
     root.node("gpu1").path.mkdir(parents=True)
     now = iter(range(10_000))
-    kept = Past(root.node("gpu1"), every_s=0, clock=lambda: NOON + EVERY_S * next(now))
+    kept = HistoryWriter(root.node("gpu1"), every_s=0, clock=lambda: NOON + EVERY_S * next(now))
     watch = Watch(FakeDriver(library, tmp_path / "state"))
     try:
         well = ("temperature 1 66", "ecc 1 12 0 12 0")
