@@ -303,10 +303,10 @@ def differences(
         within += share * value if isinstance(value, float) else 0
         if not agrees(value, mine, within):
             yield name, f"{name} is {smi[name]} for nvidia-smi and {mine[-1]} for the agent"
-    pids = [sorted(process.pid for process in gpu.holders) for gpu in both]
+    pids = [sorted(process.pid for process in gpu.compute_processes) for gpu in both]
     if sorted(on_it) not in pids:
         yield "processes", f"processes are {sorted(on_it)} for nvidia-smi, {pids[-1]} for the agent"
-    for process in both[-1].holders:
+    for process in both[-1].compute_processes:
         mib = None if process.memory_bytes is None else process.memory_bytes / 2**20
         theirs = told(on_it.get(process.pid, ""))
         if process.pid in on_it and not agrees(theirs, [mib], 8):
@@ -352,8 +352,8 @@ def hold(ground: Ground) -> Iterator[int]:
 def check_stranger(ground: Ground, pid: int) -> Iterator[Row]:
     """The agent names who is on the GPU, and that it is none of its jobs."""
     (gpu,) = (gpu for gpu in ground.gpus(2) if gpu.uuid == ground.gpu)
-    mine = [process for process in gpu.strangers() if process.pid == pid]
-    who = "; ".join(process.who for process in gpu.holders) or "nobody"
+    mine = [process for process in gpu.foreign_processes() if process.pid == pid]
+    who = "; ".join(process.who for process in gpu.compute_processes) or "nobody"
     mib = sum(process.memory_bytes or 0 for process in mine) >> 20
     owner = pwd.getpwuid(os.getuid()).pw_name
     passed = mib >= 512 and [(one.user, one.run_tag) for one in mine] == [(owner, "")]

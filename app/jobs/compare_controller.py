@@ -67,7 +67,7 @@ class CompareController(QObject):
         self._followed: dict[str, _Followed] = {}
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
-        self._timer.timeout.connect(self.look)
+        self._timer.timeout.connect(self.refresh)
         page.add_requested.connect(self.add)
         page.remove_requested.connect(self.remove)
         page.jobs_dropped.connect(self.drop)
@@ -144,7 +144,7 @@ class CompareController(QObject):
         self._see_siblings(listing)
 
     @Slot()
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look at those that live, while the page is seen."""
         if self._page.isVisible():
             for followed in self._followed.values():
@@ -202,7 +202,7 @@ class CompareController(QObject):
         followed.is_looked_at = True
         self._runner.run(
             f"compare {followed.job_id}",
-            partial(self._comparison.look, followed.job_id, followed.cursor),
+            partial(self._comparison.poll, followed.job_id, followed.cursor),
             partial(self._looked, followed),
             partial(self._missed, followed),
         )

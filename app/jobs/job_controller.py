@@ -175,7 +175,7 @@ class JobController(QObject):
                 act = partial(self._jobs.start, start_over=True)
             elif view.run:
                 act = self._jobs.resume
-            self._starts.look(self._wish(job_id, act), view.config)
+            self._starts.check(self._wish(job_id, act), view.config)
 
     def _wish(
         self,
@@ -307,7 +307,7 @@ class JobController(QObject):
     @Slot(object)
     def _sweep_taken(self, taken: SweepTaken) -> None:
         for view in taken.taken:
-            self._page.forget(view.id)
+            self._page.remove_job(view.id)
 
     # What is open.
 

@@ -35,7 +35,7 @@ class LogController(QObject):
     def _look(self, job_id: str, source: str) -> None:
         self._runner.run(
             "log",
-            partial(self._logs.look, job_id, source),
+            partial(self._logs.read_size, job_id, source),
             partial(self._tab.show_size, job_id, source),
             partial(self._refused, job_id, source),
         )

@@ -59,10 +59,10 @@ class QueueController(QObject):
         """The list of jobs was read; where one waits, the queue is looked at as well."""
         waits = any(view.state is JobState.QUEUED for view in views)
         if waits or self._queue != Queue():
-            self.look()
+            self.refresh()
 
     @Slot()
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look once; a look under way is enough."""
         if self._looking:
             return
@@ -72,7 +72,7 @@ class QueueController(QObject):
     def _look(self) -> Queue:
         """On a worker."""
         self._service.keep()
-        return self._service.look()
+        return self._service.read()
 
     def _take(self, queue: Queue) -> None:
         self._looking = False
@@ -125,7 +125,7 @@ class QueueController(QObject):
     def _act(self, job_id: str, work: Callable[[], object]) -> None:
         def act() -> Queue:
             work()
-            return self._service.look()
+            return self._service.read()
 
         self._runner.run(_LANE, act, partial(self._acted, job_id), partial(self._refused, job_id))
 

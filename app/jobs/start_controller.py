@@ -105,7 +105,7 @@ class StartController(QObject):
         if job_id in self._looks:
             self._looks[job_id].cancel()
 
-    def look(self, wish: StartRequest, config: JobConfig) -> None:
+    def check(self, wish: StartRequest, config: JobConfig) -> None:
         """Only look, and show what was found even when all is well."""
         self._open(wish, config).look_at_all()
 

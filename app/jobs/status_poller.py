@@ -18,7 +18,7 @@ from functools import partial
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.runtime.background import Runner
-from app.runtime.stale_data import doubt
+from app.runtime.stale_data import stale_reason
 from backend.base.errors import BackendError
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.summary import JobListing
@@ -77,7 +77,7 @@ class StatusPoller(QObject):
         self._open_id = ""
         self._open_is_unread = False
         self._timer = QTimer(self)
-        self._timer.timeout.connect(self.look)
+        self._timer.timeout.connect(self.poll)
         self._timer.setInterval(interval_ms)
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class StatusPoller(QObject):
         return tuple(self._live.values())
 
     @Slot()
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look at the live jobs whose turn it is, and at the list when it is its."""
         is_turn_of_all = self._looks % _LOOKS_AT_REST == 0
         self._looks += 1
@@ -154,13 +154,13 @@ class StatusPoller(QObject):
         """Of what does not come back nothing is known: of a job it is told once."""
         for job_id, began_s in list(self._under_way.items()):
             view = self._live.get(job_id)
-            words = doubt(began_s)
+            words = stale_reason(began_s)
             if view is not None and words and not view.doubt:
                 view = self._live[job_id] = replace(view, doubt=words)
                 self.updated.emit(RunUpdate(view, HistoryUpdate(), self._cursors.get(job_id)))
         # The first list of 100,000 jobs takes long, and the page says so itself.
         if self._was_listed and self._listing_since is not None:
-            words = doubt(self._listing_since)
+            words = stale_reason(self._listing_since)
             if words:
                 self.unlisted.emit(f"The data root does not answer: {words}.")
 

@@ -84,7 +84,7 @@ class JobTrash(QObject):
             return self._jobs.remove(job_id), size_bytes
 
         def forget(moved: tuple[JobView, int]) -> None:
-            self._page.forget(moved[0].id)
+            self._page.remove_job(moved[0].id)
 
         do_each(self._runner, _LANE, jobs, move, forget, self._tell_moved)
 

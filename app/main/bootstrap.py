@@ -250,7 +250,7 @@ class Program(QObject):
         self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
         if self._demo_workers is not None:
             self._job_controller.train_example(self._demo_workers)
-        self._garbage.settle()
+        self._garbage.freeze()
 
     def _make_controllers(self, services: Services) -> None:
         from app.jobs.bulk_controller import ManyJobs
@@ -271,7 +271,7 @@ class Program(QObject):
 
         runner, window, jobs = self._background, self.window, self.jobs
         self._poller = StatusPoller(
-            services.jobs.look, JobList(services.jobs).look, runner, LOOK_INTERVAL_MS, self
+            services.jobs.poll, JobList(services.jobs).poll, runner, LOOK_INTERVAL_MS, self
         )
         self._finder = JobFinder(runner, jobs, self)
         self._job_controller = JobController(
@@ -304,7 +304,9 @@ class Program(QObject):
             self._finder.rows,
             self,
         )
-        self._job_trash.undoable.connect(lambda text, tag: window.toast.tell(text, undo_tag=tag))
+        self._job_trash.undoable.connect(
+            lambda text, tag: window.toast.show_message(text, undo_tag=tag)
+        )
         window.toast.undone.connect(self._job_trash.undo)
         for teller in (
             self._many_jobs,
@@ -318,7 +320,7 @@ class Program(QObject):
             self._take_away,
             self._compare_controller,
         ):
-            teller.told.connect(window.toast.tell)
+            teller.told.connect(window.toast.show_message)
 
     def _wire_jobs(self) -> None:
         side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
@@ -428,11 +430,11 @@ class Program(QObject):
     @Slot()
     def _look_again(self) -> None:
         """What other desktops and nodes may have changed, now and not at the next look."""
-        self._poller.look()
+        self._poller.poll()
         self._poller.look_at_list()
-        self._node_controller.look()
+        self._node_controller.refresh()
         self._library_controller.refresh()
-        self.window.toast.tell("Looking again")
+        self.window.toast.show_message("Looking again")
 
     # News.
 
@@ -460,7 +462,7 @@ class Program(QObject):
         if job_id == self.jobs.open_id and self.jobs.open_view is None:
             self.jobs.cannot_open(job_id, sentence)
             if not self.jobs.shows_unreadable:
-                self.window.toast.tell(sentence)
+                self.window.toast.show_message(sentence)
 
     @Slot()
     def _library_changed(self) -> None:

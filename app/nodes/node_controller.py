@@ -20,7 +20,7 @@ from app.nodes.orphan_finder import OrphanFinder
 from app.nodes.provisioning_controller import SetUpController
 from app.nodes.ssh_poller import SshWatch
 from app.runtime.background import Runner
-from app.runtime.stale_data import doubt
+from app.runtime.stale_data import stale_reason
 from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.records.jobs.config import THIS_COMPUTER
@@ -105,13 +105,13 @@ class NodeController(QObject):
         self._wish: tuple[NodeAddress, str, str, bool] = (NodeAddress(""), "", "", False)
         self.set_ups = SetUpController(services, runner, page, window, self)
         self.set_ups.told.connect(self.told)
-        self.set_ups.ended.connect(self.look)
+        self.set_ups.ended.connect(self.refresh)
         self._orphans = OrphanFinder(services, runner, page, self)
         self._orphans.told.connect(self.told)
         self._ssh = SshWatch(services, runner)
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
-        self._timer.timeout.connect(self.look)
+        self._timer.timeout.connect(self.refresh)
         page.check_requested.connect(self._check)
         page.look_requested.connect(self._look_again)
         page.add_requested.connect(self.add)
@@ -123,7 +123,7 @@ class NodeController(QObject):
 
     def start(self) -> None:
         self._page.begin_reading()
-        self.look()
+        self.refresh()
         self._timer.start()
 
     def stop(self) -> None:
@@ -137,7 +137,7 @@ class NodeController(QObject):
     # Looking.
 
     @Slot()
-    def look(self) -> None:
+    def refresh(self) -> None:
         """One look; a look that has not ended is not repeated, and delays no other."""
         self._look_in("node this-computer", self._state_here, self._take_here, lambda _error: None)
         self._look_in("nodes", self._services.nodes.far, self._take_far, self._miss_far)
@@ -184,7 +184,7 @@ class NodeController(QObject):
 
     def _doubt_what_hangs(self) -> None:
         """While a look at the others does not come back, nobody knows whether they are there."""
-        words = doubt(self._looking.get("nodes", math.inf))
+        words = stale_reason(self._looking.get("nodes", math.inf))
         if not words or self._far is None:
             return
         self._far = tuple(
@@ -203,7 +203,7 @@ class NodeController(QObject):
             self._orphans.ask(THIS_COMPUTER)
         self._page.show_trouble("")
         self._far = states
-        self._ssh.look(states)
+        self._ssh.poll(states)
         now = time.time()
         away = {one.name for one in states if one.presence is not Presence.ONLINE}
         self._since = {name: self._since.get(name, now) for name in away}
@@ -228,7 +228,7 @@ class NodeController(QObject):
     def _show(self) -> None:
         if not self._here:
             return
-        states = (*self._here, *map(self._ssh.told, self._far or ()))
+        states = (*self._here, *map(self._ssh.with_ssh_state, self._far or ()))
         if self._far is not None:
             self._page.show_nodes(states, self._since)
         self.listed.emit(states)
@@ -282,7 +282,7 @@ class NodeController(QObject):
     @Slot(str)
     def _look_again(self, name: str) -> None:
         def look() -> NodeEntry:
-            entry = self._services.cluster.look(name)
+            entry = self._services.cluster.inspect(name)
             self._services.set_up.wake(name)
             return entry
 
@@ -361,7 +361,7 @@ class NodeController(QObject):
 
         def added(outcome: tuple[NodeEntry, str]) -> None:
             entry, trouble = outcome
-            self.look()
+            self.refresh()
             self.told.emit(f"Added {entry.name}.{trouble}")
             if dialog is self._adding:
                 options = dialog.choices.options()
@@ -405,16 +405,16 @@ class NodeController(QObject):
         self._runner.run(
             "nodes",
             partial(self._services.cluster.set_in_service, name, in_service),
-            lambda _entry: self.look(),
+            lambda _entry: self.refresh(),
             lambda error: self.told.emit(str(error)),
         )
 
     @Slot(str)
     def _remove(self, name: str) -> None:
         def removed(entry: NodeEntry) -> None:
-            self.set_ups.forget(entry.name)
+            self.set_ups.remove(entry.name)
             self.told.emit(f"Removed {entry.name}; what was installed there is left as it is.")
-            self.look()
+            self.refresh()
 
         self._runner.run(
             "nodes",

@@ -91,11 +91,11 @@ class SetUpController(QObject):
         """Set up the node that was just added; what does not fit there is asked for first."""
         self._with_known(partial(self._offer, name, options))
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """The node was removed."""
         self._wished.pop(name, None)
         if self._dialog is not None:
-            self._dialog.forget(name)
+            self._dialog.remove(name)
 
     # The choices.
 
@@ -146,7 +146,7 @@ class SetUpController(QObject):
             if key is not None:
                 self._services.cluster.trust(key)
             for name in names:
-                self._services.cluster.look(name)
+                self._services.cluster.inspect(name)
             return self._services.cluster.list()
 
         def show(entries: tuple[NodeEntry, ...]) -> None:
@@ -262,7 +262,7 @@ class SetUpController(QObject):
         names = tuple(began)
         shown = _key_of(SetUp(names[0]), error)
         for name in names[1:] if shown.key is not None else names:
-            self._steps().forget(name)
+            self._steps().remove(name)
         self._is_over(began)
         if shown.key is None:
             self._tell(error)

@@ -34,13 +34,13 @@ class SshController(QObject):
         self._cluster = cluster
         self._runner = runner
         self._page = page
-        page.opened.connect(self.look)
+        page.opened.connect(self.refresh)
         page.forget_requested.connect(self._forget)
         if page.isVisible():
-            self.look()
+            self.refresh()
 
     @Slot()
-    def look(self) -> None:
+    def refresh(self) -> None:
         """It may be another each time somebody looks."""
         self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_look)
 
@@ -51,11 +51,11 @@ class SshController(QObject):
     def _forget(self, key: HostKey) -> None:
         def forgotten(_count: int) -> None:
             self.told.emit(f"The next look at {key.host} asks whether its key is right")
-            self.look()
+            self.refresh()
 
         self._runner.run(
             _LANE,
-            partial(self._cluster.forget, key.host, key.port),
+            partial(self._cluster.remove_host_key, key.host, key.port),
             forgotten,
             lambda error: self.told.emit(error.with_remedy),
         )

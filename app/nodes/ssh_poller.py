@@ -59,7 +59,7 @@ class SshWatch:
         self._known: dict[str, _Known] = {}
         self._asking: set[str] = set()
 
-    def look(self, states: Iterable[NodeState]) -> None:
+    def poll(self, states: Iterable[NodeState]) -> None:
         """Ask those whose time has come; who was asked longest ago is the first."""
         nodes = {one.name: one for one in states if one.presence is not Presence.OUT_OF_SERVICE}
         for name in self._known.keys() - nodes.keys():
@@ -75,7 +75,7 @@ class SshWatch:
             if name not in self._asking and len(self._asking) < _MOST_AT_ONCE:
                 self._ask(nodes[name])
 
-    def told(self, state: NodeState) -> NodeState:
+    def with_ssh_state(self, state: NodeState) -> NodeState:
         """The node with what SSH told of it."""
         known = self._known.get(state.name)
         if known is None:

@@ -116,7 +116,7 @@ class NoticeController(QObject):
     def _tell(self, job_id: str, run: int) -> None:
         self._runner.run(
             _SENDING,
-            partial(self._service.tell, job_id, run),
+            partial(self._service.notify, job_id, run),
             partial(self._told, job_id, run),
             lambda _error: self._again(job_id, run, _AFTER_TROUBLE_S),
         )

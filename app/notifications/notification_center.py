@@ -87,14 +87,14 @@ class NotificationCenter(QObject):
             self._keep()
         if missed:
             self._window.side_bar.set_unread(self._book.unread)
-            self._tray.tell(of_absence(missed))
+            self._tray.notify(of_absence(missed))
             self._show_items()
 
     @Slot(Notice)
     def _tell(self, notice: Notice) -> None:
         self._book.add(notice)
         self._window.side_bar.set_unread(self._book.unread)
-        self._tray.tell(notice)
+        self._tray.notify(notice)
         self._show_items()
         self._keep()
 

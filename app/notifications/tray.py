@@ -76,7 +76,7 @@ class Tray(QObject):
         self._icon.setToolTip(_plain(f"{tip}, and {more} more" if more > 0 else tip))
         self._fill_menu(views, lines)
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         """A message of the desktop's own; a click on it opens the place."""
         if not self._is_available():
             return

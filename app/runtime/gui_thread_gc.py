@@ -28,7 +28,7 @@ class Garbage(QObject):
         self._timer.timeout.connect(self._collect_due)
         self._timer.start(INTERVAL_MS)
 
-    def settle(self) -> None:
+    def freeze(self) -> None:
         """What there is now stays as long as the process: it is not looked through again.
 
         The modules alone are 140,000 objects; to find each time that none of them is garbage held

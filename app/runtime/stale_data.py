@@ -12,7 +12,7 @@ HANGS_S = 30.0
 """As long as a run may be silent before it is told (`backend.datastore.jobs.run_status`)."""
 
 
-def doubt(began_s: float) -> str:
+def stale_reason(began_s: float) -> str:
     """Of a look that began then, by `time.monotonic`, and has not ended.
 
     "no news since 14:02", or "" while it may only be slow.

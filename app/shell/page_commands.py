@@ -48,7 +48,7 @@ class PageActs:
     def add(self, spot: Spot) -> None:
         self._spots.append(spot)
 
-    def look(self, leave_out: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
+    def collect(self, leave_out: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
         """What can be pressed now: before the eyes, and elsewhere.
 
         Args:

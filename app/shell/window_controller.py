@@ -161,7 +161,7 @@ class FrameController(QObject):
 
     @Slot()
     def open_palette(self) -> None:
-        self.go_to.offer_page(*self.page_acts.look(self.go_to.acts))
+        self.go_to.offer_page(*self.page_acts.collect(self.go_to.acts))
         self.palette.open()
 
     @Slot(str)
@@ -226,7 +226,7 @@ class FrameController(QObject):
                 services.notices, self._background, self._page.notices, self
             )
             ssh = SshController(services.cluster, self._background, self._page.ssh, self)
-            ssh.told.connect(self._window.toast.tell)
+            ssh.told.connect(self._window.toast.show_message)
             self._page.show_places(
                 SettingsPaths(
                     data_root=services.data_root.name,
@@ -317,7 +317,7 @@ class FrameController(QObject):
     def _choose_scale(self, percent: int) -> None:
         if percent != self._keeping.preferences.scale_percent:
             self._keeping.remember(scale_percent=percent)
-            self._window.toast.tell(f"{percent} % from the next start of the window on")
+            self._window.toast.show_message(f"{percent} % from the next start of the window on")
 
     @Slot()
     def _restart(self) -> None:
@@ -350,10 +350,10 @@ class FrameController(QObject):
         self._background.run("report", write, self._reported, self._tell)
 
     def _reported(self, path: Path) -> None:
-        self._window.toast.tell(f"The report is in {path}")
+        self._window.toast.show_message(f"The report is in {path}")
 
     def _tell(self, error: BackendError) -> None:
-        self._window.toast.tell(error.with_remedy)
+        self._window.toast.show_message(error.with_remedy)
 
     # -- notices
 

@@ -38,7 +38,7 @@ class Cancelled(BackendError):
 
 
 @contextlib.contextmanager
-def in_words(what: str) -> Iterator[None]:
+def as_backend_error(what: str) -> Iterator[None]:
     """Put an error of the file system into words; ``what`` begins the sentence."""
     try:
         yield

@@ -52,7 +52,7 @@ def create(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
 def sweep_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     with progress_bar(as_json) as bar:
         done = sweep.sweep(services, arguments, bar)
-    return sweep.tell(done, as_json)
+    return sweep.print_queued(done, as_json)
 
 
 def start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -154,7 +154,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
         print_json(view)
         return OK
     config = view.config
-    place = services.queue.look().of(view.id) if view.state is JobState.QUEUED else None
+    place = services.queue.read().of(view.id) if view.state is JobState.QUEUED else None
     print_facts(
         [
             ("Job", view.id),

@@ -17,7 +17,7 @@ from backend.cli.printing import (
     print_line,
     print_table,
 )
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 
 if TYPE_CHECKING:
     from backend.records.library.item import Kind, LibraryItem
@@ -51,7 +51,7 @@ def import_project(services: Services, arguments: argparse.Namespace, as_json: b
     for item in items:
         _print_imported(item)
     if project.rest:
-        print_line(f"Not imported: {', '.join(map(printable, project.rest))}.")
+        print_line(f"Not imported: {', '.join(map(sanitize, project.rest))}.")
     return OK
 
 

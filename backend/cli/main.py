@@ -134,7 +134,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("node", "add"): nodes.add,
     ("node", "list"): nodes.list_nodes,
     ("node", "check"): nodes.check,
-    ("node", "forget"): nodes.forget,
+    ("node", "forget"): nodes.forget_host_key,
     ("node", "forget-passphrase"): nodes.forget_passphrase,
     ("node", "orphans"): nodes.orphans,
     ("node", "provision"): nodes.provision,

@@ -246,8 +246,8 @@ def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     return OK
 
 
-def forget(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    count = services.cluster.forget(arguments.host, arguments.port)
+def forget_host_key(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    count = services.cluster.remove_host_key(arguments.host, arguments.port)
     if as_json:
         print_json({"host": arguments.host, "port": arguments.port, "keys": count})
     else:

@@ -53,7 +53,7 @@ def reorder(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 def list_queue(services: Services, _: argparse.Namespace, as_json: bool) -> int:
     # After a reboot nobody looks after the jobs of this computer until somebody asks for them.
     services.queue.keep()
-    return _print_queue(services.queue.look(), as_json)
+    return _print_queue(services.queue.read(), as_json)
 
 
 def pause(services: Services, _: argparse.Namespace, as_json: bool) -> int:

@@ -88,7 +88,7 @@ def sweep(services: Services, arguments: argparse.Namespace, progress: Progress)
     return services.sweeps.queue(asked, progress)
 
 
-def tell(done: Done, as_json: bool) -> int:
+def print_queued(done: Done, as_json: bool) -> int:
     if isinstance(done, Planned):
         return _tell_plan(done, as_json)
     if as_json:

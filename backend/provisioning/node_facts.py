@@ -14,7 +14,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_bytes
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import Interface, NodeFacts, PythonFound
 from backend.ssh.interface import Shell
 
@@ -72,7 +72,7 @@ def look_at(
     if home_fault:
         raise BackendError(
             f"Nothing can be written to the home folder of {facts.user} on {node}: "
-            f"{printable(home_fault)}.",
+            f"{sanitize(home_fault)}.",
             "Make room there, give the folder to that user, or connect as another user.",
         )
     _check_python(node, facts)
@@ -167,7 +167,7 @@ def _check_python(node: str, facts: NodeFacts) -> None:
     least = ".".join(map(str, LEAST_PYTHON))
     newest = max(versions, key=_numbers, default="none that starts")
     raise BackendError(
-        f"Python on {node} is {printable(newest)}; training needs {least} or newer.",
+        f"Python on {node} is {sanitize(newest)}; training needs {least} or newer.",
         "Install a newer one beside it there, for example: apt-get install python3.11 "
         "python3.11-venv",
     )
@@ -179,6 +179,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _no_answer(node: str, why: str) -> BackendError:
     return BackendError(
-        f"{node} could not be looked at: {printable(why, 160)}.",
+        f"{node} could not be looked at: {sanitize(why, 160)}.",
         "Log in there and try: python3 -I -c 'import ctypes, json, ssl'",
     )

@@ -28,7 +28,7 @@ from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheel_relay import Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import (
     NodeEntry,
     NodeFacts,
@@ -124,7 +124,14 @@ def set_up(
     steps.start()
     try:
         steps.do(lambda: work.reach(open_shell))
-        for step in (work.look, work.python, work.open_mpi, work.horovod, work.agent, work.trial):
+        for step in (
+            work.inspect,
+            work.python,
+            work.open_mpi,
+            work.horovod,
+            work.agent,
+            work.trial,
+        ):
             steps.do(step)
         return work.ready()
     finally:
@@ -167,7 +174,7 @@ class _Work:
         )
         return f"As {who.strip()}, with no password and no question."
 
-    def look(self) -> str:
+    def inspect(self) -> str:
         self.facts = facts = self._plan.look(self.shell)
         # Now, and not after wheels for minutes were fetched and sent.
         if self._plan.system_mpi and not facts.mpirun:
@@ -183,7 +190,7 @@ class _Work:
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(facts.gpus)} × {facts.gpus[0]}" if facts.gpus else "no GPU"
         shell = PurePosixPath(facts.login_shell).name
-        more = "" if shell in _USUAL_SHELLS else f", login shell {printable(shell)}"
+        more = "" if shell in _USUAL_SHELLS else f", login shell {sanitize(shell)}"
         return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}{more}."
 
     def _place_of_environments(self) -> NodeHome:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeAddress
 
 _LIMIT_S = 20
@@ -53,14 +53,14 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BackendError(
-            f"ssh gave no settings for {printable(address.host)}: {printable(str(error), 160)}.",
+            f"ssh gave no settings for {sanitize(address.host)}: {sanitize(str(error), 160)}.",
             f"Try it in a terminal: ssh -G {shlex.quote(address.host)}",
         ) from error
     if done.returncode:
         lines = os.fsdecode(done.stderr).splitlines()
         told = "; ".join(line.strip(" .") for line in lines if ": terminating, " not in line)
         raise BackendError(
-            f"ssh refuses its settings for {printable(address.host)}: “{printable(told, 300)}”.",
+            f"ssh refuses its settings for {sanitize(address.host)}: “{sanitize(told, 300)}”.",
             _REMEDY,
         )
     found: dict[str, Any] = {"identityfile": []}
@@ -158,5 +158,5 @@ def _match(words: list[str]) -> str:
 
 def unreadable(file: Path, error: BaseException) -> BackendError:
     """The sentence for settings that paramiko's parser refuses."""
-    told = printable(str(getattr(error, "strerror", None) or error).strip(" ."), 160)
+    told = sanitize(str(getattr(error, "strerror", None) or error).strip(" ."), 160)
     return BackendError(f"The settings of SSH in {file} cannot be used: {told}.", _REMEDY)

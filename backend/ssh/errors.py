@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from backend.node.system.wording import last_said, seconds
 from backend.records.base.program_name import to_forget
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import HostKey
 from backend.ssh.known_hosts import host_name
 from backend.ssh.ssh_config import Hop
@@ -88,7 +88,7 @@ def no_greeting(hop: Hop) -> Fault:
 def not_from_jump(hop: Hop, jump: str, why: str) -> Fault:
     return (
         f"The jump host {jump} could not reach {hop.place} on port {hop.port}: "
-        f"{printable(why) or 'no reason given'}.",
+        f"{sanitize(why) or 'no reason given'}.",
         "Check that the node is on, and that the jump host's sshd allows forwarding "
         "(AllowTcpForwarding).",
     )
@@ -109,11 +109,11 @@ def no_login(
     copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.who]
     if allowed and "publickey" not in allowed:
         return (
-            f"{hop.place} lets {hop.user} in by {' or '.join(map(printable, allowed))} only, "
+            f"{hop.place} lets {hop.user} in by {' or '.join(map(sanitize, allowed))} only, "
             "and Ringmaster needs a key.",
             "Allow keys there: PubkeyAuthentication yes in sshd_config.",
         )
-    passed_over = printable("; ".join(f"{one.name}, {one.why}" for one in unusable), 400)
+    passed_over = sanitize("; ".join(f"{one.name}, {one.why}" for one in unusable), 400)
     ways_out = " ".join(dict.fromkeys(one.way_out for one in unusable))
     if not tried and unusable:
         return (
@@ -128,7 +128,7 @@ def no_login(
     also = f"; not usable: {passed_over}" if unusable else ""
     return (
         f"{hop.place} does not let {hop.user} in: no such user, or none of the keys is accepted "
-        f"(tried: {printable(', '.join(tried), 300)}{also}).",
+        f"(tried: {sanitize(', '.join(tried), 300)}{also}).",
         f"{ways_out} Check the user's name, and that the key is listed there: "
         f"{shlex.join(copy)}".strip(),
     )
@@ -231,7 +231,7 @@ def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
 
 def no_command(who: str, code: int, words: str) -> Fault:
     last = last_said(words)
-    said = f" and said “{printable(last, 120)}”" if last else ""
+    said = f" and said “{sanitize(last, 120)}”" if last else ""
     return (
         f"The login shell of {who} ended with code {code} before any command began{said}.",
         f"Look there at {_RC_FILES}: it must not end or fail where no terminal is.",
@@ -241,7 +241,7 @@ def no_command(who: str, code: int, words: str) -> Fault:
 def no_session(who: str, why: str) -> Fault:
     return (
         f"The SSH server of {who} allows no session on an open connection: "
-        f"{printable(why) or 'no reason given'}.",
+        f"{sanitize(why) or 'no reason given'}.",
         "Let sshd_config there allow more: MaxSessions 10 is what OpenSSH has by itself.",
     )
 
@@ -256,7 +256,7 @@ def no_sftp(who: str) -> Fault:
 
 def short(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return printable(str(text).strip(" .\n"), 160)
+    return sanitize(str(text).strip(" .\n"), 160)
 
 
 def _numbers(error: BaseException) -> set[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh.known_hosts import SSH_PORT
 
@@ -119,7 +119,7 @@ def _jump(text: str) -> NodeAddress:
 def _port(text: str, host: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise BackendError(
-            f"“{printable(text)}” cannot be a port of {printable(host)}.",
+            f"“{sanitize(text)}” cannot be a port of {sanitize(host)}.",
             "A port is a number between 1 and 65535; SSH's own is 22.",
         )
     return int(text)
@@ -128,7 +128,7 @@ def _port(text: str, host: str) -> int:
 def _checked(host: str) -> str:
     if not host or host.startswith("-") or any(c.isspace() or c in "@/\\\0" for c in host):
         raise BackendError(
-            f"“{printable(host)}” cannot be a host's name.",
+            f"“{sanitize(host)}” cannot be a host's name.",
             "Give its name or its IP address; user and port have fields of their own.",
         )
     return host

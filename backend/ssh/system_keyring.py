@@ -69,7 +69,7 @@ class SystemKeyring:
                 f"Unlock the keyring, or give the {self._what} anew with each start.",
             ) from error
 
-    def forget(self, identity: str) -> bool:
+    def delete(self, identity: str) -> bool:
         """Keep it no longer; whether there was one.
 
         Raises:

@@ -94,7 +94,7 @@ class StandstillWatch:
         """Something else went on: an evaluation began, a checkpoint was made."""
         self._since = self._monotonic()
 
-    def look(self, step: int) -> Alarm | None:
+    def check(self, step: int) -> Alarm | None:
         """The alarm while the step after ``step`` is overdue."""
         if not self._seconds:
             return None

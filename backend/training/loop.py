@@ -260,7 +260,7 @@ class Trainer:
         # The schedule's step by the position, which holds for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
         schedule_step += course.position // self._order.global_batch
-        settle = self._book.settle
+        settle = self._book.commit
         batches: Iterator[Any] = iter(self._loader)
         began = time.perf_counter()
         for number in range(steps):

@@ -268,7 +268,7 @@ class Reporter:
         step = self._step
         alarms = tuple(self._alarms.values())
         if self._state is JobState.TRAINING and not self._closing:
-            overdue = self._standstill.look(step)
+            overdue = self._standstill.check(step)
             alarms += (overdue,) if overdue is not None else ()
         trouble = " ".join(text for text in (self.trouble, self.other_trouble()) if text)
         status = RunStatus(

@@ -70,7 +70,7 @@ class StepRecorder:
         self._no_number: Alarm | None = None
         self._left_out = 0
 
-    def settle(self, verdict: StepResult, hold: bool) -> None:
+    def commit(self, verdict: StepResult, hold: bool) -> None:
         """A step's values are known: report them, and end the job when they are no numbers.
 
         Args:

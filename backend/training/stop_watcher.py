@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.jobs.stop_request import write_stop_request
 
 INTERVAL_S = 0.1
 
@@ -40,6 +40,6 @@ class StopWatcher:
     def _look(self) -> None:
         # A share that is away for a while must not end the job; it is asked again.
         with contextlib.suppress(OSError):
-            if wish_to_stop(self._lock, self._run):
+            if write_stop_request(self._lock, self._run):
                 self.wanted = True
                 self._on_wanted()

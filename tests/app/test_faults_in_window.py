@@ -62,7 +62,7 @@ class Seen:
     def look(self):
         """Once at everything."""
         self.program._poller.look_at_list()
-        self.program._poller.look()
+        self.program._poller.poll()
 
     @property
     def word(self):
@@ -363,6 +363,6 @@ def test_a_look_before_the_start_asks_for_what_the_page_would_do(
     window.open(training.job_id)
     wishes = []
     starts = window.program._job_controller._starts
-    monkeypatch.setattr(starts, "look", lambda wish, config: wishes.append(wish))
+    monkeypatch.setattr(starts, "check", lambda wish, config: wishes.append(wish))
     window.program.jobs.detail.preflight_requested.emit(training.job_id)
     assert wishes[0].act((), Progress()).run == 2

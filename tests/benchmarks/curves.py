@@ -27,12 +27,12 @@ import statistics, sys, time
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtWidgets import QApplication
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeManager, ThemeChoice
 from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_panel import CurvePanel
 
 app = QApplication([])
-look = Look(app, ThemeChoice.LIGHT)
+look = ThemeManager(app, ThemeChoice.LIGHT)
 runs, points, frames, pairs = map(int, sys.argv[1:])
 steps = np.arange(float(points))
 rng = np.random.default_rng(0)
@@ -125,13 +125,13 @@ from tests.widgets.nodes import samples
 from tests.widgets.compare.sweep_samples import sweep
 from widgets.nodes.row.node_row import node_row
 from widgets.nodes.page.rack import Rack
-from widgets.common.theme_manager import Look, ThemeChoice
+from widgets.common.theme_manager import ThemeManager, ThemeChoice
 from widgets.compare.parallel_plot import ParallelPlot
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 
 app = QApplication([])
-look = Look(app, ThemeChoice.LIGHT)
+look = ThemeManager(app, ThemeChoice.LIGHT)
 
 def least(call):
     took = []

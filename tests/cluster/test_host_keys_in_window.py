@@ -70,7 +70,7 @@ def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotte
     qtbot.mouseClick(plate.changed.default, LEFT)
     assert cluster.host_key("node2") == old
 
-    cluster.forget(host)
+    cluster.remove_host_key(host)
     plate = begun(program, qtbot)._plate
     qtbot.waitUntil(plate.trust.isVisible)
     assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)

@@ -98,7 +98,7 @@ def test_s2_a_job_that_waits_for_a_node_that_is_cut_off_says_so(
     stocked.stop_agent("node2")
 
     def told() -> str:
-        place = services.queue.look().of(view.id)
+        place = services.queue.read().of(view.id)
         return place.sentence if place is not None else ""
 
     assert told() == "The queue is paused by root."

@@ -143,7 +143,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
 ) -> None:
     jobs = stocked.services.jobs
     view = jobs.create(raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2")]))
-    look = stocked.services.preflight.insist
+    look = stocked.services.preflight.require
 
     def look_and_lose(*given: Any) -> None:
         look(*given)
@@ -160,7 +160,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
         )
         stocked["node2"].cut()
     else:
-        monkeypatch.setattr(stocked.services.preflight, "insist", look_and_lose)
+        monkeypatch.setattr(stocked.services.preflight, "require", look_and_lose)
         jobs.start(view.id)
     view = is_over(stocked, view.id)
     assert (view.state, view.step) == (JobState.ERROR, 0)

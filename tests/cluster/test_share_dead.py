@@ -18,7 +18,7 @@ from tests.cluster.hanging import dead
 from tests.integration.tiny import raw_job, write_sources
 
 ASKED: dict[str, Callable[[Services, JobView], object]] = {
-    "look": lambda services, job: services.jobs.look(job.id),
+    "look": lambda services, job: services.jobs.poll(job.id),
     "show": lambda services, job: services.jobs.show(job.id),
     "list": lambda services, job: services.jobs.list(),
     "checkpoints": lambda services, job: services.jobs.checkpoints(job.id),

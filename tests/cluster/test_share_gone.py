@@ -102,9 +102,9 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
     wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     with without(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
-        update = jobs.look(view.id)
+        update = jobs.poll(view.id)
         jobs.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
-        update = jobs.look(view.id, update.cursor)
+        update = jobs.poll(view.id, update.cursor)
         assert update.view.state in LIVE
         assert NO_NEWS.fullmatch(update.view.doubt)
     view = grows(stocked, view.id, update.view.step + 5)
@@ -146,10 +146,10 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
     # The desktop says sooner that it has no news; the run knows nothing of that time.
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
-    update = jobs.look(view.id)
+    update = jobs.poll(view.id)
     with without(stocked, taken):
         while not update.view.doubt:
-            update = jobs.look(view.id, update.cursor)
+            update = jobs.poll(view.id, update.cursor)
             assert update.view.state in LIVE
         assert NO_NEWS.fullmatch(update.view.doubt)
         silent_at = update.view.step
@@ -161,9 +161,9 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
     with without(stocked, taken):
         # The wish is heeded when the data root is back, or its checkpoint is written then.
         jobs.stop(view.id)
-        update = jobs.look(view.id)
+        update = jobs.poll(view.id)
         while not update.view.doubt:
-            update = jobs.look(view.id, update.cursor)
+            update = jobs.poll(view.id, update.cursor)
             assert update.view.state is JobState.STOPPING
     view = jobs.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)

@@ -53,13 +53,13 @@ _SAID: list[str] = []
 def _listen_to_toasts() -> None:
     from widgets.common.toast import Toast
 
-    tell = Toast.tell
+    tell = Toast.show_message
 
     def heard(self: Toast, text: str, **more: Any) -> None:
         _SAID.append(text)
         tell(self, text, **more)
 
-    Toast.tell = heard  # type: ignore[method-assign]
+    Toast.show_message = heard  # type: ignore[method-assign]
 
 
 class _Tray(QSystemTrayIcon):

@@ -189,7 +189,7 @@ def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk
     services = open_services(root, catalogue)
 
     def queued():
-        return [place.entry.name for place in services.queue.look().places]
+        return [place.entry.name for place in services.queue.read().places]
 
     before = queued()
     wait_for(lambda: order() == before, "the queue in its order")

@@ -46,7 +46,7 @@ def main() -> None:
         this = replace(launch, run=run, resume_from=strategy.gather(newest)[0])
         workers = _workers(this, folder) if strategy.rank == 0 else None
         moment = moments.uniform(0, LONGEST_S)
-        timer = threading.Timer(moment, job_files.ask_to_stop, (folder, run))
+        timer = threading.Timer(moment, job_files.request_stop, (folder, run))
         if workers is not None:
             job_files.clear_old_wish(folder, run)
             timer.start()

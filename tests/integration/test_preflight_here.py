@@ -111,7 +111,7 @@ def test_a_job_that_could_not_start_is_not_made(
     def insist(config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
         raise PreflightFailed(services.preflight.run(config), config)
 
-    monkeypatch.setattr(services.preflight, "insist", insist)
+    monkeypatch.setattr(services.preflight, "require", insist)
     with pytest.raises(PreflightFailed):
         services.jobs.create_and_start(raw_job())
     assert services.jobs.list() == ()

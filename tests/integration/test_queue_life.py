@@ -86,7 +86,7 @@ def made(services: Services, name: str, **changes: Any) -> JobView:
 def said(services: Services) -> dict[str, tuple[Cause | None, str]]:
     return {
         place.entry.name: (place.waiting and place.waiting.cause, place.sentence)
-        for place in services.queue.look().places
+        for place in services.queue.read().places
     }
 
 
@@ -111,7 +111,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     # What is imported later is another version: a queued job is made of what it was queued with.
     (tmp_path / "sources" / "model" / "bks_model.py").write_text("raise SystemExit('edited')")
     queue.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "tiny")
-    assert [p.entry.name for p in queue.queue.look().places] == ["most", "middle", "least"]
+    assert [p.entry.name for p in queue.queue.read().places] == ["most", "middle", "least"]
     queue.close()
 
     begun = command("queue", "resume")
@@ -213,7 +213,7 @@ def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) 
     folder.config.write_text(config)
     with pytest.raises(BackendError, match=f"enough for {CORES * 4} processes; the job asks for"):
         queue.queue.enqueue(view.id)
-    assert queue.queue.look().places == ()
+    assert queue.queue.read().places == ()
     assert queue.jobs.show(view.id).state is JobState.CREATED
 
 
@@ -224,7 +224,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
         queue.queue.enqueue(job_id)
 
     def order() -> str:
-        return "".join(place.entry.name for place in queue.queue.look().places)
+        return "".join(place.entry.name for place in queue.queue.read().places)
 
     assert order() == "abc"
     assert cli.json("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
@@ -257,5 +257,5 @@ def test_what_a_queued_job_is_made_of_cannot_be_removed_and_its_trash_is_not_sta
     with pytest.raises(BackendError, match="which is queued"):
         queue.library.remove(Kind.MODEL, "tiny")
     queue.jobs.remove(view.id)
-    assert queue.queue.look().places == ()
+    assert queue.queue.read().places == ()
     assert not (queue.data_root.trash / "jobs" / view.id / "queued.json").exists()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from widgets.common import formats, theme
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import R_CELL, S2
@@ -39,7 +39,7 @@ class DropOffer:
 
 def dragged_words(ids: Sequence[str], name: str) -> str:
     """What is dragged; ``name`` is that of the one where it is one."""
-    return f"“{printable(name, _NAME_CHARS)}”" if len(ids) == 1 else formats.plural(len(ids), "job")
+    return f"“{sanitize(name, _NAME_CHARS)}”" if len(ids) == 1 else formats.plural(len(ids), "job")
 
 
 def put_jobs(content: QMimeData, ids: Sequence[str], words: str) -> None:

@@ -48,7 +48,7 @@ class Toast(QFrame):
         parent.installEventFilter(self)
         self.hide()
 
-    def tell(self, text: str, *, undo_tag: str = "") -> None:
+    def show_message(self, text: str, *, undo_tag: str = "") -> None:
         """Show `text`; with `undo_tag` also Undo, which gives the tag back."""
         self._tag, self._act = undo_tag, None
         self._say(text, "Undo" if undo_tag else "")

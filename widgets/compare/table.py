@@ -34,7 +34,7 @@ _DIGITS, _MOST_DIGITS = 3, 6
 _BEST = "best"
 
 
-def in_words(row: ComparedRow) -> tuple[str, ...]:
+def row_texts(row: ComparedRow) -> tuple[str, ...]:
     """The values as the table writes them: nothing but the best reads as the best does."""
     usual = tuple(_in_words(row, value, _DIGITS) for value in row.values)
     for digits in range(_DIGITS, _MOST_DIGITS + 1):
@@ -371,7 +371,7 @@ class CompareTable(QWidget):
             gone = self._gone.get(view.id, "")
             head.show_job(view, shown_name, self._colours.get(view.id, 0), gone)
         for shown in self._shown():
-            values = zip(self._cells[shown.key], in_words(shown), shown.best, strict=True)
+            values = zip(self._cells[shown.key], row_texts(shown), shown.best, strict=True)
             for cell, words, best in values:
                 cell.show_value(words, best)
         count = len(found.equal)

@@ -21,7 +21,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QListView, QWidget
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
 from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
@@ -230,7 +230,7 @@ class LibraryPage(QWidget):
             index = self._list.indexAt(at)
             if index.isValid() and index != self._list.currentIndex():
                 self._select(index.data(EntryRole.ENTRY).name)
-        name = printable(PurePath(_weights(event)).name, _NAME_CHARS)
+        name = sanitize(PurePath(_weights(event)).name, _NAME_CHARS)
         words = f"Give {self.detail.title} the weights “{name}”"
         if self.detail.has_weights:
             words = f"{self.detail.title} has weights already: others need a new version"

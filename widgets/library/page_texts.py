@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind
 from backend.records.library.project import Project
 
@@ -51,6 +51,6 @@ def project_words(project: Project) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = [printable(name, _NAME_CHARS) for name in names[:_NAMED]]
+    shown = [sanitize(name, _NAME_CHARS) for name in names[:_NAMED]]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(shown) + more

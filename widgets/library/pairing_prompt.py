@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from widgets.common.buttons import Button
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
@@ -52,7 +52,7 @@ class PartnerQuestion(QWidget):
         self._import.setText(button)
         clear(self._answers)
         for name in names[:_SHOWN]:
-            answer = Button(printable(name, _NAME_CHARS), icon=icon, tip=name)
+            answer = Button(sanitize(name, _NAME_CHARS), icon=icon, tip=name)
             answer.clicked.connect(lambda _checked=False, name=name: self.chosen.emit(name))
             self._answers.addLayout(row(STRETCH, answer, STRETCH))
         left = len(names) - _SHOWN

@@ -44,7 +44,7 @@ class AxisMark:
     text: str = ""
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         return self.text or self.kind.value
 
 

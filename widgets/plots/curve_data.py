@@ -8,8 +8,8 @@ plot of a million points costs what a plot of a thousand does, and a spike one p
 still seen.
 
 A point takes 8 bytes for its value and 1 or 2 for the pyramids; its places on the axes cost nothing
-where they were not told or lie evenly (`MonotonicAxis`), and the smoothed line is computed where it is
-looked at (`Smoothed`).
+where they were not told or lie evenly (`MonotonicAxis`), and the smoothed line is computed where it
+is looked at (`Smoothed`).
 """
 
 from __future__ import annotations

@@ -370,7 +370,7 @@ class CurvePanel(RangedPlot):
             for span in self._marks.spans
             if span.text and span.x0 <= place <= span.x1
         ]
-        happened = [mark.words for mark in self._marks.on_axis.at(frame, place)]
+        happened = [mark.label for mark in self._marks.on_axis.at(frame, place)]
         happened += lost_near(curves, place, frame, places)
         where = place_text(self._axis, x, nearest, alone=alone)
         return rows, " · ".join([where, *happened] if where else happened)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import SUFFIX
 from backend.records.library.item import is_weights
 from widgets.common import formats
@@ -22,7 +22,7 @@ def words_for(paths: Sequence[str]) -> str:
     if len(paths) > 1:
         return f"{formats.count(len(paths))} files at once: drop them one by one"
     path = paths[0]
-    name = printable(PurePath(path).name, _NAME_CHARS)
+    name = sanitize(PurePath(path).name, _NAME_CHARS)
     suffix = PurePath(path).suffix.lower()
     if suffix == SUFFIX:
         return f"Bring in the job of “{name}”"

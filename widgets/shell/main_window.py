@@ -172,7 +172,7 @@ class MainWindow(QMainWindow):
         if is_taken(paths):
             self.dropped.emit(paths[0])
         elif paths:
-            self.toast.tell(words_for(paths))
+            self.toast.show_message(words_for(paths))
 
     @Slot()
     def toggle_full_screen(self) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 
 MANIFEST = "files.sha256"
 CHUNK_BYTES = 1 << 20
@@ -111,11 +111,11 @@ def compare_names(what: str, found: Set[str], wanted: Mapping[str, str]) -> None
         ("holds {}, which was not in it when it was imported", found - wanted.keys()),
     ):
         if paths:
-            raise changed(what, sentence.format(in_words(min(paths), len(paths))))
+            raise changed(what, sentence.format(files_text(min(paths), len(paths))))
 
 
 def differs(what: str, path: str) -> BackendError:
-    return changed(what, f"was changed after it was imported: {in_words(path)} differs")
+    return changed(what, f"was changed after it was imported: {files_text(path)} differs")
 
 
 def changed(what: str, sentence: str) -> BackendError:
@@ -125,7 +125,7 @@ def changed(what: str, sentence: str) -> BackendError:
     )
 
 
-def in_words(path: str, count: int = 1) -> str:
+def files_text(path: str, count: int = 1) -> str:
     """A file's path for a sentence, and how many more there are."""
-    shown = f"“{printable(path, 120)}”"
+    shown = f"“{sanitize(path, 120)}”"
     return shown if count == 1 else f"{shown} and {count - 1} more"

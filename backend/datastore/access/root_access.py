@@ -1,8 +1,8 @@
 """How the data root is reached: mounted here, or (`backend.datastore.remote.mirror`) over SFTP.
 
-All else reads plain files below `DataRoot.path`. A `DataRootAccess` is told before something is read that
-another computer may have written, and does what changes the data root. With a mounted root nothing
-is to be done before reading, and changing is what the file system does.
+All else reads plain files below `DataRoot.path`. A `DataRootAccess` is told before something is
+read that another computer may have written, and does what changes the data root. With a mounted
+root nothing is to be done before reading, and changing is what the file system does.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
-from backend.records.base.validation import kind_of, printable
+from backend.records.base.validation import kind_of, sanitize
 
 _T = TypeVar("_T")
 _Reader = Callable[[object], Any]
@@ -117,7 +117,7 @@ def _elements(read: _Reader) -> _Reader:
 def _text(raw: object) -> str:
     if not isinstance(raw, str):
         raise _Misfit(f"must be text, not {kind_of(raw)}")
-    return printable(raw, _LONGEST_TEXT)
+    return sanitize(raw, _LONGEST_TEXT)
 
 
 def _truth(raw: object) -> bool:

@@ -21,7 +21,7 @@ from typing import IO
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.access.hashes import manifest as listing_of
 from backend.datastore.library.ignore_rules import path_fault
 from backend.datastore.library.sources import SourceFile
@@ -116,7 +116,7 @@ def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, tell: _Told) -> N
             tell(len(piece))
     if digest.hexdigest() != part.sha256:
         raise BackendError(
-            f"{in_words(part.path)} is not what was recorded of it: its contents have changed.",
+            f"{files_text(part.path)} is not what was recorded of it: its contents have changed.",
             "Put the file back as it was; no bundle was written.",
         )
 
@@ -260,10 +260,10 @@ def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
         raise BackendError(str(error), _NOTHING) from error
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-            raise _refusal(path, f"{in_words(name)} is packed, and a bundle packs nothing")
+            raise _refusal(path, f"{files_text(name)} is packed, and a bundle packs nothing")
     implied = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
     if folders - implied:
-        raise _refusal(path, f"the folder {in_words(min(folders - implied))} was added to it")
+        raise _refusal(path, f"the folder {files_text(min(folders - implied))} was added to it")
     return entries
 
 
@@ -299,7 +299,7 @@ def _compare_names(path: Path, entries: dict[str, zipfile.ZipInfo], manifest: Ma
         ("{} was added to it", found - wanted),
     ):
         if names:
-            raise _refusal(path, sentence.format(in_words(min(names), len(names))))
+            raise _refusal(path, sentence.format(files_text(min(names), len(names))))
     for name in sorted(wanted):
         if entries[name].file_size != manifest.files[name].bytes:
             raise _changed(path, name)
@@ -333,11 +333,11 @@ def _compare_things(path: Path, manifest: Manifest) -> None:
             continue
         for empty in thing.empty_folders:
             if path_fault(empty) or "\\" in empty or {"", ".", ".."} & set(empty.split("/")):
-                raise _refusal(path, f"the folder {in_words(empty)} leads out of it")
+                raise _refusal(path, f"the folder {files_text(empty)} leads out of it")
         prefix = f"{thing.folder}/"
         entry = prefix + thing.kind.entry_file
         if thing.kind.entry_file and entry not in manifest.files:
-            raise _refusal(path, f"{in_words(entry)} is missing from it")
+            raise _refusal(path, f"{files_text(entry)} is missing from it")
         listing = listing_of(
             {
                 name.removeprefix(prefix): file.sha256
@@ -346,7 +346,7 @@ def _compare_things(path: Path, manifest: Manifest) -> None:
             }
         )
         if hashlib.sha256(listing).hexdigest() != thing.sha256:
-            raise _refusal(path, f"the files of the {thing.words} are not those it was made of")
+            raise _refusal(path, f"the files of the {thing.text} are not those it was made of")
 
 
 @contextlib.contextmanager
@@ -360,7 +360,7 @@ def _world(path: Path) -> Iterator[None]:
 
 
 def _changed(path: Path, name: str) -> BackendError:
-    return _refusal(path, f"{in_words(name)} was changed after the bundle was made")
+    return _refusal(path, f"{files_text(name)} was changed after the bundle was made")
 
 
 def _refusal(path: Path, what: str) -> BackendError:

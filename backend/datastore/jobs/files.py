@@ -31,7 +31,7 @@ from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.jobs.stop_request import write_stop_request
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Pin
 
@@ -276,14 +276,14 @@ def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNT
         share.make_folder(empty, exist_ok=True)
 
 
-def ask_to_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
+def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
     wish = asdict(StopWish(run, user_name(), socket.gethostname(), timestamps.now()))
     try:
         _create_wish(folder.lock, json.dumps(wish).encode(), share)
     except FileExistsError:
         share.look_at_file(folder.lock)
-        if wish_to_stop(folder.lock, run):
+        if write_stop_request(folder.lock, run):
             return False
         share.replace_json(folder.lock, wish)
     return True

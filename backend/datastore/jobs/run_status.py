@@ -25,7 +25,7 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
-from backend.records.jobs.stop_request import who_wished, wish_to_stop
+from backend.records.jobs.stop_request import who_wished, write_stop_request
 
 DOUBT_AFTER_S = 30.0
 START_LIMIT_S = 120.0
@@ -144,7 +144,7 @@ class RunStateReader:
         self._news_at = monotonic()
         self._last_news = ""
 
-    def look(self) -> RunState:
+    def read(self) -> RunState:
         """One look.
 
         Raises:
@@ -206,7 +206,7 @@ class RunStateReader:
             self._read_status(problems)
         stop = False
         with suppress(OSError):
-            stop = run > 0 and wish_to_stop(folder.lock, run)
+            stop = run > 0 and write_stop_request(folder.lock, run)
         return RunFacts(
             run=run,
             exit=ended,

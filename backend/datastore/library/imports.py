@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from backend.base.errors import BackendError, Cancelled, in_words
+from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import MANIFEST, fingerprint, manifest
-from backend.datastore.access.hashes import in_words as shown
+from backend.datastore.access.hashes import files_text as shown
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
@@ -137,7 +137,7 @@ def look_at(
     kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE
 ) -> ImportSource:
     """List what is to be imported, and refuse what cannot be; nothing is written."""
-    with in_words(f"{source} cannot be read"):
+    with as_backend_error(f"{source} cannot be read"):
         mode = source.stat().st_mode if source.exists() else 0
     if stat.S_ISDIR(mode):
         return look_at_folder(kind, source, progress, part)

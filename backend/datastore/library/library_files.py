@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.datastore.access.hashes import MANIFEST, in_words, read_manifest
+from backend.datastore.access.hashes import MANIFEST, files_text, read_manifest
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
@@ -60,7 +60,7 @@ class VersionFolder:
         return self.path.with_name(self.path.name + ".removed")
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return f"{self.kind.value} {self.name}@{self.version}"
 
 
@@ -107,7 +107,7 @@ def read_item(folder: VersionFolder) -> LibraryItem:
         raw = read_json(folder.meta)
         if int(raw.get("schema", _SCHEMA)) > _SCHEMA:
             raise BackendError(
-                f"The {folder.words} was imported by a newer Ringmaster.",
+                f"The {folder.text} was imported by a newer Ringmaster.",
                 "Update Ringmaster on this computer.",
             )
         item = LibraryItem.from_dict(raw)
@@ -115,7 +115,7 @@ def read_item(folder: VersionFolder) -> LibraryItem:
         raise BackendError(*_missing(folder)) from error
     except (OSError, ValueError, TypeError) as error:
         raise BackendError(
-            f"The record of the {folder.words} cannot be read "
+            f"The record of the {folder.text} cannot be read "
             f"({folder.root.shown(folder.meta)}): {error}.",
             "Its files are untouched; import them again as a new version.",
         ) from error
@@ -132,12 +132,12 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
     try:
         gone = read_json(folder.removed)
         return (
-            f"The {folder.words} was removed on {str(gone['removed'])[:10]}.",
+            f"The {folder.text} was removed on {str(gone['removed'])[:10]}.",
             f"It lies in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
             f"to {folder.root.shown(folder.path)}.",
         )
     except (OSError, ValueError, KeyError):
-        return f"There is no {folder.words} in the data root {folder.root.name}.", ""
+        return f"There is no {folder.text} in the data root {folder.root.name}.", ""
 
 
 def write_item(folder: Path, item: LibraryItem, share: DataRootAccess = MOUNTED) -> None:
@@ -152,7 +152,7 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         return content, read_manifest(content)
     except (OSError, ValueError) as error:
         raise BackendError(
-            f"The list of files of the {folder.words} cannot be read "
+            f"The list of files of the {folder.text} cannot be read "
             f"({folder.root.shown(folder.manifest)}): {error}.",
             "Import its files again as a new version.",
         ) from error
@@ -164,7 +164,7 @@ def list_files(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> tuple[
         return tuple(share.files(folder.content))
     except OSError as error:
         raise BackendError(
-            f"The files of the {folder.words} cannot be listed: {error.strerror or error}."
+            f"The files of the {folder.text} cannot be listed: {error.strerror or error}."
         ) from error
 
 
@@ -173,15 +173,15 @@ def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED)
     content = folder.content.resolve()
     wanted = (content / path).resolve()
     if not wanted.is_relative_to(content) or wanted == content:
-        raise BackendError(f"{in_words(path)} is no file of the {folder.words}.")
+        raise BackendError(f"{files_text(path)} is no file of the {folder.text}.")
     try:
         piece = share.read(wanted, 0, _TEXT_BYTES + 1)
     except OSError as error:
         raise BackendError(
-            f"{in_words(path)} of the {folder.words} cannot be read: {error.strerror or error}."
+            f"{files_text(path)} of the {folder.text} cannot be read: {error.strerror or error}."
         ) from error
     if b"\0" in piece:
-        raise BackendError(f"{in_words(path)} of the {folder.words} is no text.")
+        raise BackendError(f"{files_text(path)} of the {folder.text} is no text.")
     text = piece[:_TEXT_BYTES].decode("utf-8", "replace")
     return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
 

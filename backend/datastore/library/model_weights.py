@@ -13,7 +13,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.library.library_files import VersionFolder, kind_folder, sync_folder
 from backend.datastore.library.staging import make_staging
@@ -46,7 +46,7 @@ def put(
     there = find(folder, share)
     if there is not None:
         raise BackendError(
-            f"The {folder.words} has weights already ({folder.root.shown(there)}).",
+            f"The {folder.text} has weights already ({folder.root.shown(there)}).",
             "Import the model again as a new version, and give that one these.",
         )
     _refuse_others(source)
@@ -88,7 +88,7 @@ def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> str:
 
 def _refuse_others(source: Path) -> None:
     """What is no file of weights by its first bytes; whether they fit, a node finds out."""
-    shown = in_words(source.name)
+    shown = files_text(source.name)
     if not is_weights(source.name):
         raise BackendError(f"{shown} is no file of weights.", "Choose a .pt or .safetensors file.")
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, is_litter, path_fault
 from backend.records.library.item import Kind
 from backend.records.library.project import WHOLE, ProjectPart
@@ -89,7 +89,7 @@ class FolderSource(ImportSource):
                 before.st_mtime_ns,
             ):
                 raise BackendError(
-                    f"{in_words(file.path)} was written to while it was imported.",
+                    f"{files_text(file.path)} was written to while it was imported.",
                     "Import again when nothing writes to the folder.",
                 )
             return digest
@@ -99,7 +99,8 @@ class FolderSource(ImportSource):
 
 def unreadable(file: SourceFile, error: OSError) -> BackendError:
     return BackendError(
-        f"{in_words(file.path)} cannot be read: {error.strerror or error}.", "Nothing was imported."
+        f"{files_text(file.path)} cannot be read: {error.strerror or error}.",
+        "Nothing was imported.",
     )
 
 
@@ -236,7 +237,7 @@ class _Scan:
                 self._enter(folder, path, (*links, folder))
             except OSError as error:
                 raise BackendError(
-                    f"The folder {in_words(path or folder)} cannot be read: "
+                    f"The folder {files_text(path or folder)} cannot be read: "
                     f"{error.strerror or error}.",
                     "Ask its owner for the right to read it, or leave it out.",
                 ) from error
@@ -305,7 +306,7 @@ class _Scan:
 
 
 def _refusal(path: str, fault: str, remedy: str) -> BackendError:
-    return BackendError(f"{in_words(path)} {fault}.", f"{remedy}; nothing was imported.")
+    return BackendError(f"{files_text(path)} {fault}.", f"{remedy}; nothing was imported.")
 
 
 def _thing(mode: int) -> str:

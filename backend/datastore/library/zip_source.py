@@ -23,7 +23,7 @@ from typing import IO
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access.hashes import CHUNK_BYTES, in_words
+from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, left_out_of, path_fault
 from backend.datastore.library.sources import (
     ImportSource,
@@ -33,7 +33,7 @@ from backend.datastore.library.sources import (
     unreadable,
     write_all,
 )
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind
 from backend.records.library.project import WHOLE, ProjectPart
 
@@ -77,9 +77,9 @@ class ZipSource(ImportSource):
                     count += len(piece)
                     on_bytes(len(piece))
         except _BROKEN as error:
-            raise _damaged(self._path, f"{in_words(file.path)} is cut off or damaged") from error
+            raise _damaged(self._path, f"{files_text(file.path)} is cut off or damaged") from error
         if count != file.bytes:
-            raise _damaged(self._path, f"{in_words(file.path)} is shorter than it should be")
+            raise _damaged(self._path, f"{files_text(file.path)} is shorter than it should be")
         return digest.hexdigest()
 
     def _read(self, entry: IO[bytes], file: SourceFile) -> bytes:
@@ -210,7 +210,7 @@ def _listing(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()
     except UnicodeDecodeError as error:
-        shown = printable(bytes(error.object).decode("utf-8", "replace"))
+        shown = sanitize(bytes(error.object).decode("utf-8", "replace"))
         raise _refusal(path, f"“{shown}”", "has a name that is not UTF-8") from error
     except (*_BROKEN, ValueError) as error:
         raise _damaged(path, "its list of files is missing or damaged") from error
@@ -249,7 +249,7 @@ def _unicode_path(raw: bytes, extra: bytes) -> str:
 
 def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
     """Refuse an entry that cannot be stored under its name."""
-    shown = in_words(name)
+    shown = files_text(name)
     fault = path_fault(name)
     if fault:
         raise _refusal(path, shown, fault)
@@ -291,10 +291,10 @@ def _tree(path: Path, named: _Named) -> tuple[set[str], dict[str, zipfile.ZipInf
     counts = Counter(name for name, _ in named if not name.endswith("/"))
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
-        raise _refusal(path, in_words(twice[0]), "is in it twice")
+        raise _refusal(path, files_text(twice[0]), "is in it twice")
     both = folders & files.keys()
     if both:
-        raise _refusal(path, in_words(min(both)), "is a file and a folder at once")
+        raise _refusal(path, files_text(min(both)), "is a file and a folder at once")
     return folders, files
 
 
@@ -314,7 +314,7 @@ def _refuse_bomb(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
         largest = max(entries, key=lambda entry: entry.file_size)
         raise BackendError(
             f"{path.name} would grow from {packed / 1e6:.1f} MB to {total / 1e9:.1f} GB "
-            f"({in_words(largest.filename)} is the largest), as files do that are made to fill "
+            f"({files_text(largest.filename)} is the largest), as files do that are made to fill "
             "disks.",
             "If you trust it, unpack it yourself and import the folder.",
         )
@@ -326,7 +326,7 @@ def _refuse_overlap(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
     for entry, following in pairwise(by_place):
         if entry.header_offset + entry.compress_size > following.header_offset:
             raise _refusal(
-                path, in_words(following.filename), f"lies within {in_words(entry.filename)}"
+                path, files_text(following.filename), f"lies within {files_text(entry.filename)}"
             )
 
 

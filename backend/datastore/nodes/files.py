@@ -17,7 +17,7 @@ from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import DataRoot
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import Finding, NodeReading
 
@@ -84,7 +84,7 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
             "Check that the data root is mounted and that you may read there.",
         )
     except ValueError as error:
-        why = printable(str(error), 200)
+        why = sanitize(str(error), 200)
         return Finding(
             "agent",
             False,

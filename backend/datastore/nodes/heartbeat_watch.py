@@ -50,7 +50,7 @@ class StatusWatch:
         self._monotonic = monotonic
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, name: str) -> NodeNews:
+    def read(self, name: str) -> NodeNews:
         """One look at one node. Never raises for what stands in its files."""
         found = read_status(self._root, name)
         now = self._monotonic()
@@ -71,7 +71,7 @@ class StatusWatch:
             message = f"no news since {seen.last_news}" if seen.last_news else "no news"
         return NodeNews(presence, seen.reading, silent_s, problem, message)
 
-    def forget(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """The node was removed, or is set up anew."""
         self._seen.pop(name, None)
 

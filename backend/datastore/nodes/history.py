@@ -41,7 +41,7 @@ class _File:
         self._lines = PastLines(self._every_s)
         self.readings: list[PastReading] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what was appended; all of it when it is another file than before."""
         try:
             descriptor = open_at_once(self._path)
@@ -69,7 +69,7 @@ class PastReader:
         self._root = root
         self._files: OrderedDict[str, tuple[_File, ...]] = OrderedDict()
 
-    def look(
+    def read(
         self, name: str, now_s: float, ahead_s: float, over_s: float
     ) -> tuple[PastReading, ...]:
         """What is known of the last ``over_s`` seconds, oldest first, by the reader's clock.
@@ -89,7 +89,7 @@ class PastReader:
         # The newer one first: what becomes the earlier one meanwhile is then read twice, and a
         # line at a time that is known already is passed over below.
         for file in reversed(files):
-            file.look()
+            file.refresh()
         wide, narrow = (
             [one for file in some for one in file.readings] for some in (files[:2], files[2:])
         )

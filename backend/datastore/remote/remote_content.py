@@ -19,7 +19,7 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.ssh.interface import CommandResult, LoginRefused, RemoteFile, Shell, Unreachable
 from backend.ssh.sftp import SftpFiles
 
@@ -110,7 +110,7 @@ def compare(
         (line.removesuffix(_FAILED) for line in _lines(answer) if line.endswith(_FAILED)), ""
     )
     if failed:
-        raise hashes.differs(what, printable(failed))
+        raise hashes.differs(what, sanitize(failed))
     for name in sorted(wanted):
         if sha256(shell, posixpath.join(path, name), on_bytes) != wanted[name]:
             raise hashes.differs(what, name)
@@ -205,7 +205,7 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
                     files.send(staging / name, f"{path}/{name}", tell)
                 except UnicodeEncodeError as error:
                     raise BackendError(
-                        f"{hashes.in_words(name)} has a name that is not UTF-8, which cannot be "
+                        f"{hashes.files_text(name)} has a name that is not UTF-8, which cannot be "
                         "sent over SFTP.",
                         "Rename it, then import again.",
                     ) from error

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted, OnBytes
 from backend.datastore.nodes import files as node_files
@@ -177,7 +177,9 @@ class StagingAccess(Mounted):
             # Another thread may just have done it.
             if self._away(folder) is not far:
                 return
-            with in_words(f"What {far.node} made of the job {folder.job_id} could not be fetched"):
+            with as_backend_error(
+                f"What {far.node} made of the job {folder.job_id} could not be fetched"
+            ):
                 far.bring_home(folder, run, progress)
                 replace_json(folder.attempt(run).carried, Carried(far.node, is_home=True).to_dict())
 

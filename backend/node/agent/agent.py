@@ -158,14 +158,14 @@ class Agent:
 
     def _look_after_runs(self) -> None:
         with suppress(OSError):
-            self._runs.look()
+            self._runs.poll()
             # Loaded only now: an agent stays small as long as nothing waits.
             if self._queue is None and _has_names(self._root.queue):
                 from backend.node.queue.scheduler import QueueWatch
 
                 self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
             if self._queue is not None:
-                self._queue.look()
+                self._queue.poll()
 
 
 def _has_names(folder: Path) -> bool:

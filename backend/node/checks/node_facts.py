@@ -60,7 +60,7 @@ print(json.dumps(["%d.%d.%d" % sys.version_info[:3], works]))
 """
 
 
-def look(root: str = "", name: str = "", content: str = "") -> "dict[str, Any]":
+def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any]":
     """Everything; a question that fails leaves its value out and stops no other."""
     account = pwd.getpwuid(os.getuid())
     home = os.environ.get("HOME") or account.pw_dir
@@ -352,4 +352,4 @@ def _lines(path: str) -> "list[str]":
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(look(*sys.argv[1:])) + "\n")
+    sys.stdout.write(json.dumps(collect(*sys.argv[1:])) + "\n")

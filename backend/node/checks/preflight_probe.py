@@ -80,7 +80,7 @@ def main(mode: str, request: dict[str, Any]) -> None:
     {"listen": listen, "check": check, "meet": meet}[mode](request)
 
 
-def tell(**facts: Any) -> None:
+def report(**facts: Any) -> None:
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
@@ -104,7 +104,7 @@ def listen(request: dict[str, Any]) -> None:
             sys.stdout.flush()
             if os.fork() == 0:
                 _serve(listener, request["token"].encode(), request["visitors"])
-    tell(**facts)
+    report(**facts)
 
 
 def _listener(address: str) -> socket.socket:
@@ -196,7 +196,7 @@ def _meet_one(node: str, address: str, port: int, token: bytes, size: int, limit
                 facts["seconds"] = time.monotonic() - started
     except OSError as error:
         facts["why"] = error.strerror or str(error)
-    tell(kind="route", node=node, facts=facts)
+    report(kind="route", node=node, facts=facts)
 
 
 def _acknowledged(there: socket.socket, end: float) -> int:
@@ -222,7 +222,7 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
     if asked == _FOR_SH and _UNDERSTOOD not in out and code not in (124, 126, _SSH_FAILED):
         # fish ends with 0 what it could not read.
         facts = {"code": code or 1, "why": _first(words), "shell": bool(shutil.which("ssh"))}
-    tell(kind="ssh", node=node, facts=facts)
+    report(kind="ssh", node=node, facts=facts)
 
 
 # This machine.
@@ -250,10 +250,10 @@ def check(request: dict[str, Any]) -> None:
         for reading in ready:
             with os.fdopen(reading, "rb", closefd=True) as pipe:
                 answer = pipe.read()
-            tell(name=waiting.pop(reading), facts=json.loads(answer) if answer else None)
+            report(name=waiting.pop(reading), facts=json.loads(answer) if answer else None)
     for name in waiting.values():
-        tell(name=name, facts=None)
-    tell(name="end", facts=None)
+        report(name=name, facts=None)
+    report(name="end", facts=None)
     # One that hangs in a share would keep the interpreter, and so the connection, from ending.
     os._exit(0)
 

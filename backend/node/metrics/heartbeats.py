@@ -33,7 +33,7 @@ class HeartbeatReader:
         self._monotonic = monotonic
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, node: str) -> tuple[NodeReading | None, bool]:
+    def read(self, node: str) -> tuple[NodeReading | None, bool]:
         """The last reading, and whether its agent is known to live: one beat proves nothing."""
         now = self._monotonic()
         seen = self._seen.get(node)

@@ -91,7 +91,7 @@ class NotificationDelivery:
         self._seen: dict[str, tuple[str, float]] = {}
         self.trouble = ""
 
-    def look(self) -> float | None:
+    def poll(self) -> float | None:
         """Do what is due; returns the seconds after which to look again, None when all is over.
 
         Raises:
@@ -181,7 +181,7 @@ class NotificationDelivery:
             return number, {}
 
     def _path(self, target: NotificationTarget, number: int) -> Path:
-        return self._attempt.told(target.key, number)
+        return self._attempt.delivery_file(target.key, number)
 
 
 def _record(state: str, tries: int, why: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from backend.node.diagnosis.log_text import tidy
 from backend.node.run.finalize import launch_of
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
@@ -78,7 +78,7 @@ def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
         if line.startswith(_RUN_BEGINS):
             found.clear()
         elif line.strip() or found:
-            found.append(printable(line.replace("\t", "    "), _LINE_CHARACTERS))
+            found.append(sanitize(line.replace("\t", "    "), _LINE_CHARACTERS))
     while found and not found[-1].strip():
         found.pop()
     return tuple(found[-LINES:])

@@ -108,7 +108,7 @@ def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
     until = time.monotonic() + _MOST_S
     while time.monotonic() < until:
         try:
-            wait = telling.look()
+            wait = telling.poll()
         except OSError:
             wait = _AFTER_TROUBLE_S
         if wait is None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.queue.entry import QueueEntry, is_a_desk
 
@@ -75,7 +75,7 @@ def who_paused(root: DataRoot) -> str | None:
         return None
     except (OSError, ValueError):
         return ""
-    user = printable(str(raw.get("user", "")))
+    user = sanitize(str(raw.get("user", "")))
     return f" by {user}" if user else ""
 
 

@@ -98,8 +98,8 @@ class Keeper:
 
     def _round(self) -> bool:
         """Whether there is anything left to be done."""
-        self._begun.update(self._watch.look())
-        self._runs.look()
+        self._begun.update(self._watch.poll())
+        self._runs.poll()
         self._begun = {job for job in self._begun if not self._is_over(job)}
         return bool(self._begun) or self._watch.has_work or self._has_work()
 

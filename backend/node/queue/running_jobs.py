@@ -47,7 +47,7 @@ class LiveRuns:
         self._claims: dict[tuple[str, int], float] = {}
         """When a run without a supervisor was first seen."""
 
-    def look(self, fresh: Collection[str] = ()) -> RunningJobs:
+    def read(self, fresh: Collection[str] = ()) -> RunningJobs:
         """One look; of the jobs in ``fresh`` nothing is believed that was seen before.
 
         Raises:

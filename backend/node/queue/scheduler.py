@@ -65,7 +65,7 @@ class QueueWatch:
         self.has_work = False
         """Whether a job waits that this computer leads, as the last look found."""
 
-    def look(self) -> tuple[str, ...]:
+    def poll(self) -> tuple[str, ...]:
         """One round; returns the ids of the jobs that were started here.
 
         Raises:
@@ -96,7 +96,7 @@ class QueueWatch:
     def _advance(self, entries: Sequence[QueueEntry]) -> list[str]:
         """Start what may start. Only the look right before it counts."""
         # A job that waited a moment ago may run now, and NFS may not tell unless it is asked.
-        live = self._live.look(self._waited | {entry.job_id for entry in entries})
+        live = self._live.read(self._waited | {entry.job_id for entry in entries})
         scene = self._scene(entries, live)
         if scene is None or not live.is_complete:
             return []
@@ -192,7 +192,7 @@ class QueueWatch:
             return {name: NodeLook(why_down=f"{name} cannot be looked up: {error}.")}
         why = "" if entry.in_service else f"{name} is out of service."
         try:
-            reading, is_alive = self._beats.look(name)
+            reading, is_alive = self._beats.read(name)
             if reading is None or not is_alive:
                 why = why or f"{name} is offline."
             if reading is None:

@@ -11,7 +11,7 @@ from typing import Any
 from backend.records.base.preallocated_file import PreallocatedFile
 
 
-def insist(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
+def write_until_done(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
     """Replace ``path``, again and again until it works or the time is over.
 
     What `PreallocatedFile.take` took for it is given back.

@@ -24,7 +24,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.node.run import manual_run
-from backend.node.run.durable_write import insist
+from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
 from backend.node.system import prctl, process_cleanup
@@ -44,7 +44,7 @@ from backend.records.jobs.heartbeat import (
 )
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RankError, RankExit
-from backend.records.jobs.stop_request import wish_to_stop
+from backend.records.jobs.stop_request import write_stop_request
 
 RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launch = Launch.from_dict(read_json(folder.launch))
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
-    insist(folder.attempt(launch.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
+    write_until_done(folder.attempt(launch.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     return 0 if record.outcome in ("finished", "interrupted") else 1
 
 
@@ -295,7 +295,7 @@ class Guard:
         self._next_look_at_lock = now + _LOCK_S
         # A share that is away for a while must not end the rank; it is asked again.
         with suppress(OSError):
-            return wish_to_stop(self._folder.lock, self._launch.run)
+            return write_stop_request(self._folder.lock, self._launch.run)
         return False
 
     def _limit_s(self, phase: Phase, stop_was_wished: bool) -> float:

@@ -83,14 +83,14 @@ def rank_exit(
         return failed(
             "stalled",
             f"{who} made no progress for {wording.seconds(seen.stall_s)}{since} "
-            f"{seen.phase.in_words}{at}.",
+            f"{seen.phase.text}{at}.",
             trace,
             secondary=waited,
         )
     if seen.ended_by is EndedBy.LAUNCHER:
         return failed(
             "signal",
-            f"{who} was ended together with the others {seen.phase.in_words}.",
+            f"{who} was ended together with the others {seen.phase.text}.",
             trace,
             secondary=True,
         )
@@ -115,22 +115,22 @@ def _killed(who: str, number: int, seen: Seen, at: str) -> str:
     name = wording.signal_name(number)
     if number == signal.SIGKILL and seen.out_of_memory:
         return (
-            f"{who} was killed by signal 9 (SIGKILL) {seen.phase.in_words}, because the computer "
+            f"{who} was killed by signal 9 (SIGKILL) {seen.phase.text}, because the computer "
             "ran out of memory; choose a smaller batch size or fewer processes."
         )
     reason = wording.crash_reason(number)
     if reason:
-        return f"{who} crashed with signal {number} ({name}: {reason}) {seen.phase.in_words}{at}."
-    return f"{who} was killed by signal {number} ({name}) {seen.phase.in_words}{at}."
+        return f"{who} crashed with signal {number} ({name}: {reason}) {seen.phase.text}{at}."
+    return f"{who} was killed by signal {number} ({name}) {seen.phase.text}{at}."
 
 
 def _left(who: str, code: int, seen: Seen) -> str:
     lines = [line for line in seen.log_tail.splitlines() if line.strip()]
     if code != 0 and lines and any("Traceback (most recent call last)" in line for line in lines):
-        return f"{who} ended {seen.phase.in_words}: {lines[-1].strip()}"
+        return f"{who} ended {seen.phase.text}: {lines[-1].strip()}"
     if code == 0:
         return (
-            f"{who} left with exit code 0 {seen.phase.in_words}, before the training was over; "
+            f"{who} left with exit code 0 {seen.phase.text}, before the training was over; "
             "look for sys.exit or os._exit in the model and the loader."
         )
-    return f"{who} left with exit code {code} {seen.phase.in_words}."
+    return f"{who} left with exit code {code} {seen.phase.text}."

@@ -22,7 +22,7 @@ from pathlib import Path
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
 from backend.node.run import remote_cleanup, run_files
-from backend.node.run.durable_write import insist
+from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_outcome import EndedRun, run_exit
 from backend.node.system import mpi, prctl, process_cleanup, process_identity, temp_dirs, wording
@@ -32,7 +32,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_t
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
-from backend.records.jobs.stop_request import who_wished, wish_to_kill, wish_to_stop
+from backend.records.jobs.stop_request import who_wished, wish_to_kill, write_stop_request
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
@@ -299,7 +299,7 @@ class Supervisor:
 
     def _stop_is_wished(self) -> bool:
         with suppress(OSError):
-            return wish_to_stop(self._folder.lock, self._run)
+            return write_stop_request(self._folder.lock, self._run)
         return False
 
     def _end_launcher(self) -> None:
@@ -373,9 +373,9 @@ class Supervisor:
         energy_j: float | None = None,
     ) -> RunExit:
         record = replace(run_exit(found, leftovers, timestamps.now()), energy_j=energy_j)
-        insist(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
+        write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
-        insist(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
+        write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
         return record
 
 

@@ -39,7 +39,7 @@ class RunWatch:
         self._turn = 0
         self._not_before: dict[str, float] = {}
 
-    def look(self) -> tuple[str, ...]:
+    def poll(self) -> tuple[str, ...]:
         """One round; returns the ids of the jobs whose run was closed.
 
         Raises:

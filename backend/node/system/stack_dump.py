@@ -18,7 +18,7 @@ class StackFrame:
     line: int
     function: str
 
-    def in_words(self, folder: str = "") -> str:
+    def describe(self, folder: str = "") -> str:
         """``bks_model.py, line 12, in forward``, the path as seen from ``folder``."""
         path = PurePosixPath(self.file)
         inside = folder and path.is_relative_to(folder)
@@ -51,9 +51,9 @@ def place_in_words(dump: str, user_folders: Sequence[str]) -> str:
         for stack in stacks:
             for frame in stack:
                 if folder and frame.file.startswith(prefix):
-                    return frame.in_words(folder)
+                    return frame.describe(folder)
     for stack in stacks[:1]:
         for frame in stack:
             if _OURS not in frame.file and not any(part in frame.file for part in _LIBRARIES):
-                return frame.in_words()
+                return frame.describe()
     return ""

@@ -274,7 +274,7 @@ class AttemptFolder:
     def rank_error(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.error.json"
 
-    def told(self, target: str, number: int) -> Path:
+    def delivery_file(self, target: str, number: int) -> Path:
         return self.path / f"told-{target}.{number}.json"
 
 

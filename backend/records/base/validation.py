@@ -125,7 +125,7 @@ class Table:
             return choices[0]
         if value not in choices:
             shown = value if isinstance(value, str) else kind_of(value)
-            self.fault(key, f"must be one of {', '.join(choices)}, not “{printable(shown)}”.")
+            self.fault(key, f"must be one of {', '.join(choices)}, not “{sanitize(shown)}”.")
             return choices[0]
         return str(value)
 
@@ -175,7 +175,7 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     return next(iter(difflib.get_close_matches(word, known, 1)), "")
 
 
-def printable(text: str, limit: int = 60) -> str:
+def sanitize(text: str, limit: int = 60) -> str:
     """``text`` safe to print in a terminal: control characters shown as ``?``, cut at ``limit``."""
     shown = text
     if not text.isprintable():
@@ -197,7 +197,7 @@ def name_fault(name: str) -> str:
     """
     if not name:
         return "A name is needed."
-    shown = printable(name)
+    shown = sanitize(name)
     if any(unicodedata.category(c).startswith("C") for c in name):
         return (
             f"The name “{shown}” holds a character that cannot be shown; "
@@ -248,11 +248,11 @@ def tags_fault(tags: Sequence[str]) -> str:
         if not tag.strip() or tag != tag.strip():
             return "A tag needs a letter, and no blank before or behind it."
         if "," in tag:
-            return f"The tag “{printable(tag)}” holds a comma, which stands between tags."
+            return f"The tag “{sanitize(tag)}” holds a comma, which stands between tags."
         if any(unicodedata.category(c) in ("Cc", "Cs") for c in tag):
-            return f"The tag “{printable(tag)}” holds a line break or another control character."
+            return f"The tag “{sanitize(tag)}” holds a line break or another control character."
         if len(tag.encode()) > _TAG_BYTES:
-            return f"The tag “{printable(tag, 20)}” is longer than {_TAG_BYTES} bytes."
+            return f"The tag “{sanitize(tag, 20)}” is longer than {_TAG_BYTES} bytes."
     return ""
 
 
@@ -272,9 +272,7 @@ def variable_fault(name: str) -> str:
         or not all(c.isascii() and (c.isalnum() or c == "_") for c in name)
         or name[0].isdigit()
     ):
-        return (
-            f"“{printable(name)}” cannot name an environment variable; use letters, digits and _."
-        )
+        return f"“{sanitize(name)}” cannot name an environment variable; use letters, digits and _."
     if name.startswith(("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")) or name in (
         "PYTHONPATH",
         "CUDA_VISIBLE_DEVICES",

@@ -50,7 +50,7 @@ class BundledThing:
         return Pin(self.name, self.version, self.sha256)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return f"{self.kind.value} {self.name}@{self.version}"
 
 

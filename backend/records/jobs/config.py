@@ -21,7 +21,7 @@ from backend.records.base.validation import (
     Table,
     job_name_fault,
     kind_of,
-    printable,
+    sanitize,
     variable_fault,
 )
 from backend.records.jobs.metric_labels import usual_mode
@@ -466,7 +466,7 @@ def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return ()
     strange = [gpu for gpu in value if gpu not in gpus]
     if strange:
-        table.fault("beside", f"names the GPU “{printable(str(strange[0]))}”, which is not chosen.")
+        table.fault("beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen.")
     return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)
 
 

@@ -44,11 +44,11 @@ def flat(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
             for number, entry in enumerate(value):
                 rows |= flat(entry, f"{name}[{number}]")
         else:
-            rows[name] = in_words(value)
+            rows[name] = value_text(value)
     return rows
 
 
-def in_words(value: object) -> str:
+def value_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):

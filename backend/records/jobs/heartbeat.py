@@ -35,7 +35,7 @@ class Phase(IntEnum):
     INTERRUPTED = 8
 
     @property
-    def in_words(self) -> str:
+    def text(self) -> str:
         return _IN_WORDS[self]
 
 

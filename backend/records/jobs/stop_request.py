@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 
 STOP_GRACE_S = 30.0
 """Without a sign of work for so long after the wish, a rank is ended."""
@@ -20,7 +20,7 @@ _NAME_CHARS = 64
 def who_wished(lock: Path) -> str:
     """The user whose wish the lock is, "" where it does not say; one line, of any content."""
     user = _content(lock).get("user")
-    return printable(user, _NAME_CHARS) if isinstance(user, str) else ""
+    return sanitize(user, _NAME_CHARS) if isinstance(user, str) else ""
 
 
 def wish_to_kill(lock: Path, run: int) -> bool:
@@ -38,7 +38,7 @@ def _content(lock: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def wish_to_stop(lock: Path, run: int) -> bool:
+def write_stop_request(lock: Path, run: int) -> bool:
     """Whether the lock asks run ``run`` to stop.
 
     A lock left from another run does not. One without readable content does: a person may have

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 
 
 class Kind(str, Enum):
@@ -84,7 +84,7 @@ class LibraryItem:
         count = self.facts.get(_LEFT_OUT, 0)
         if not count:
             return ""
-        shown = [f"“{printable(name)}”" for name in self.facts.get(_LEFT_OUT_NAMES, ())[:3]]
+        shown = [f"“{sanitize(name)}”" for name in self.facts.get(_LEFT_OUT_NAMES, ())[:3]]
         more = f" and {count - len(shown)} more" if count > len(shown) else ""
         return (
             f"Left out {count} (files of operating systems and tools, loops of links): "

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from backend.records.base import number_format
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.status import finite
 
 
@@ -361,7 +361,7 @@ def _fault(raw: Mapping[str, Any]) -> ItemFault:
 
 
 def _text(raw: Any) -> str:
-    return printable(str(raw), 1000)
+    return sanitize(str(raw), 1000)
 
 
 def _shape(raw: Any) -> tuple[int, ...] | None:

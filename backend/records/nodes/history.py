@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.reading import Gpu, NodeReading
 
 EVERY_S, WEEK_EVERY_S = 20.0, 300.0
@@ -120,7 +120,7 @@ class PastLines:
         try:
             raw = json.loads(line)
             if "gpus" in raw:
-                self._uuids = tuple(printable(str(u), _LONGEST_UUID) for u in raw["gpus"])
+                self._uuids = tuple(sanitize(str(u), _LONGEST_UUID) for u in raw["gpus"])
                 self._uuids = self._uuids[:MOST_GPUS]
                 return None
             at_s = _number(raw["t"])
@@ -139,7 +139,7 @@ class PastLines:
 
 def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
     told = [_number(value) for value in (*numbers[:7], *[None] * 7)]
-    unwell = printable(str(words), _LONGEST_WORDS)
+    unwell = sanitize(str(words), _LONGEST_WORDS)
     return PastGpu(
         uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad, told[5], told[6]
     )

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry
 
@@ -31,10 +31,10 @@ class GpuProcess:
     def who(self) -> str:
         """ "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
         if self.run_tag:
-            return f"the job {printable(self.run_tag.partition('/')[0])}"
+            return f"the job {sanitize(self.run_tag.partition('/')[0])}"
         program = self.command.split(" ")[0].rpartition("/")[2]
-        what = printable(program) or "a process"
-        return f"{printable(self.user) or 'somebody'}: {what} (pid {self.pid})"
+        what = sanitize(program) or "a process"
+        return f"{sanitize(self.user) or 'somebody'}: {what} (pid {self.pid})"
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,18 @@ class Gpu:
     mig_instances: tuple[MigInstance, ...] = ()
 
     @property
-    def holders(self) -> tuple[GpuProcess, ...]:
+    def compute_processes(self) -> tuple[GpuProcess, ...]:
         """Who computes on it. What only draws leaves it free: a display cannot be moved away."""
         return tuple(process for process in self.processes if not process.only_draws)
 
-    def strangers(self, beside: str = "") -> tuple[GpuProcess, ...]:
+    def foreign_processes(self, beside: str = "") -> tuple[GpuProcess, ...]:
         """Who computes on it beside whom nobody said that a job may.
 
         ``beside`` is the user of whom somebody said so; it is no word about runs of ours.
         """
         return tuple(
             process
-            for process in self.holders
+            for process in self.compute_processes
             if process.run_tag or not beside or process.user != beside
         )
 

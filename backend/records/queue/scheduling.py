@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from backend.records.base.timestamps import instant
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.reading import Gpu, NodeReading
 from backend.records.queue.entry import (
     PROCESSES_PER_CORE,
@@ -106,11 +106,11 @@ def _never(entry: QueueEntry, scene: Scene) -> str:
         place = place_words(seat.node)
         node = scene.nodes.get(seat.node)
         if node is None:
-            return f"{printable(place)} is no node of this data root any more. {_LEAVE}"
+            return f"{sanitize(place)} is no node of this data root any more. {_LEAVE}"
         # A node that is off shows no GPUs, and may have them all the same.
         missing = [one for one in seat.gpus if one not in node.gpus] if not node.why_down else []
         if missing:
-            return f"{printable(missing[0])} is not on {place} any more. {_LEAVE}"
+            return f"{sanitize(missing[0])} is not on {place} any more. {_LEAVE}"
         slots = node.cores * PROCESSES_PER_CORE
         if seat.processes > slots and not node.why_down:
             return (
@@ -138,7 +138,7 @@ def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
             if any(seat.competes(one) for one in other.seats):
                 return Waiting(
                     Cause.TURN,
-                    f"Waiting for “{printable(other.name)}”, which comes first on "
+                    f"Waiting for “{sanitize(other.name)}”, which comes first on "
                     f"{place_words(seat.node)}.",
                 )
     return None
@@ -167,13 +167,13 @@ def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
         if seat.gpus and there:
             running, one = there[0]
             taken = [node.gpus[gpu] for gpu in seat.gpus if gpu in one.gpus]
-            return Waiting(Cause.BUSY, f"“{printable(running.name)}” is on {taken[0]} of {place}.")
+            return Waiting(Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}.")
         taken_slots = sum(one.processes for _, one in there)
         if taken_slots and taken_slots + seat.processes > node.cores:
             free = max(0, node.cores - taken_slots)
             return Waiting(
                 Cause.BUSY,
-                f"{_first(place)} is busy with “{printable(there[0][0].name)}”: "
+                f"{_first(place)} is busy with “{sanitize(there[0][0].name)}”: "
                 f"{free} of {_count(node.cores, 'core')} {'is' if free == 1 else 'are'} free, and "
                 f"this job asks for {seat.processes}.",
             )
@@ -205,7 +205,7 @@ def look_of(
 
 
 def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
-    for process in gpu.holders:
+    for process in gpu.compute_processes:
         if process.run_tag:
             if process.run_tag not in live:
                 return f"a process that an earlier run left behind (pid {process.pid})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 
 FORMS = "18:30, 2026-12-24 06:00, or +2h"
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -33,5 +33,5 @@ def parse_when(text: str, now: datetime) -> datetime:
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise ValueError(f"“{printable(text)}” is no time; write {FORMS}.") from None
+        raise ValueError(f"“{sanitize(text)}” is no time; write {FORMS}.") from None
     return when.astimezone(now.tzinfo)

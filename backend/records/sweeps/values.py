@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 
 LINEAR, LOG = "linear", "log"
@@ -96,7 +96,7 @@ class Axis:
         if span.low >= span.high:
             return f"goes from {span.low:g} to {span.high:g}; the first must be the lower one."
         if span.scale not in SCALES:
-            return f"is spaced “{printable(span.scale)}”; it must be linear or log."
+            return f"is spaced “{sanitize(span.scale)}”; it must be linear or log."
         if span.scale == LOG and span.low <= 0:
             return f"is spaced by factors and begins at {span.low:g}; it must begin above 0."
         if span.steps and not 2 <= span.steps <= MOST_VALUES:
@@ -194,7 +194,7 @@ def _list_fault(values: Sequence[Any]) -> str:
         return f"has {len(values)} values; {MOST_VALUES} are the most."
     for number, value in enumerate(values):
         if value in values[:number]:
-            return f"names {printable(value_text(value))} twice."
+            return f"names {sanitize(value_text(value))} twice."
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.imported_job import (
@@ -113,7 +113,7 @@ class ReplayService:
     def original(self, job_id: str) -> str:
         """The job whose replay this one is, or ""."""
         folder = self._root.job(job_id)
-        with in_words(f"The job {job_id} could not be read"):
+        with as_backend_error(f"The job {job_id} could not be read"):
             self._share.look_at_file(folder.origin)
         return original_of(folder)
 
@@ -129,7 +129,7 @@ class ReplayService:
                 f"The job {job_id} is no replay of another.",
                 f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
-        before, after = self._jobs.look(original), self._jobs.look(job_id)
+        before, after = self._jobs.poll(original), self._jobs.poll(job_id)
         found = first_difference(before.history, after.history, tolerance)
         if not found.steps:
             raise BackendError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import hash_file
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
@@ -26,7 +26,7 @@ from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
     CHECKPOINTS,
     HISTORY,
@@ -105,7 +105,7 @@ class BundleService:
         record = self._checkpoint(folder, file.config, checkpoint, job_id)
         if record is not None:
             parts += self._checkpoint_parts(record, progress)
-        with in_words(f"The history of the job {job_id} could not be read"):
+        with as_backend_error(f"The history of the job {job_id} could not be read"):
             self._share.look_at_history(folder)
             if folder.history.exists():
                 size = folder.history.stat().st_size
@@ -177,7 +177,7 @@ class BundleService:
         version = VersionFolder(self._root, kind, pin.name, pin.version)
         _, hashes = library_files.read_hashes(version)
         parts = []
-        with in_words(f"The files of the {version.words} cannot be read"):
+        with as_backend_error(f"The files of the {version.text} cannot be read"):
             for path, digest in hashes.items():
                 status = (content / path).stat()
                 runs = bool(status.st_mode & 0o100)
@@ -202,14 +202,14 @@ class BundleService:
         record = checkpoint_named(found, wanted or "latest")
         if record is None and wanted:
             raise BackendError(
-                f"The job {job_id} has no checkpoint “{printable(wanted)}”.",
+                f"The job {job_id} has no checkpoint “{sanitize(wanted)}”.",
                 f"There are: {', '.join(one.name for one in found)}." if found else "",
             )
         return record
 
     def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
-        with in_words(f"The checkpoint {record.name} could not be fetched"):
+        with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._share.bring_file(path, progress)
             sidecar = path.with_suffix(SIDECAR_SUFFIX).read_bytes()
         name = f"{CHECKPOINTS}/{record.name}"
@@ -255,7 +255,7 @@ class BundleService:
                 pin = thing.pin if item is None else Pin(item.name, item.version, item.sha256)
                 pins[key] = taken[known] = pin
             ordered = {key: pins[key] for key in manifest.things}
-            with in_words("The job could not be created"):
+            with as_backend_error("The job could not be created"):
                 job_id = imported_job.create_bundled_job(
                     self._root, config, ordered, bundle, progress, self._share
                 )
@@ -271,7 +271,7 @@ class BundleService:
             )
         if config.start_from not in ("", NOTHING):
             notes.append(
-                f"It began with the weights of {printable(config.start_from)}, which are not in "
+                f"It began with the weights of {sanitize(config.start_from)}, which are not in "
                 "the bundle."
             )
         return Unbundled(
@@ -292,7 +292,7 @@ class BundleService:
         def refuse_others(sha256: str) -> None:
             if sha256 != thing.sha256:
                 raise BackendError(
-                    f"The files of the {thing.words} were changed while they were imported.",
+                    f"The files of the {thing.text} were changed while they were imported.",
                     WAY_OUT,
                 )
 
@@ -328,7 +328,7 @@ def same_files(library: LibraryService, kind: Kind, pin: Pin) -> LibraryItem | N
 
 def _missing(thing: BundledThing) -> str:
     return (
-        f"The {thing.words} (SHA-256 {thing.sha256[:12]}…) is neither in this data root nor in "
+        f"The {thing.text} (SHA-256 {thing.sha256[:12]}…) is neither in this data root nor in "
         "the bundle."
     )
 

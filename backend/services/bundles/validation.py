@@ -13,7 +13,7 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
-from backend.records.base.validation import job_name_fault, name_fault, printable
+from backend.records.base.validation import job_name_fault, name_fault, sanitize
 from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
@@ -38,7 +38,7 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
     missing = {"model", "dataset", "loader"} - manifest.things.keys()
     for key, thing in manifest.things.items():
         if KINDS.get(key) is not thing.kind:
-            fault = fault or f"it calls a {thing.kind.value} its {printable(key)}"
+            fault = fault or f"it calls a {thing.kind.value} its {sanitize(key)}"
         fault = fault or name_fault(thing.name)
     if missing:
         fault = fault or f"it names no {min(missing)}"
@@ -57,16 +57,16 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
     name = bundle.manifest.checkpoint
     place = f"{CHECKPOINTS}/{name}"
     if Path(name).name != name or name.startswith("."):
-        return f"“{printable(name)}” is no name of a checkpoint"
+        return f"“{sanitize(name)}” is no name of a checkpoint"
     file = bundle.manifest.files.get(place + CHECKPOINT_SUFFIX)
     if file is None or not bundle.has(place + SIDECAR_SUFFIX):
-        return f"the checkpoint {printable(name)} is missing from it"
+        return f"the checkpoint {sanitize(name)} is missing from it"
     try:
         record = Checkpoint.from_sidecar(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
     except (ValueError, RecursionError):
-        return f"what stands beside the checkpoint {printable(name)} cannot be used"
+        return f"what stands beside the checkpoint {sanitize(name)} cannot be used"
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
-        return f"the checkpoint {printable(name)} is not the one that was saved"
+        return f"the checkpoint {sanitize(name)} is not the one that was saved"
     return ""
 
 
@@ -88,7 +88,7 @@ def _check_python(bundle: VerifiedArchive) -> None:
                     ast.parse(bundle.read(path))
                 except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                     raise BackendError(
-                        f"{bundle.path.name} cannot be imported: “{printable(path)}” is written "
+                        f"{bundle.path.name} cannot be imported: “{sanitize(path)}” is written "
                         f"for Python {theirs[0]}.{theirs[1]}, and here is "
                         f"{platform.python_version()}.",
                         "Use a Ringmaster with that Python; nothing was imported.",

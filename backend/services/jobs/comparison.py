@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import replace_pieces
 from backend.records.jobs.comparison import (
@@ -47,13 +47,13 @@ class ComparisonService:
     def __init__(self, jobs: JobQueries) -> None:
         self._jobs = jobs
 
-    def look(self, job_id: str, cursor: object = None) -> ComparedLook:
+    def poll(self, job_id: str, cursor: object = None) -> ComparedLook:
         """A job as it is now, what is new of its curves, and what all of them come to."""
         before = cursor if isinstance(cursor, _Cursor) else None
-        update = self._jobs.look(job_id, None if before is None else before.inner)
+        update = self._jobs.poll(job_id, None if before is None else before.inner)
         if before is not None and update.history.drop_from:
             # What it repeats may have held the best value: count again.
-            before, update = None, self._jobs.look(job_id)
+            before, update = None, self._jobs.poll(job_id)
         history = update.history
         fresh = before is None or history.drop_from == 0
         told = RunFigures() if before is None or fresh else before.figures
@@ -84,7 +84,7 @@ class ComparisonService:
                 f"{FEWEST_JOBS} to {MOST_JOBS} jobs can be compared, and {len(job_ids)} "
                 f"{'was' if len(job_ids) == 1 else 'were'} given."
             )
-        looks = [self.look(job_id) for job_id in job_ids]
+        looks = [self.poll(job_id) for job_id in job_ids]
         return compare([(look.view, look.figures) for look in looks])
 
     def write_csv(
@@ -110,7 +110,7 @@ class ComparisonService:
                 f"{path} exists already and is left as it is.", "Choose another name."
             )
         lines = _csv(self._jobs, job_ids, progress or Progress())
-        with in_words(f"{path} could not be written"):
+        with as_backend_error(f"{path} could not be written"):
             replace_pieces(path, lines)
         return path
 
@@ -126,7 +126,7 @@ def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterat
         total += steps
     yield _lines([tuple(headings(HEAD, names))])
     for job_id in job_ids:
-        for count, piece in _pieces(jobs.look(job_id), tuple(names)):
+        for count, piece in _pieces(jobs.poll(job_id), tuple(names)):
             yield piece
             done += count
             progress.step(done, max(done, total), "Writing the curves")

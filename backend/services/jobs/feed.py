@@ -40,7 +40,7 @@ class JobList:
         self._views: dict[str, JobView] = {}
         self._turn = 0
 
-    def look(self) -> JobListing:
+    def poll(self) -> JobListing:
         """What is new since the last call; everything, at the first one.
 
         Raises:

@@ -155,7 +155,7 @@ class JobIndex:
         for slot, line in enumerate(fresh, first):
             self._slots[line.id] = slot
             self._sweeps.put(slot, line)
-        sweeps, regrouped = self._sweeps.settle()
+        sweeps, regrouped = self._sweeps.update()
         grown = len(self.lines) - first
         if grown:
             came = np.arange(grown) < len(fresh)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
@@ -139,8 +139,8 @@ class JobLifecycle(JobQueries):
         folder, _, view = self._at(job_id)
         if not view.state.is_live:
             return view
-        with in_words("The wish to stop could not be written"):
-            is_new = job_files.ask_to_stop(folder, view.run, self._share)
+        with as_backend_error("The wish to stop could not be written"):
+            is_new = job_files.request_stop(folder, view.run, self._share)
         if is_new:
             audit_log.add(folder, "Stopped", self._share)
         return self.show(job_id)
@@ -160,7 +160,7 @@ class JobLifecycle(JobQueries):
                 "since its newest checkpoint.",
                 "Stop it first: then it saves.",
             )
-        with in_words("The wish to end the run could not be written"):
+        with as_backend_error("The wish to end the run could not be written"):
             job_files.ask_to_end(folder, view.run, self._share)
         audit_log.add(folder, "Killed", self._share)
         return self.show(job_id)
@@ -176,7 +176,7 @@ class JobLifecycle(JobQueries):
         resume_from: str = "",
         start_from: str = "",
     ) -> JobView:
-        self._preflight.insist(file.config, file.id, progress)
+        self._preflight.require(file.config, file.id, progress)
         return self._run(
             folder, file, run, is_changed, progress, resume_from=resume_from, start_from=start_from
         )
@@ -194,7 +194,7 @@ class JobLifecycle(JobQueries):
     ) -> JobView:
         """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
         self._checker.placement(file.config)
-        with in_words(f"The job {file.id} could not be started"):
+        with as_backend_error(f"The job {file.id} could not be started"):
             # Where somebody else was first there is one run, and it is theirs.
             began = self._starter.start(
                 folder,
@@ -265,7 +265,7 @@ class JobLifecycle(JobQueries):
             return ""
         found = self._checker.weights(start_from)
         if found.sha256:
-            with in_words("The weights to start from could not be verified"):
+            with as_backend_error("The weights to start from could not be verified"):
                 sha256 = self._share.sha256(found.path, lambda _count: None)
             if sha256 != found.sha256:
                 raise BackendError(

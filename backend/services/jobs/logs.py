@@ -30,7 +30,7 @@ class OneLog:
     def __init__(self, index: LogIndex) -> None:
         self._index = index
 
-    def look(self, progress: Progress) -> LogSize:
+    def read_size(self, progress: Progress) -> LogSize:
         self._index.refresh(progress)
         index = self._index
         return LogSize(index.lines, index.size_bytes, index.generation, index.begins_at)
@@ -60,7 +60,7 @@ class AllLogs:
         self._generation = 0
         self._start_anew()
 
-    def look(self, progress: Progress) -> LogSize:
+    def read_size(self, progress: Progress) -> LogSize:
         before = {name: index.generation for name, index in self._indexes.items()}
         for index in self._indexes.values():
             index.refresh(progress)
@@ -166,14 +166,14 @@ class LogService:
         self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
         self._lock = threading.Lock()
 
-    def look(self, job_id: str, source: str, progress: Progress | None = None) -> LogSize:
+    def read_size(self, job_id: str, source: str, progress: Progress | None = None) -> LogSize:
         """How long the log is now. ``source``: the number of a rank, "mpirun" or "all".
 
         Raises:
             BackendError: It cannot be read.
         """
         with self._taken(job_id, source) as log:
-            return log.look(progress or Progress())
+            return log.read_size(progress or Progress())
 
     def lines(self, job_id: str, source: str, first: int, count: int) -> LogLines:
         """Lines from number ``first`` on, as far as the last look saw any."""

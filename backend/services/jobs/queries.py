@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
@@ -25,7 +25,7 @@ from backend.datastore.queue import files as queue_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
@@ -66,7 +66,7 @@ class JobQueries:
         self._history_reader: HistoryReader | None = None
         self._told: dict[str, tuple[int, JobState]] = {}
 
-    def look(self, job_id: str, cursor: object = None) -> RunUpdate:
+    def poll(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
         try:
             folder = self._folder(job_id)
@@ -77,9 +77,9 @@ class JobQueries:
                 )
             raise
         before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
-        found = before.reader.look()
+        found = before.reader.read()
         file = read_job(folder)
-        with in_words(f"The history of the job {job_id} could not be read"):
+        with as_backend_error(f"The history of the job {job_id} could not be read"):
             # Whether there is news at all, the reader has said.
             with contextlib.suppress(Unreachable):
                 self._share.look_at_history(folder)
@@ -99,7 +99,7 @@ class JobQueries:
         """Look again and again until ``until``; what ends this call does nothing to the run."""
         cursor: object = None
         while True:
-            update = self.look(job_id, cursor)
+            update = self.poll(job_id, cursor)
             cursor = update.cursor
             on_update(update)
             if until(update.view):
@@ -138,14 +138,14 @@ class JobQueries:
         """Every step of the job; with a ``run``, of what starting over put away with it."""
         folder = self._folder(job_id)
         if not run or run_history.folder_of(folder, run) == folder:
-            return self.look(job_id).history
+            return self.poll(job_id).history
         return self.earlier(job_id, run).history
 
     def runs(self, job_id: str) -> tuple[JobRun, ...]:
         """Every run of the job, the newest first."""
         folder = self._fresh_folder(job_id)
         now = self.show(job_id)
-        with in_words(f"The runs of the job {job_id} could not be read"):
+        with as_backend_error(f"The runs of the job {job_id} could not be read"):
             return run_history.runs_of(folder, now, self._share, self._whole_history)
 
     def _whole_history(self, path: Path) -> HistoryUpdate:
@@ -160,7 +160,7 @@ class JobQueries:
         folder = self._fresh_folder(job_id)
         then = run_history.folder_of(folder, run)
         file = read_job(folder)
-        with in_words(f"Run {run} of the job {job_id} could not be read"):
+        with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
             self._share.look_at_job(then)
             self._share.look_at_history(then)
             history = self._whole_history(then.history)
@@ -193,7 +193,7 @@ class JobQueries:
             )
         folder = run_history.folder_of(folder, run) if run else folder
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with in_words(f"{self._share.shown(path)} could not be read"):
+        with as_backend_error(f"{self._share.shown(path)} could not be read"):
             return read_log(path, offset, limit_bytes, self._share)
 
     def find(self, text: str) -> str:
@@ -210,12 +210,12 @@ class JobQueries:
         several = begins or named
         if several:
             raise BackendError(
-                f"“{printable(text)}” could be {len(several)} jobs: {', '.join(several[:5])}"
+                f"“{sanitize(text)}” could be {len(several)} jobs: {', '.join(several[:5])}"
                 f"{', …' if len(several) > 5 else ''}.",
                 "Give more of the id.",
             )
         raise BackendError(
-            f"There is no job “{printable(text)}”.", f"{COMMAND} job list shows those there are."
+            f"There is no job “{sanitize(text)}”.", f"{COMMAND} job list shows those there are."
         )
 
     def lines(self) -> Iterator[JobSummary]:
@@ -228,12 +228,12 @@ class JobQueries:
 
     def queued_ids(self) -> frozenset[str]:
         """The jobs that may be waiting for their turn."""
-        with in_words("The queue could not be read"):
+        with as_backend_error("The queue could not be read"):
             return queue_files.queued_ids(self._root, self._share)
 
     def ids(self) -> tuple[str, ...]:
         """Of all jobs, the newest first."""
-        with in_words("The data root could not be read"):
+        with as_backend_error("The data root could not be read"):
             try:
                 self._share.look_at_jobs()
                 names = os.listdir(self._root.jobs)
@@ -253,7 +253,7 @@ class JobQueries:
             return False
         folder = self._root.job(job_id)
         # Of a share that died, or is stale, asking alone is an error.
-        with in_words(f"The job {printable(job_id)} could not be read"):
+        with as_backend_error(f"The job {sanitize(job_id)} could not be read"):
             if not folder.meta.is_file():
                 with contextlib.suppress(OSError):
                     self._share.look_at_job(folder)
@@ -269,14 +269,14 @@ class JobQueries:
     def _folder(self, job_id: str) -> JobFolder:
         if not self._folder_exists(job_id):
             raise BackendError(
-                f"There is no job “{printable(job_id)}”.",
+                f"There is no job “{sanitize(job_id)}”.",
                 f"{COMMAND} job list shows those there are.",
             )
         return self._root.job(job_id)
 
     def _fresh_folder(self, job_id: str) -> JobFolder:
         folder = self._folder(job_id)
-        with in_words(f"The job {job_id} could not be read"):
+        with as_backend_error(f"The job {job_id} could not be read"):
             self._share.look_at_job(folder)
         return folder
 
@@ -285,7 +285,7 @@ class JobQueries:
 
     def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         folder = self._folder(job_id)
-        found = self._reader(folder).look()
+        found = self._reader(folder).read()
         file = read_job(folder)
         return folder, file, self._view(folder, file, found)
 
@@ -294,7 +294,7 @@ class JobQueries:
         policy = file.config.checkpoint
         best = None
         if status.run:
-            with in_words(f"The checkpoints of the job {file.id} could not be read"):
+            with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
                 best = best_value(list_checkpoints(folder, policy, self._share), policy)
         return view_of(file, status, best, found.doubt or " ".join(found.problems))
 
@@ -356,7 +356,7 @@ class JobQueries:
         if record is not None:
             return record
         raise BackendError(
-            f"The job {job_id} has no checkpoint “{printable(name)}”.",
+            f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
             f"There are: {', '.join(record.name for record in found)}." if found else "",
         )
 

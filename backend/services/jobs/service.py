@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.imported_job import mark_replay
@@ -37,7 +37,7 @@ from backend.records.base.validation import (
     Fault,
     job_name_fault,
     notes_fault,
-    printable,
+    sanitize,
     tags_fault,
 )
 from backend.records.jobs.audit_entry import AuditEntry
@@ -228,7 +228,7 @@ class JobService(JobLifecycle):
         """
         checked, config = self._whole(raw, progress or Progress())
         weights = self._weights(config.start_from)
-        self._preflight.insist(config, progress=progress)
+        self._preflight.require(config, progress=progress)
         file = self._make(checked, config, replay_of)
         folder = self._folder(file.id)
         try:
@@ -254,10 +254,10 @@ class JobService(JobLifecycle):
         return checked, checked.config
 
     def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
-        with in_words("The job could not be created"):
+        with as_backend_error("The job could not be created"):
             file = job_files.create_job(self._root, config, checked.pins, self._share)
         if replay_of:
-            with in_words(f"That {file.id} is a replay could not be written down"):
+            with as_backend_error(f"That {file.id} is a replay could not be written down"):
                 mark_replay(self._root.job(file.id), replay_of, self._share)
         return file
 
@@ -299,7 +299,7 @@ class JobService(JobLifecycle):
         )
         if any(faults):
             raise BackendError(" ".join(filter(None, faults)))
-        with in_words("The notes could not be written"):
+        with as_backend_error("The notes could not be written"):
             job_files.write_notes(
                 folder,
                 file.name if name is None else name,
@@ -322,13 +322,13 @@ class JobService(JobLifecycle):
         record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
         if record.is_kept == is_kept:
             return record
-        with in_words(f"The checkpoint {record.name} could not be marked"):
+        with as_backend_error(f"The checkpoint {record.name} could not be marked"):
             keep(record, is_kept, self._share)
             # Only now it is certain that rank 0 saw the mark before it removed anything.
             found = list_checkpoints(self._fresh_folder(job_id), policy, self._share)
         kept = checkpoint_named(found, record.name)
         if kept is None:
-            with in_words(f"The mark of {record.name} could not be removed"):
+            with as_backend_error(f"The mark of {record.name} could not be removed"):
                 keep(record, False, self._share)
             raise BackendError(
                 f"The run has just removed the checkpoint {record.name} to make room.",
@@ -356,7 +356,7 @@ class JobService(JobLifecycle):
     def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
         """Who did what to the job, the newest first."""
         folder = self._fresh_folder(job_id)
-        with in_words(f"What was done to the job {job_id} could not be read"):
+        with as_backend_error(f"What was done to the job {job_id} could not be read"):
             return audit_log.acts_of(folder, read_job(folder))
 
     def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
@@ -374,7 +374,7 @@ class JobService(JobLifecycle):
             verb = "is" if what == "name" else "are"
             raise BackendError(
                 f"Somebody changed the {what} meanwhile; {'it' if verb == 'is' else 'they'} {verb} "
-                f"“{printable(shown)}” now and left so.",
+                f"“{sanitize(shown)}” now and left so.",
                 "Change it again if that is still wanted.",
             )
         if what == "tags":
@@ -391,7 +391,7 @@ class JobService(JobLifecycle):
     def size_bytes(self, job_id: str) -> int:
         """What a job takes on the disk of the data root."""
         folder, file, _ = self._at(job_id)
-        with in_words(f"The job {job_id} could not be measured"):
+        with as_backend_error(f"The job {job_id} could not be measured"):
             weights = {
                 Path(one.path).name: one.bytes
                 for one in list_checkpoints(folder, file.config.checkpoint, self._share)
@@ -416,7 +416,7 @@ class JobService(JobLifecycle):
         folder, file, view = self._at(job_id)
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
         record = self._named(found, checkpoint, job_id)
-        with in_words(f"The checkpoint {record.name} could not be fetched"):
+        with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._share.bring_file(Path(record.path), progress or Progress())
             self._share.look_at_history(folder)
         # A dataset is read for ONNX alone, and may be large.
@@ -441,7 +441,7 @@ class JobService(JobLifecycle):
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         self._bring_home(folder, None)
-        with in_words(f"The job {job_id} could not be moved to the trash"):
+        with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder, self._share)
             job_files.move_to_trash(self._root, folder, self._share)
         self._index.forget_job(job_id)
@@ -455,7 +455,7 @@ class JobService(JobLifecycle):
         """
         if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
             raise _not_in_trash(job_id)
-        with in_words(f"The job {job_id} could not be moved back from the trash"):
+        with as_backend_error(f"The job {job_id} could not be moved back from the trash"):
             try:
                 there = job_files.take_from_trash(self._root, job_id, self._share)
             except FileExistsError as error:
@@ -480,7 +480,7 @@ def _changed(
 
 def _not_in_trash(job_id: str) -> BackendError:
     return BackendError(
-        f"There is no job “{printable(job_id)}” in the trash.",
+        f"There is no job “{sanitize(job_id)}” in the trash.",
         "Give its whole id: the name of its folder there.",
     )
 

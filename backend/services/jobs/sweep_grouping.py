@@ -67,7 +67,7 @@ class JobSweeps:
             if line.sweep is not None and len(line.sweep.ids) >= FEWEST:
                 yield line
 
-    def settle(self) -> tuple[tuple[int, ...], bool]:
+    def update(self) -> tuple[tuple[int, ...], bool]:
         """Slots of the sweeps whose line is another now, and whether jobs joined or left one."""
         changed = []
         for tag in self._touched:

@@ -15,11 +15,11 @@ from typing import Any
 
 import tomli_w
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_fault, nearest, printable
+from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.template import SUFFIX, Template, describe, template_of
 from backend.services.jobs.validation import read_job_file
 
@@ -45,8 +45,8 @@ class TemplateService:
         if name not in names:
             near = nearest(name, names)
             raise BackendError(
-                f"There is no template “{printable(name)}”.",
-                f"Did you mean “{printable(near)}”?" if near else f"{COMMAND} template list",
+                f"There is no template “{sanitize(name)}”.",
+                f"Did you mean “{sanitize(near)}”?" if near else f"{COMMAND} template list",
             )
         return self._read(name)
 
@@ -60,7 +60,7 @@ class TemplateService:
         self._insist_on(name)
         content = tomli_w.dumps(template_of(raw)).encode()
         path = self._path(name)
-        with in_words(f"The template “{name}” could not be saved"):
+        with as_backend_error(f"The template “{name}” could not be saved"):
             self._share.make_folder(self._root.templates, exist_ok=True)
             if replaces:
                 self._share.replace_bytes(path, content)
@@ -72,7 +72,7 @@ class TemplateService:
         """Another name for a template; no other one is written over."""
         self._insist_on(new_name)
         self.load(name)
-        with in_words(f"The template “{name}” could not be renamed"):
+        with as_backend_error(f"The template “{name}” could not be renamed"):
             self._create(new_name, self._path(name).read_bytes())
             self._share.remove(self._path(name))
         return self._look(new_name)
@@ -83,7 +83,7 @@ class TemplateService:
             self.load(name)
         found = self._look(name)
         trash = self._root.trash / "templates"
-        with in_words(f"The template “{name}” could not be moved to the trash"):
+        with as_backend_error(f"The template “{name}” could not be moved to the trash"):
             self._share.make_folder(self._root.trash, exist_ok=True)
             self._share.make_folder(trash, exist_ok=True)
             target = trash / f"{name}{SUFFIX}"
@@ -93,7 +93,10 @@ class TemplateService:
         return found
 
     def _names(self) -> tuple[str, ...]:
-        with in_words("The templates could not be read"), contextlib.suppress(FileNotFoundError):
+        with (
+            as_backend_error("The templates could not be read"),
+            contextlib.suppress(FileNotFoundError),
+        ):
             found = self._share.names(self._root.templates)
             names = (
                 entry.removesuffix(SUFFIX)
@@ -112,7 +115,7 @@ class TemplateService:
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self._path(name)
-        with in_words(f"The template “{name}” could not be read"):
+        with as_backend_error(f"The template “{name}” could not be read"):
             self._share.look_at_file(path)
         return template_of(read_job_file(path))
 

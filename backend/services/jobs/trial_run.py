@@ -108,7 +108,7 @@ class CanaryService:
         told = None
         is_cancelled = is_stopping = False
         while True:
-            found = reader.look()
+            found = reader.read()
             if found.state is not told:
                 told = found.state
                 on_state(told)
@@ -119,7 +119,7 @@ class CanaryService:
             is_cancelled = is_cancelled or cancelled()
             if not is_stopping and (is_cancelled or time.monotonic() > end):
                 is_stopping = True
-                job_files.ask_to_stop(folder, _RUN, self._share)
+                job_files.request_stop(folder, _RUN, self._share)
                 end = time.monotonic() + _TO_STOP_S
             time.sleep(_LOOK_S)
 

@@ -22,7 +22,7 @@ from backend.datastore.library import model_weights
 from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.layout import DataRoot
-from backend.records.base.validation import Fault, nearest, printable
+from backend.records.base.validation import Fault, nearest, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
@@ -187,7 +187,7 @@ class JobChecker:
             found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
             record = checkpoint_named(found, name)
             if record is None:
-                raise BackendError(f"The job {job_id} has no checkpoint “{printable(name)}”.")
+                raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
             return Weights(Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
             with contextlib.suppress(BackendError, ValueError):
@@ -199,7 +199,7 @@ class JobChecker:
         path = Path(start_from).expanduser()
         if not path.is_file():
             raise BackendError(
-                f"“{printable(start_from)}” is neither JOB/CHECKPOINT nor a file of weights."
+                f"“{sanitize(start_from)}” is neither JOB/CHECKPOINT nor a file of weights."
             )
         return Weights(path.absolute(), str(path.absolute()))
 
@@ -215,7 +215,7 @@ class JobChecker:
             near = nearest(placement.node, tuple(nodes))
             checked.fault(
                 f"{name}.node",
-                f"There is no node “{printable(placement.node)}”; "
+                f"There is no node “{sanitize(placement.node)}”; "
                 + (f"did you mean “{near}”?" if near else f"there is {', '.join(nodes)}."),
             )
         elif node.presence is not Presence.ONLINE or node.reading is None:
@@ -259,17 +259,17 @@ class JobChecker:
             gpu = known.get(uuid)
             if gpu is None:
                 there = ", ".join(known) or reading.gpu_message or "it has none"
-                sentence = f"The node {placement.node} has no GPU “{printable(uuid)}” ({there})."
+                sentence = f"The node {placement.node} has no GPU “{sanitize(uuid)}” ({there})."
                 checked.fault(name, sentence)
                 continue
             where = f"GPU {gpu.index} of {wording.place(placement.node)}"
             beside = placement.user_beside(uuid)
-            strangers = gpu.strangers(beside)
+            strangers = gpu.foreign_processes(beside)
             if strangers:
                 sentence = f"{where} is in use by {_who(strangers[0])}; the job can start when it "
                 checked.findings.append(Finding(GPU_CHECK, False, f"{sentence}is free."))
-            elif gpu.holders:
-                sentence = f"{where} is shared with {printable(beside)}, as was chosen."
+            elif gpu.compute_processes:
+                sentence = f"{where} is shared with {sanitize(beside)}, as was chosen."
                 checked.findings.append(Finding(GPU_CHECK, True, sentence))
 
     def _busy_gpus(self, config: JobConfig) -> None:
@@ -281,7 +281,7 @@ class JobChecker:
             for gpu in reading.gpus if reading is not None else ():
                 if gpu.uuid not in placement.gpus:
                     continue
-                for process in gpu.strangers(placement.user_beside(gpu.uuid)):
+                for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
                     raise BackendError(
                         f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
                         f"{process.who}.",
@@ -291,7 +291,7 @@ class JobChecker:
 
 def _who(process: GpuProcess) -> str:
     job = process.run_tag.partition("/")[0]
-    return printable(f"the job {job}" if job else process.user or f"process {process.pid}")
+    return sanitize(f"the job {job}" if job else process.user or f"process {process.pid}")
 
 
 def check_size(checked: Checked, size: DataSize | None) -> None:

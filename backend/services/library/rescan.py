@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access.root_access import DataRootAccess
@@ -91,7 +91,7 @@ class Rescan:
         )
 
     def job_ids(self) -> Sequence[str]:
-        with in_words(f"The jobs in {self._root.name} cannot be listed"):
+        with as_backend_error(f"The jobs in {self._root.name} cannot be listed"):
             try:
                 self._share.look_at_jobs()
                 return self._jobs.ids()
@@ -99,7 +99,7 @@ class Rescan:
                 return ()
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
-        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
+        with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._share.look_at_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))

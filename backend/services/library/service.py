@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backend.base.errors import BackendError, Cancelled, in_words
+from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
@@ -27,7 +27,7 @@ from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
 from backend.records.base.layout import DataRoot
-from backend.records.base.validation import nearest, printable
+from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
@@ -189,8 +189,8 @@ class LibraryService:
         if not self._share.holds(folder.content):
             listing, digests = self._hashes(folder)
             if hashlib.sha256(listing).hexdigest() != item.sha256:
-                raise hashes.changed(f"The {folder.words}", "is not the one that was imported")
-            with in_words(f"The {folder.words} cannot be fetched"):
+                raise hashes.changed(f"The {folder.text}", "is not the one that was imported")
+            with as_backend_error(f"The {folder.text} cannot be fetched"):
                 self._share.bring_content(folder.content, digests, progress or Progress())
         return folder.content
 
@@ -250,10 +250,10 @@ class LibraryService:
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item = self._item(folder)
         listing, digests = self._hashes(folder)
-        what = f"The {folder.words}"
+        what = f"The {folder.text}"
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
             raise hashes.changed(what, "is not the one that was pinned: its files are others")
-        with in_words(f"{what} cannot be verified"):
+        with as_backend_error(f"{what} cannot be verified"):
             before = self._share.fingerprint(folder.content)
             known = self._catalogue.trusted(kind, pin.name, pin.version)
             if before != known or thorough:
@@ -268,14 +268,14 @@ class LibraryService:
         for view in self._pinned_by(kind, item):
             if view.state.is_live or view.state is JobState.QUEUED:
                 raise BackendError(
-                    f"The {folder.words} is in use by the job “{printable(view.name)}” "
+                    f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
                     f"({view.id}), which is {view.state.word.lower()}.",
                     "Stop the job first." if view.state.is_live else "Take it out of the queue.",
                 )
         today = datetime.now(UTC)
         record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
-        with in_words(f"The {folder.words} cannot be moved to the trash"):
+        with as_backend_error(f"The {folder.text} cannot be moved to the trash"):
             library_files.move_to_trash(folder, record, place, self._share)
         self._catalogue.forget_item(kind, item.name, item.version)
         return item
@@ -375,7 +375,7 @@ class LibraryService:
             name, version = split_reference(reference)
         except ValueError as error:
             raise BackendError(f"{error}.") from error
-        with in_words(f"The {kind.folder} in {self._root.name} cannot be listed"):
+        with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._share.look_at_library(kind)
             try:
                 names = library_files.names(self._root, kind)
@@ -387,7 +387,7 @@ class LibraryService:
         if not found:
             near = nearest(name, tuple(names))
             raise BackendError(
-                f"There is no {kind.value} “{printable(reference)}”.",
+                f"There is no {kind.value} “{sanitize(reference)}”.",
                 f"Did you mean “{near}”?"
                 if near and near != name
                 else f"Import it first, or see the list of {kind.folder}.",
@@ -396,12 +396,12 @@ class LibraryService:
 
     def _item(self, folder: VersionFolder) -> LibraryItem:
         """A version's record as it is now."""
-        with in_words(f"The record of the {folder.words} cannot be read"):
+        with as_backend_error(f"The record of the {folder.text} cannot be read"):
             self._share.look_at_file(folder.meta)
         return library_files.read_item(folder)
 
     def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
-        with in_words(f"The list of files of the {folder.words} cannot be read"):
+        with as_backend_error(f"The list of files of the {folder.text} cannot be read"):
             self._share.look_at_file(folder.manifest)
         return library_files.read_hashes(folder)
 

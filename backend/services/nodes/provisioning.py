@@ -34,7 +34,7 @@ from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
 from backend.records.base.layout import DataRoot, JobFolder, NodeHome
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import carried_of
@@ -401,7 +401,7 @@ class SetUpService:
         try:
             return entries[name]
         except KeyError:
-            raise BackendError(f"There is no node “{printable(name)}”.", "Add it first.") from None
+            raise BackendError(f"There is no node “{sanitize(name)}”.", "Add it first.") from None
 
 
 def _is_on(folder: JobFolder, node: str) -> bool:

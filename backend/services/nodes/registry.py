@@ -19,7 +19,7 @@ from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, look_at
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_fault, nearest, printable
+from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
 from backend.ssh.banner_check import KNOCK_LIMIT_S, knock
@@ -144,7 +144,7 @@ class ClusterService:
         node_files.write_entry(self._root, entry, self.share)
         return entry
 
-    def look(
+    def inspect(
         self, name: str, passphrase: AskPassphrase | None = None, node_data_root: str = ""
     ) -> NodeEntry:
         """Look at a node again and keep what was found; see `add` for ``node_data_root``.
@@ -215,7 +215,7 @@ class ClusterService:
         """
         passphrase = self._passphrases.get(identity, "")
         if not passphrase:
-            raise BackendError(f"No passphrase of {printable(identity)} is known.")
+            raise BackendError(f"No passphrase of {sanitize(identity)} is known.")
         self.keyring.keep(identity, passphrase)
 
     def forget_passphrase(self, name: str) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ class ClusterService:
         found = []
         for one in identities:
             here = self._passphrases.pop(one, None) is not None
-            if self.keyring.forget(one) or here:
+            if self.keyring.delete(one) or here:
                 found.append(one)
         return tuple(found)
 
@@ -267,7 +267,7 @@ class ClusterService:
         """Accept a key from now on. Call this only after a person's yes."""
         self._known_hosts.add(key)
 
-    def forget(self, host: str, port: int = SSH_PORT) -> int:
+    def remove_host_key(self, host: str, port: int = SSH_PORT) -> int:
         """Accept the keys of one sshd no longer; how many that were.
 
         Raises:
@@ -276,7 +276,7 @@ class ClusterService:
         count = self._known_hosts.remove(host, port)
         if not count:
             raise BackendError(
-                f"No host key of {printable(host_name(host, port))} was accepted here.",
+                f"No host key of {sanitize(host_name(host, port))} was accepted here.",
                 f"The accepted ones are in {self._known_hosts.path}.",
             )
         return count
@@ -375,7 +375,7 @@ class ClusterService:
         known = tuple(one.name for one in self.list())
         near = nearest(name, known)
         raise BackendError(
-            f"There is no node “{printable(name)}”.",
+            f"There is no node “{sanitize(name)}”.",
             f"Did you mean “{near}”?"
             if near
             else f"There is {', '.join(known)}."

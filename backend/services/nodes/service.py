@@ -31,7 +31,7 @@ from backend.node.system.mpi import MpiRun, find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
 from backend.records.base.layout import DataRoot
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import RankPlan
 from backend.records.nodes.entry import NodeEntry
@@ -98,7 +98,7 @@ class NodeService:
                     self._share.look_at_nodes()
                 news = {}
                 for entry in entries:
-                    news[entry.name] = self._watch.look(entry.name)
+                    news[entry.name] = self._watch.read(entry.name)
                     worker_yield.pause()
                 if all(
                     news[entry.name].presence is not None or not entry.is_ready for entry in entries
@@ -121,7 +121,7 @@ class NodeService:
         with contextlib.suppress(Unreachable):
             self._share.look_at_past(self._root.node(name))
         with self._reading_past:
-            return self._past.look(name, time.time(), ahead_s or 0.0, PAST_S)
+            return self._past.read(name, time.time(), ahead_s or 0.0, PAST_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Whether the node can train: two ranks add up a number there, too.
@@ -316,6 +316,6 @@ def _orphans(name: str, answer: Any) -> tuple[Orphan, ...]:
         return tuple(untrusted.build(Orphan, one) for one in answer["orphans"])
     except (ValueError, KeyError, TypeError) as error:
         raise BackendError(
-            f"What {name} tells of its processes cannot be used: {printable(str(error), 200)}.",
+            f"What {name} tells of its processes cannot be used: {sanitize(str(error), 200)}.",
             f"Set {name} up again.",
         ) from error

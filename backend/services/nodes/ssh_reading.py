@@ -18,7 +18,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.datastore.access import untrusted
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import NodeReading
 from backend.ssh.interface import Shell
@@ -71,7 +71,7 @@ def read(shell: Shell, entry: NodeEntry) -> NodeReading:
 
 def _unusable(name: str, why: str) -> BackendError:
     return BackendError(
-        f"{name} gives no reading over SSH: {printable(why, 200)}.",
+        f"{name} gives no reading over SSH: {sanitize(why, 200)}.",
         "Log in there and try: python3 -I -c 'import json, zipfile'",
     )
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.datastore.access.root_access import DataRootAccess
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
@@ -114,7 +114,7 @@ class NoticeService:
             if not self._keyring.fault():
                 self._keyring.keep(channels.mail.account, password)
             self._passwords[channels.mail.account] = password
-        with in_words("The settings of notices cannot be written"):
+        with as_backend_error("The settings of notices cannot be written"):
             folder = self.path.parent
             folder.mkdir(parents=True, exist_ok=True, mode=_OWN_FOLDER_MODE)
             folder.chmod(_OWN_FOLDER_MODE)
@@ -127,7 +127,7 @@ class NoticeService:
         """A password that nothing needs any more is kept nowhere."""
         if before is not None and (now is None or now.account != before.account):
             self._passwords.pop(before.account, None)
-            self._keyring.forget(before.account)
+            self._keyring.delete(before.account)
 
     def keyring_fault(self) -> str:
         """Why a password lasts only until the program ends, or ""."""
@@ -193,8 +193,8 @@ class NoticeService:
         except NotSent as error:
             raise BackendError(str(error)) from error
 
-    def tell(self, job_id: str, run: int) -> DeliveryAttempt:
-        """Tell the end of a run to who has not been told; call again after `DeliveryAttempt.wait_s`.
+    def notify(self, job_id: str, run: int) -> DeliveryAttempt:
+        """Notify those who were not yet notified of a run's end; call again after ``wait_s``.
 
         Raises:
             BackendError: The data root cannot be reached now.
@@ -217,7 +217,7 @@ class NoticeService:
                     self._share,
                 )
                 self._tellings[job_id, run] = telling
-            wait = telling.look()
+            wait = telling.poll()
         except OSError:
             return DeliveryAttempt(_AGAIN_S)
         if wait is None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.findings import BETWEEN, ROUTE, SLOW_BYTES_PER_S, Facts
 
@@ -93,7 +93,7 @@ def _blamed(
 
 def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFinding:
     is_open = any(one.facts["connected"] for one in some)
-    why = printable(str(some[0].facts["why"]), 120)
+    why = sanitize(str(some[0].facts["why"]), 120)
     if len(blamed) == 1:
         sources = sorted({one.source for one in some if one.source != blamed[0]})
         who = f"{blamed[0]} and {' or '.join(sources) or 'other nodes'}"
@@ -159,7 +159,7 @@ def _no_log_in_anywhere(one: Meeting) -> PreflightFinding:
 
 def _said(one: Meeting) -> str:
     return (
-        printable(str(one.facts["why"]).rstrip("."), 160)
+        sanitize(str(one.facts["why"]).rstrip("."), 160)
         or f"ssh ended with code {one.facts['code']}"
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.config import Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
@@ -94,7 +94,7 @@ def no_python(node: str, python: str, why: str) -> PreflightFinding:
     return fault(
         PYTHON,
         node,
-        f"{python} on {node} does not start: {printable(why, 160)}.",
+        f"{python} on {node} does not start: {sanitize(why, 160)}.",
         f"Install Python there again (apt-get install python3), then set {node} up again.",
         Fix.LEAVE_OUT,
     )
@@ -204,7 +204,7 @@ def not_its_address(node: str, address: str, why: str) -> PreflightFinding:
         NETWORK,
         node,
         f"{node} no longer has the address {address}, by which the other nodes know it: "
-        f"{printable(why)}.",
+        f"{sanitize(why)}.",
         "Look at the node again; it may have been given another one.",
         Fix.LOOK_AGAIN,
     )
@@ -214,7 +214,7 @@ def unknown_node(node: str, known: Sequence[str]) -> PreflightFinding:
     return fault(
         NODE,
         node,
-        f"There is no node “{printable(node)}”.",
+        f"There is no node “{sanitize(node)}”.",
         f"There is {', '.join(known)}." if known else f"Add it: {COMMAND} node add HOST",
         Fix.LEAVE_OUT,
     )

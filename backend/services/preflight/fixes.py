@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.datastore.access.folder_modes import take_after
 from backend.node.checks import orphans
 from backend.node.system.wording import place
@@ -175,10 +175,10 @@ class PreflightMender:
         others = Counter(one.data_root for one in self._cluster.list() if one.data_root)
         usual = others.most_common(1)[0][0] if others else ""
         known = self._cluster.entry(node).data_root
-        self._cluster.look(node, node_data_root=known or usual)
+        self._cluster.inspect(node, node_data_root=known or usual)
 
     def _share_jobs(self) -> None:
-        with in_words(f"The rights of {self._root.jobs} could not be changed"):
+        with as_backend_error(f"The rights of {self._root.jobs} could not be changed"):
             take_after(self._root.jobs, self._root.path)
 
     def _put_into_service(self, node: str) -> None:

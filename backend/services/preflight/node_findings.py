@@ -13,7 +13,7 @@ from backend.node.system import wording
 from backend.node.system.mpi import version_in
 from backend.records.base import number_format
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.findings import (
@@ -95,7 +95,7 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
         yield fault(
             HOME,
             node,
-            f"Nothing can be written to {site.home} on {node}: {printable(facts['why'])}.",
+            f"Nothing can be written to {site.home} on {node}: {sanitize(facts['why'])}.",
             "Make room there, or give the folder to the user who runs jobs.",
             Fix.LEAVE_OUT,
         )
@@ -152,7 +152,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
         yield fault(
             DATA_ROOT,
             node,
-            f"The data root {root} cannot be read on {place}: {printable(facts['why'])}.",
+            f"The data root {root} cannot be read on {place}: {sanitize(facts['why'])}.",
             f"Let the user who runs jobs on {place} read and write there.",
             Fix.LEAVE_OUT,
         )
@@ -177,7 +177,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             DATA_ROOT,
             node,
             f"{place} may write to the data root {root}, but not to the folder of its jobs: "
-            f"{printable(facts['why'])}.",
+            f"{sanitize(facts['why'])}.",
             "Give that folder the rights of the data root.",
             Fix.SHARE_JOBS,
         )
@@ -185,7 +185,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
         yield fault(
             DATA_ROOT,
             node,
-            f"{place} cannot write to the data root {root}: {printable(facts['why'])}.",
+            f"{place} cannot write to the data root {root}: {sanitize(facts['why'])}.",
             f"Let the user who runs jobs on {place} write there; it may be mounted read-only.",
             Fix.LEAVE_OUT,
         )
@@ -223,7 +223,7 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
             PYTHON,
             node,
             f"The Python of the environment on {node} does not start: "
-            f"{printable(found['why'], 160)}.",
+            f"{sanitize(found['why'], 160)}.",
             again,
             Fix.SET_UP_AGAIN,
         )
@@ -232,7 +232,7 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
         yield fault(
             name,
             node,
-            f"{name} cannot be imported on {node}: {printable(found['why'], 200)}.",
+            f"{name} cannot be imported on {node}: {sanitize(found['why'], 200)}.",
             again,
             Fix.SET_UP_AGAIN,
         )
@@ -280,7 +280,7 @@ def _mpirun(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
     fix = Fix.SET_UP_AGAIN if node != THIS_COMPUTER else Fix.NONE
     found = version_in(facts["out"])
     if facts["code"] or found is None:
-        why = printable(facts["why"], 160) or f"it ended with code {facts['code']}"
+        why = sanitize(facts["why"], 160) or f"it ended with code {facts['code']}"
         yield fault(
             OPEN_MPI,
             node,
@@ -310,7 +310,7 @@ def _leftovers(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
     # Another data root's jobs are none of ours, whatever their tags say.
     old = [one for one in told.of("leftovers").get("orphans", ()) if is_over(one["why"])]
     if old:
-        tags = ", ".join(sorted({printable(one["run_tag"]) for one in old}))
+        tags = ", ".join(sorted({sanitize(one["run_tag"]) for one in old}))
         many = f"{len(old)} processes" if len(old) > 1 else "A process"
         yield fault(
             LEFTOVERS,
@@ -349,8 +349,8 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
     for uuid in site.placement.gpus:
         gpu = known.get(uuid)
         if gpu is None:
-            there = printable(facts["message"], 120) or f"it has {', '.join(map(printable, known))}"
-            sentence = f"{place} has no GPU {printable(uuid)}: {there}."
+            there = sanitize(facts["message"], 120) or f"it has {', '.join(map(sanitize, known))}"
+            sentence = f"{place} has no GPU {sanitize(uuid)}: {there}."
         elif gpu["lost"]:
             sentence = f"GPU {gpu['index']} of {place} answers no more."
         elif strangers := _strangers(gpu, site.placement.user_beside(uuid)):
@@ -379,9 +379,9 @@ def _user_of(process: Facts) -> str:
     memory = process["memory_bytes"]
     holds = f" and holds {memory / 2**30:.0f} GiB" if memory else ""
     if process["run_tag"]:
-        return f"the job {printable(process['run_tag'].partition('/')[0])}{holds}"
-    who = printable(process["user"]) or "somebody"
-    program = printable(process["command"].split(" ")[0].rpartition("/")[2]) or "a process"
+        return f"the job {sanitize(process['run_tag'].partition('/')[0])}{holds}"
+    who = sanitize(process["user"]) or "somebody"
+    program = sanitize(process["command"].split(" ")[0].rpartition("/")[2]) or "a process"
     return f"{who}: {program} (pid {process['pid']}){holds}"
 
 
@@ -392,7 +392,7 @@ def _shared_memory(
     needed = SHARED_MEMORY_BYTES * site.placement.slots if site.placement.slots > 1 else 0
     if facts is None or not (facts["why"] or facts["free"] < needed):
         return
-    why = f"{printable(facts['why'])}" if facts["why"] else f"{facts['free'] / 1e6:.0f} MB are left"
+    why = f"{sanitize(facts['why'])}" if facts["why"] else f"{facts['free'] / 1e6:.0f} MB are left"
     yield fault(
         SHARED_MEMORY,
         site.node,

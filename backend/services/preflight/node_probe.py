@@ -53,7 +53,7 @@ def listen(
         raise NoPython(_why(answer)) from error
 
 
-def look(shell: Shell, python: str, request: Request) -> dict[str, Any]:
+def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
     """The facts of one node by question, None for what was not answered in time."""
     facts: dict[str, Any] = {}
     lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))

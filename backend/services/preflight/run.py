@@ -314,7 +314,7 @@ class PreflightRun:
                 meeting.start()
             with self._carried_proof(entry, shell):
                 request = {**self._request(part.site), **there}
-                told = NodeReplies(node_probe.look(shell, python, request))
+                told = NodeReplies(node_probe.probe_node(shell, python, request))
             self._tell(part, told, sees_root)
             if meeting.ident is not None:
                 meeting.join()

@@ -117,7 +117,9 @@ class PreflightService:
             return found
         return replace(found, smaller=smaller_placement(config.placement, found.findings))
 
-    def insist(self, config: JobConfig, job_id: str = "", progress: Progress | None = None) -> None:
+    def require(
+        self, config: JobConfig, job_id: str = "", progress: Progress | None = None
+    ) -> None:
         """Look before a start on nodes; of this computer alone only its disk is looked at.
 
         Raises:

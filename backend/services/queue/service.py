@@ -78,7 +78,7 @@ class QueueService:
         self._python = python
         self._live = LiveRuns(root)
 
-    def look(self) -> Queue:
+    def read(self) -> Queue:
         """Every waiting job, the next one first, with the reason why it waits.
 
         The first look may wait for the next beats of the nodes' agents.
@@ -214,13 +214,13 @@ class QueueService:
         """Start nothing from the queue, on any node, until somebody resumes it."""
         with _world("The queue could not be paused"):
             queue_files.pause(self._root, self._share)
-        return self.look()
+        return self.read()
 
     def resume(self) -> Queue:
         with _world("The queue could not be resumed"):
             queue_files.resume(self._root, self._share)
         self.keep()
-        return self.look()
+        return self.read()
 
     def keep(self) -> None:
         """See to it that somebody looks after the jobs that this computer is to lead.
@@ -289,7 +289,7 @@ class QueueService:
 
     def _place(self, entry: QueueEntry) -> QueuePlace:
         # Its turn may have come at once.
-        return self.look().of(entry.job_id) or QueuePlace(entry, 0)
+        return self.read().of(entry.job_id) or QueuePlace(entry, 0)
 
     def _insist_on_agent(self, head: str) -> None:
         if head == THIS_COMPUTER:
@@ -311,7 +311,7 @@ class QueueService:
     def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
         with _world("The jobs could not be read"):
             self._share.look_at_jobs()
-            live = self._live.look()
+            live = self._live.read()
         keys = {seat.node for entry in entries for seat in entry.seats}
         own = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeLook] = {}

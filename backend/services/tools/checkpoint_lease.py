@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from backend.base.errors import BackendError, in_words
+from backend.base.errors import BackendError, as_backend_error
 from backend.records.base.layout import SIDECAR_SUFFIX
 
 
@@ -22,7 +22,7 @@ def held(checkpoint: Path, folder: Path) -> Iterator[Path]:
     Raises:
         BackendError: It is gone already, or there is no room in ``folder``.
     """
-    with in_words(f"Nothing can be written into {folder}"):
+    with as_backend_error(f"Nothing can be written into {folder}"):
         place = TemporaryDirectory(prefix=".ringmaster-", dir=folder, ignore_cleanup_errors=True)
     with place:
         for part in (checkpoint, checkpoint.with_suffix(SIDECAR_SUFFIX)):
@@ -39,5 +39,5 @@ def _hold(part: Path, second: Path) -> None:
             "Export again.",
         ) from None
     except OSError:
-        with in_words(f"{part.name} cannot be copied to {second.parent.parent}"):
+        with as_backend_error(f"{part.name} cannot be copied to {second.parent.parent}"):
             shutil.copyfile(part, second)

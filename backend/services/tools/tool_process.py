@@ -29,7 +29,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.checkpoint_lease import held
@@ -311,8 +311,8 @@ class _Run:
                 return read({**answer["result"], "output": self.output})
             error = answer["error"]
             refusal = ToolError(
-                printable(str(error["sentence"]), 1000),
-                printable(str(error["remedy"]), 1000),
+                sanitize(str(error["sentence"]), 1000),
+                sanitize(str(error["remedy"]), 1000),
                 plain(str(error["traceback"])),
                 self.output,
                 str(error.get("part", "")),
@@ -321,7 +321,7 @@ class _Run:
             refusal = self._death()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolError(
-                f"{self._what} left a result that cannot be used: {printable(str(error), 200)}.",
+                f"{self._what} left a result that cannot be used: {sanitize(str(error), 200)}.",
                 output=self.output,
             ) from error
         raise refusal
@@ -365,7 +365,7 @@ class _Run:
                 break
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 told = json.loads(line)
-                self._doing = printable(str(told["what"]), 120)
+                self._doing = sanitize(str(told["what"]), 120)
                 done, total = float(told["done"]), float(told["total"])
         return done, total
 

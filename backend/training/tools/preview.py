@@ -32,10 +32,10 @@ from backend.training.tools.histogram import Spread
 from backend.training.tools.thumbnails import (
     Array,
     as_array,
-    in_words,
     part,
     parts_of,
     picture_layout,
+    target_text,
     type_name,
 )
 from backend.training.user_code import UserCodeError, UserData, load_loader, split_batch
@@ -157,7 +157,7 @@ class Survey:
             sample = SamplePreview(
                 index,
                 tuple(part(path, value) for path, value in leaves),
-                "" if target is None else in_words(target, self._names),
+                "" if target is None else target_text(target, self._names),
                 time_ms,
                 of_class,
             )

@@ -112,7 +112,7 @@ def part(path: str, value: Any) -> SamplePart:
     return SamplePart(path, shape, kind, "values", values=_floats(array.reshape(-1)[:_VALUES]))
 
 
-def in_words(value: Any, names: list[str]) -> str:
+def target_text(value: Any, names: list[str]) -> str:
     """A target as text; a class by its name where the dataset names them."""
     array = as_array(value)
     if array is not None and array.size == 1:
@@ -123,9 +123,9 @@ def in_words(value: Any, names: list[str]) -> str:
     if array is not None:
         return f"{'×'.join(map(str, array.shape))} {type_name(value)}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}: {in_words(v, [])}" for k, v in list(value.items())[:8])[:_TEXT]
+        return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[:_TEXT]
     if isinstance(value, (tuple, list)):
-        return ", ".join(in_words(v, []) for v in value[:8])[:_TEXT]
+        return ", ".join(target_text(v, []) for v in value[:8])[:_TEXT]
     return str(value)[:_TEXT]
 
 

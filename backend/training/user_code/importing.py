@@ -38,6 +38,6 @@ def load(folder: Path, entry: str, kind: str) -> tuple[UserSource, ModuleType]:
             with calling(f"{entry}, while it was imported,", source):
                 module = importlib.import_module(f"{source.name}.{entry.removesuffix('.py')}")
         except BaseException:
-            source.forget()
+            source.unload()
             raise
     return source, module

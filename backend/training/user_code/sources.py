@@ -87,7 +87,7 @@ class UserSource:
         leaf = builtins.__import__(private, globals, locals, fromlist or (), 0)
         return leaf if fromlist else sys.modules[f"{self.name}.{top}"]
 
-    def forget(self) -> None:
+    def unload(self) -> None:
         """Remove its modules from the process, after an import that failed."""
         known_sources.pop(self.name, None)
         if str(self.folder) in sys.path:

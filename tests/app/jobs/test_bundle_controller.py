@@ -133,7 +133,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     controller, origin, page, tmp_path
 ):
     services, job_id = origin
-    controller.see(services.jobs.look(job_id))
+    controller.see(services.jobs.poll(job_id))
     assert page.detail._verdict == ("", False), "the original is no replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
@@ -141,7 +141,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     mark_replay(services.data_root.job(again.id), job_id)
     page.show_view(again)
     page.open_job(again.id)
-    controller.see(services.jobs.look(again.id))
+    controller.see(services.jobs.poll(again.id))
     banner = page.detail._banner
     assert banner.isVisible()
     assert banner.accessibleName().startswith("The same curve. All 4 steps that both made agree")

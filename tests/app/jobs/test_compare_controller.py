@@ -29,7 +29,7 @@ class Service:
         self.asked = []
         self.written = []
 
-    def look(self, job_id, cursor=None):
+    def poll(self, job_id, cursor=None):
         self.asked.append((job_id, cursor))
         if job_id not in self.looks:
             raise BackendError(f"There is no job “{job_id}”.", "Look again.")
@@ -107,7 +107,7 @@ def test_more_than_eight_are_told(controller, page):
 def test_only_live_jobs_are_looked_at_again_and_from_where_the_last_look_ended(controller, service):
     controller.compare(("id0", "id1"))
     service.asked.clear()
-    controller.look()
+    controller.refresh()
     assert service.asked == [("id0", "after id0")]
 
 
@@ -115,7 +115,7 @@ def test_nobody_looks_while_the_page_is_hidden(controller, page, service):
     controller.compare(("id0", "id1"))
     service.asked.clear()
     page.hide()
-    controller.look()
+    controller.refresh()
     assert service.asked == []
 
 

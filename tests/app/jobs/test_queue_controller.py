@@ -60,7 +60,7 @@ def controller(service, immediately, page, lists):
 
 
 def acts(service):
-    return [call for call in service.calls if call[0] not in ("look", "keep")]
+    return [call for call in service.calls if call[0] not in ("read", "keep")]
 
 
 def test_the_queue_is_looked_at_as_long_as_somebody_waits(controller, service, page, qtbot):
@@ -70,7 +70,7 @@ def test_the_queue_is_looked_at_as_long_as_somebody_waits(controller, service, p
         controller.show_jobs((QUEUED,))
     assert shown.args == [service.queue]
     # After a reboot somebody has to look after the jobs of this computer.
-    assert service.calls == [("keep",), ("look",)]
+    assert service.calls == [("keep",), ("read",)]
     assert page.model.place(NAMES[1]).number == 2
     service.queue = Queue()
     controller.show_jobs(())
@@ -83,12 +83,12 @@ def test_a_look_that_takes_long_is_not_begun_twice(service, page):
     begun = []
     slow = SimpleNamespace(run=lambda lane, work, then, otherwise: begun.append((work, then)))
     controller = QueueController(service, slow, SimpleNamespace(), page)
-    controller.look()
-    controller.look()
+    controller.refresh()
+    controller.refresh()
     assert len(begun) == 1
     work, then = begun[0]
     then(work())
-    controller.look()
+    controller.refresh()
     assert len(begun) == 2
 
 
@@ -128,8 +128,8 @@ def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(controller, ser
 def test_a_look_that_fails_leaves_what_is_shown(controller, service, page):
     controller.show_jobs((QUEUED,))
     service.refusal = BackendError("Away.")
-    controller.look()
+    controller.refresh()
     assert page.model.place(NAMES[1]).number == 2
     service.refusal = None
-    controller.look()
-    assert service.calls[-1] == ("look",)
+    controller.refresh()
+    assert service.calls[-1] == ("read",)

@@ -237,7 +237,7 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
         return samples.SOUND
 
     controller, wished = made(BUSY, canary=SimpleNamespace(run=run))
-    controller.look(wished.wish, replace(JOB, placement=PLACEMENT[:1]))
+    controller.check(wished.wish, replace(JOB, placement=PLACEMENT[:1]))
     qtbot.mouseClick(dialog_of(controller)._try, LEFT)
     assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
     controller.start(wished.wish)
@@ -252,7 +252,7 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
 
 def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
     controller, wished = made()
-    controller.look(wished.wish, JOB)
+    controller.check(wished.wish, JOB)
     assert dialog_of(controller)._title.text() == "Nothing keeps this job from starting"
     assert wished.nodes.asked == [("gpu09", "gpu12")]
 

@@ -41,7 +41,7 @@ class Jobs:
         self.broken = ""
         self.cursors = []
 
-    def look(self, job_id, cursor):
+    def poll(self, job_id, cursor):
         self.cursors.append(cursor)
         if self.broken:
             raise BackendError(self.broken)
@@ -67,8 +67,8 @@ def poller(qapp, jobs, immediately):
 
 def look_at_all(poller):
     """Jobs that are not open are looked at each second time."""
-    poller.look()
-    poller.look()
+    poller.poll()
+    poller.poll()
 
 
 def steps_of_one_look(qtbot, poller):
@@ -111,7 +111,7 @@ def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_p
     work, then = waiting.pop()
     then(work())
     jobs.view = replace(LIVE, step=7)
-    poller.look()
+    poller.poll()
     early = waiting.pop()
     seen.clear()
     poller.open("a")
@@ -186,11 +186,11 @@ def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller,
     jobs.broken = "config.toml is gone."
     poller.open("a")
     for _ in range(2 * _LOOKS_A_LIST):
-        poller.look()
+        poller.poll()
     assert len(jobs.cursors) == 1 + 2, "once with each list"
     jobs.broken = ""
     for _ in range(2 * _LOOKS_A_LIST):
-        poller.look()
+        poller.poll()
     assert len(jobs.cursors) == 1 + 2 + 1
 
 
@@ -259,13 +259,13 @@ def test_the_open_job_is_looked_at_each_time_and_the_others_each_second(qtbot, j
     poller.open("job01")
     looked_at.clear()
     for _ in range(4):
-        poller.look()
+        poller.poll()
     assert Counter(looked_at) == {"job00": 2, "job01": 4, "job02": 2}
 
 
 def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):
     poller, runner = slow
-    poller.look()
+    poller.poll()
     assert [lane for lane, _ in runner.begun] == ["look job00", "look job01"]
     for number in range(6):
         assert len(runner.begun) == min(number + 2, 6)
@@ -275,10 +275,10 @@ def test_two_looks_at_a_time_so_that_few_threads_stand_before_the_window(slow):
 
 def test_a_look_that_hangs_keeps_no_other_job_from_being_looked_at(slow, monkeypatch):
     poller, runner = slow
-    poller.look()
+    poller.poll()
     begun = time.monotonic()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: begun + 5.0)
-    poller.look()
+    poller.poll()
     assert [lane for lane, _ in runner.begun[2:]] == ["look job02", "look job03"]
 
 
@@ -287,14 +287,14 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
     told = []
     poller.updated.connect(lambda update: told.append((update.view.id, update.view.doubt)))
     poller.unlisted.connect(lambda sentence: told.append(("", sentence)))
-    poller.look()
+    poller.poll()
     poller.look_at_list()
     began = time.monotonic()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 29.0)
-    poller.look()
+    poller.poll()
     assert told == []
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 31.0)
-    poller.look()
+    poller.poll()
     jobs = [(job_id, sentence[:14]) for job_id, sentence in told if job_id]
     assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
     assert told[-1][1].startswith("The data root does not answer: no news since ")
@@ -302,7 +302,7 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
     first.unlisted.connect(pytest.fail)
     first.look_at_list()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 99.0)
-    first.look()
+    first.poll()
 
 
 def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
@@ -312,7 +312,7 @@ def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
     runner.end(0)
     now = time.monotonic()
     for _ in range(40):
-        poller.look()
+        poller.poll()
         now += 5.0
         monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda at=now: at)
     assert len([lane for lane, _ in runner.begun if lane.startswith("look")]) == 8

@@ -274,7 +274,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     form._wish_check()
     assert form._start_button.text() == "Queue 4 jobs"
     form._start_button.click()
-    assert len(services.queue.look().places) == 4
+    assert len(services.queue.read().places) == 4
     path.write_text("[sweep]\nrandom = 'many'\n[sweep.axes]\nlr = [1, 2]\n")
     form.controller.open_job_file(path)
     assert "sweep.random: must be a whole number, not text." in form._refusal.text()

@@ -56,7 +56,7 @@ def wait_for_node(qtbot, program, is_so):
     """Looks again and again, as the window does, and sooner."""
 
     def seen():
-        program._node_controller.look()
+        program._node_controller.refresh()
         node = program.nodes._states.get("gpu1")
         return node is not None and is_so(node)
 

@@ -207,8 +207,8 @@ def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(controller, dialog
 def test_a_silent_node_is_woken_once_in_a_while_and_all_are_told(controller, woken):
     told = []
     controller.listed.connect(told.append)
-    controller.look()
-    controller.look()
+    controller.refresh()
+    controller.refresh()
     assert woken == ["gpu7"]
     assert [state.name for state in told[-1]] == ["this-computer", "gpu7"]
 
@@ -221,7 +221,7 @@ def test_a_node_that_runs_hot_stays_told_until_it_has_cooled_down(controller):
         gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
         now = replace(here, heartbeat=beat, gpus=gpus)
         controller._services.nodes.reading = lambda now=now: now
-        controller.look()
+        controller.refresh()
         hot.append(any("hot" in one.sentence for one in told[-1][0].health))
     assert hot == [False, True, True, True, False]
 
@@ -234,7 +234,7 @@ def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
         now = replace(state("gpu7"), silent_s=silent_s)
         now = replace(now, reading=replace(now.reading, heartbeat=beat))
         controller._services.nodes.far = lambda now=now: (now,)
-        controller.look()
+        controller.refresh()
         words.append([one.words for one in told[-1][1].health])
     late = ["Beats of its agent did not come"]
     assert words == [[], [], late, late, late, late, late, [], []]
@@ -259,22 +259,22 @@ def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_compute
     # A job can be started here all the same.
     assert [one.name for one in told[-1]] == ["this-computer"]
     services.far = there
-    controller.look()
+    controller.refresh()
     assert page.rack.isVisible()
     services.far = far
-    controller.look()
+    controller.refresh()
     assert (page.rack.isVisible(), page._trouble.isVisible()) == (True, True)
     services.far = there
-    controller.look()
+    controller.refresh()
     assert not page._trouble.isVisible()
 
 
 def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):
-    controller.look()
+    controller.refresh()
     assert pasts == []
     controller.watch(("this-computer", "gpu7", "gone"))
-    controller.look()
-    controller.look()
+    controller.refresh()
+    controller.refresh()
     assert pasts == ["gpu7"]
 
 
@@ -285,9 +285,9 @@ def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held
     far = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
     services.far = lambda: far
     services.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
-    controller.look()
+    controller.refresh()
     controller.watch(("gpu0",))
-    controller.look()
+    controller.refresh()
     for name in names[1:]:
         page.open_node(name)
     assert held(page, seen_s) == ["gpu0", *names[-8:]]
@@ -322,12 +322,12 @@ def test_f32_of_nodes_whose_look_hangs_there_is_no_news_until_it_comes_back(
     services = SimpleNamespace(cluster=cluster, nodes=nodes)
     controller = NodeController(services, OnlyHere(), page, page, 0)
     hangs, seen = [], []
-    controller.look()
+    controller.refresh()
     controller.listed.connect(seen.append)
     hangs.append(True)
     for hangs_s in (30.0, -1.0):
         monkeypatch.setattr(stale_data, "HANGS_S", hangs_s)
-        controller.look()
+        controller.refresh()
     ((work, then),) = hanging
     then(work())
     controller.stop()

@@ -58,7 +58,7 @@ class Cluster:
     def list(self):
         return self.entries
 
-    def look(self, name):
+    def inspect(self, name):
         self.looked_at.append(name)
         if self.refusal is not None:
             raise self.refusal

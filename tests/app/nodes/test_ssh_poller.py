@@ -64,8 +64,8 @@ def after(watch, clock, seconds, node):
     """The node as it is shown after so many seconds of looks."""
     for _ in range(round(seconds)):
         clock.now_s += 1
-        watch.look((node,))
-    return watch.told(node)
+        watch.poll((node,))
+    return watch.with_ssh_state(node)
 
 
 def test_f11_ssh_that_does_not_answer_is_told_of_a_node_that_goes_on(watch, clock, far):
@@ -136,9 +136,9 @@ def test_of_many_nodes_few_are_asked_at_once_and_none_is_forgotten(clock):
     # The first eight never answer; then they do, and the others have their turn.
     for _ in range(30):
         clock.now_s += 1
-        watch.look(nodes)
+        watch.poll(nodes)
     assert len(under_way) == 8
     while under_way:
         under_way.pop()[1](None)
-        watch.look(nodes)
+        watch.poll(nodes)
     assert len(asked) == 20

@@ -51,7 +51,7 @@ class Service:
         if self.fault:
             raise self.fault
 
-    def tell(self, job, run):
+    def notify(self, job, run):
         self.told.append((job, run))
         return self.answers.pop(0) if self.answers else DeliveryAttempt(None)
 

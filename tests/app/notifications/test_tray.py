@@ -76,7 +76,7 @@ def test_the_icon_is_the_ring_and_changes_with_its_percent_alone(tray):
 
 
 def test_a_click_on_a_message_opens_what_it_was_about(tray, qtbot):
-    tray.tell(NOTICE)
+    tray.notify(NOTICE)
     with qtbot.waitSignal(tray.notice_opened) as opened:
         tray._icon.messageClicked.emit()
     assert opened.args == [NOTICE]
@@ -87,7 +87,7 @@ def test_a_click_on_a_message_opens_what_it_was_about(tray, qtbot):
 def test_where_there_is_no_tray_nothing_is_shown_and_nothing_breaks(mark):
     tray = Tray(mark, lambda: False)
     tray.show_live((HALF,))
-    tray.tell(NOTICE)
+    tray.notify(NOTICE)
     assert not tray._icon.isVisible()
     tray.close()
 
@@ -98,5 +98,5 @@ def test_f58_a_name_is_no_markup_in_tool_tip_and_message(tray, monkeypatch):
     assert not Qt.mightBeRichText(tray._icon.toolTip())
     said = []
     monkeypatch.setattr(tray._icon, "showMessage", lambda *words: said.extend(words[:2]))
-    tray.tell(replace(NOTICE, title="Failed: <b>bold", text="<img src=x> raised."))
+    tray.notify(replace(NOTICE, title="Failed: <b>bold", text="<img src=x> raised."))
     assert said == ["Failed: ‹b>bold", "‹img src=x> raised."]

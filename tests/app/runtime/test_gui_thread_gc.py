@@ -76,7 +76,7 @@ def test_the_collector_is_python_s_own_again_afterwards() -> None:
 @pytest.mark.usefixtures("qapp")
 def test_what_stays_is_not_looked_through_again_and_what_comes_is(qtbot: QtBot) -> None:
     garbage = Garbage()
-    garbage.settle()
+    garbage.freeze()
     assert gc.get_freeze_count() > 10_000
     destroyed_in: list[threading.Thread] = []
     dropped_panel(destroyed_in)

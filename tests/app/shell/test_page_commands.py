@@ -45,7 +45,7 @@ def test_of_a_menu_what_can_be_done_now_is_offered_and_done(page, menu):
     menu.addAction("For experts").setVisible(False)
     acts = PageActs()
     acts.add(spot(page))
-    here, elsewhere = acts.look(())
+    here, elsewhere = acts.collect(())
     assert titles(here) == ["Export", "R&D"]
     assert elsewhere == []
     acts.press(here[0].key)
@@ -57,7 +57,7 @@ def test_a_menu_that_is_filled_when_it_opens_is_read_as_it_would_open(page, menu
     menu.aboutToShow.connect(lambda: menu.addAction("Just made"))
     acts = PageActs()
     acts.add(spot(page))
-    assert titles(acts.look(())[0]) == ["Just made"]
+    assert titles(acts.collect(())[0]) == ["Just made"]
 
 
 def test_a_button_that_is_off_or_away_is_not_offered_nor_one_that_is_offered_anyway(page):
@@ -67,7 +67,7 @@ def test_a_button_that_is_off_or_away_is_not_offered_nor_one_that_is_offered_any
     Button("New job", parent=page)
     acts = PageActs()
     acts.add(spot(page))
-    assert titles(acts.look(["New Job"])[0]) == ["Start"]
+    assert titles(acts.collect(["New Job"])[0]) == ["Start"]
 
 
 def test_what_cannot_be_done_any_more_is_not_done(page, menu):
@@ -77,7 +77,7 @@ def test_what_cannot_be_done_any_more_is_not_done(page, menu):
     action = menu.addAction("Export", lambda: done.append("Export"))
     acts = PageActs()
     acts.add(spot(page))
-    keys = [target.key for target in acts.look(())[0]]
+    keys = [target.key for target in acts.collect(())[0]]
     assert len(keys) == 2
     button.setEnabled(False)
     action.setEnabled(False)
@@ -95,7 +95,7 @@ def test_a_part_of_the_page_about_something_else_has_its_own_acts_and_nothing_no
     acts.add(spot(page))
     acts.add(spot(part, "node3", is_here=False))
     acts.add(spot(empty, ""))
-    here, elsewhere = acts.look(())
+    here, elsewhere = acts.collect(())
     assert titles(here) == ["Start"]
     assert [(target.title, target.aside) for target in elsewhere] == [
         ("Refresh", "node3"),

@@ -337,7 +337,7 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
         "The next look at gpu07.lab asks whether its key is right"
     )
     assert [key.port for key in cluster.ssh_facts().accepted] == [22]
-    cluster.forget("gpu07.lab")
+    cluster.remove_host_key("gpu07.lab")
 
 
 def test_why_it_cannot_be_said_what_ssh_uses_stands_where_it_would(qtbot, program, monkeypatch):

@@ -154,7 +154,7 @@ class Place:
         services = self.opened[-1]
         services.cluster.trust(self.sshd.host_key)
         # The node was never set up, which a look before a start would find.
-        services.preflight.insist = lambda *_, **__: None  # type: ignore[method-assign]
+        services.preflight.require = lambda *_, **__: None  # type: ignore[method-assign]
         return services
 
     def stock(self, services: Services) -> None:

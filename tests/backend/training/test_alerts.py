@@ -117,19 +117,19 @@ def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_n
 def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -> None:
     now = 0.0
     watch = StandstillWatch(least_s=45, monotonic=lambda: now)
-    assert watch.look(0) is None, "nobody knows yet how long a step takes"
+    assert watch.check(0) is None, "nobody knows yet how long a step takes"
     watch.steps([6.0, 6.2, 5.8])
     now += 59
-    assert watch.look(3) is None
+    assert watch.check(3) is None
     now += 3
-    alarm = watch.look(3)
+    alarm = watch.check(3)
     assert alarm is not None
     assert (
         alarm.sentence
         == "No step since step 3; one takes 6 s, and this one has taken more than 60 s."
     )
     watch.moved()
-    assert watch.look(3) is None
+    assert watch.check(3) is None
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.EVALUATING])

@@ -185,4 +185,4 @@ def refusal(stage: Stage) -> None:
 @screen("toast")
 def toast(stage: Stage) -> None:
     open_job(stage)
-    stage.window.toast.tell("Moved 4.2 GB to the trash.", undo_tag="x")
+    stage.window.toast.show_message("Moved 4.2 GB to the trash.", undo_tag="x")

@@ -434,7 +434,7 @@ def test_a_toast_gives_back_what_was_done(qtbot: QtBot, show: Show) -> None:
     window.resize(600, 300)
     toast = Toast(window)
     assert not toast.isVisible()
-    toast.tell("Moved 4.2 GB to the trash.", undo_tag="job-7")
+    toast.show_message("Moved 4.2 GB to the trash.", undo_tag="job-7")
     assert toast.isVisible()
     assert window.rect().contains(toast.geometry())
     window.resize(500, 200)
@@ -450,17 +450,17 @@ def test_a_long_toast_is_wrapped_in_a_narrow_window(show: Show, tag: str) -> Non
     window = show(Label("page"), width=900)
     window.resize(900, 400)
     toast = Toast(window)
-    toast.tell("Short.", undo_tag=tag)
+    toast.show_message("Short.", undo_tag=tag)
     one_line_h = toast.height()
     sentence = f"config.toml of the job is gone, in /lab/{'data-of-the-lab/' * 12}end."
     for width in (900, 320):
         window.resize(width, 400)
-        toast.tell(sentence, undo_tag=tag)
+        toast.show_message(sentence, undo_tag=tag)
         assert window.rect().contains(toast.geometry())
         label = toast.findChildren(Label)[0]
         assert label.height() >= label.heightForWidth(label.width())
         assert toast.height() > one_line_h
-    toast.tell("Short.", undo_tag=tag)
+    toast.show_message("Short.", undo_tag=tag)
     assert toast.height() == one_line_h
     assert toast.width() < 200
 
@@ -502,5 +502,5 @@ def test_a_toast_offers_the_next_step_in_a_button(qtbot):
     assert toast._undo.text() == "New job with it"
     qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
     assert (taken, toast.isVisible()) == (["job"], False)
-    toast.tell("Saved.")
+    toast.show_message("Saved.")
     assert not toast._undo.isVisible()

@@ -19,7 +19,7 @@ from widgets.compare.compare_page import ComparePage
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.short_names import short_names
-from widgets.compare.table import in_words
+from widgets.compare.table import row_texts
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.curve_data import XAxis
 
@@ -96,11 +96,11 @@ def test_a_plot_can_go_but_never_the_last_one(page, qtbot):
 
 def test_what_is_not_the_best_never_reads_as_the_best_does():
     row = ComparedRow(MAP, "Best mAP", (0.36124, 0.36082, None), (True, False, False), METRIC)
-    assert in_words(row) == ("0.3612", "0.3608", formats.NONE)
+    assert row_texts(row) == ("0.3612", "0.3608", formats.NONE)
     row = ComparedRow(MAP, "Best mAP", (0.361, 0.352, 0.361), (True, False, True), METRIC)
-    assert in_words(row) == ("0.361", "0.352", "0.361"), "two that are the best are alike"
+    assert row_texts(row) == ("0.361", "0.352", "0.361"), "two that are the best are alike"
     row = ComparedRow("loss", "Loss", (0.3610000001, 0.361), (False, True), METRIC)
-    assert in_words(row) == ("0.361", "0.361"), "no row of ten digits"
+    assert row_texts(row) == ("0.361", "0.361"), "no row of ten digits"
 
 
 def test_the_best_is_green_and_says_so(page):

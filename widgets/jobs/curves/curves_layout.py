@@ -60,7 +60,7 @@ class CurvesBody(QWidget):
             self._grid.addWidget(plot, index // beside, index % beside)
             self._grid.setRowStretch(index // beside, int(self._wide))
 
-    def forget(self, plot: SmallPlot) -> None:
+    def remove(self, plot: SmallPlot) -> None:
         """It is to be deleted."""
         self._grid.removeWidget(plot)
 

@@ -141,7 +141,7 @@ class CurvesTab(QWidget):
         self._small.clear()
         while len(self._spare) > _SPARE_MOST:
             oldest = self._spare.pop(next(iter(self._spare)))
-            self._body.forget(oldest)
+            self._body.remove(oldest)
             oldest.deleteLater()
         self._body.place([])
         self._problem.hide()

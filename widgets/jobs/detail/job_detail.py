@@ -138,7 +138,7 @@ class JobDetail(JobActions):
         self._verdict = ("", False)
         self._place = None
         self._export_waits = False
-        self._patience.forget()
+        self._patience.clear()
         self._earlier.clear()
         self.curves.clear(view.name)
         self.log.open_job(view)

@@ -16,7 +16,7 @@ class Patience:
         self.since_s: float | None = None
         """When it was first seen to stop, None while it does not."""
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self.since_s = None
 
     def is_over(self, view: JobView) -> bool:

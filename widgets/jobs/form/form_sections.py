@@ -123,7 +123,7 @@ class FormSections(QWidget):
             for path in self._settings_of[table]:
                 old = self._fields.field(path)
                 self._how_faults.leave(old)
-                self._fields.forget(path)
+                self._fields.remove(path)
                 old.hide()
                 old.deleteLater()
             self._settings_of[table] = wanted

@@ -160,9 +160,9 @@ class JobFields(QObject):
         if made is not None:
             made.set_tip(term_tip(made.label(), term, sentence))
 
-    def forget(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """The field at ``path`` is about to be deleted."""
-        self.swept.forget(path)
+        self.swept.remove(path)
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
 

@@ -157,7 +157,7 @@ class SweptFields(QObject):
         for path in tuple(self._axes):
             self.give_up(path)
 
-    def forget(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """The field is about to be deleted."""
         self._fields.pop(path, None)
         button = self._buttons.pop(path, None)

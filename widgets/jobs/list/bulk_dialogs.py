@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from backend.records.base.validation import printable, tags_fault
+from backend.records.base.validation import sanitize, tags_fault
 from widgets.common import formats
 from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button
@@ -38,7 +38,7 @@ class TagDialog(FittedDialog):
         self._remove = LineEdit(placeholder=hint, name="Tags to take away")
         for edit in (self._add, self._remove):
             edit.textChanged.connect(self._fit)
-        note = f"They have: {printable(', '.join(known), 120)}" if known else "They have no tags."
+        note = f"They have: {sanitize(', '.join(known), 120)}" if known else "They have no tags."
         self._add_field = Field("Give", self._add)
         self._save = Button("Tag", kind="primary")
         self._save.setDefault(True)
@@ -119,7 +119,7 @@ def _laid_out(*items: Item) -> QVBoxLayout:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"“{printable(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
+    shown = ", ".join(f"“{sanitize(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
     rest = len(names) - _NAMES_SHOWN
     return f"{shown} and {formats.count(rest)} more" if rest > 0 else shown
 

@@ -157,7 +157,7 @@ class JobListModel(QAbstractTableModel):
         if len(self._order):
             self.dataChanged.emit(self.index(0, 0), self.index(len(self._order) - 1, self._last()))
 
-    def tell(self, slot: int) -> None:
+    def emit_changed(self, slot: int) -> None:
         """The line of one job is another."""
         row = int(self._row_of_slot[slot]) if slot < len(self._row_of_slot) else -1
         if row >= 0:

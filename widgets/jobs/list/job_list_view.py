@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import QueuePlace
 from widgets.common import theme
@@ -264,7 +264,7 @@ class JobListView(QTableView):
         place = _place(self._target[0]) if self._target is not None else None
         if self._target is None or place is None:
             return ""
-        name = printable(place.entry.name, _CHIP_CHARS)
+        name = sanitize(place.entry.name, _CHIP_CHARS)
         text = f"{'Before' if self._target[1] else 'After'} {name}"
         moved = _place(self.currentIndex())
         if moved is not None and moved.entry.priority != place.entry.priority:

@@ -250,8 +250,8 @@ class JobsPage(QWidget):
     def show_lines(self, slots: tuple[int, ...]) -> None:
         """The lines of these are others now, and stand where they stood."""
         for slot in slots:
-            self.list.model.tell(slot)
-            self.table.model.tell(slot)
+            self.list.model.emit_changed(slot)
+            self.table.model.emit_changed(slot)
         if slots:
             self._show_sweep()
         # The queue and the state of a job come one after the other, either one first.
@@ -371,7 +371,7 @@ class JobsPage(QWidget):
             self._right.setCurrentWidget(self._unreadable)
             self._settle()
 
-    def forget(self, job_id: str) -> None:
+    def remove_job(self, job_id: str) -> None:
         """A job went to the trash."""
         self._views.pop(job_id, None)
         if job_id in (self._open_id, self._unreadable_id):

@@ -221,7 +221,7 @@ class GpuCells(QWidget):
     def _paint_owned(self, painter: QPainter, first: int, last: int) -> None:
         gpu = self._gpus[first]
         bar = self._cell(first).united(self._cell(last))
-        ours = any(process.run_tag for process in gpu.holders)
+        ours = any(process.run_tag for process in gpu.compute_processes)
         paint_gpu_cell(painter, bar, "ours" if ours else "other", share=0.0, radius=R_CELL)
         among = range(first, last + 1)
         painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -288,7 +288,7 @@ class GpuCells(QWidget):
         return may_be_shared(gpu) and (gpu.uuid not in self._chosen or self._is_taken(gpu))
 
     def _is_taken(self, gpu: Gpu) -> bool:
-        return bool(gpu.strangers(self._beside.get(gpu.uuid, "")))
+        return bool(gpu.foreign_processes(self._beside.get(gpu.uuid, "")))
 
     def _paint_free(self, painter: QPainter, index: int) -> None:
         cell, gpu = self._cell(index), self._gpus[index]
@@ -376,5 +376,5 @@ class GpuCells(QWidget):
 
 def _who_is_on(gpu: Gpu) -> tuple[str, str]:
     """The id of a job and the user, each "" for none."""
-    tag = next((process.run_tag for process in gpu.holders if process.run_tag), "")
+    tag = next((process.run_tag for process in gpu.compute_processes if process.run_tag), "")
     return tag.partition("/")[0], owner(gpu)

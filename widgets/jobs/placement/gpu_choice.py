@@ -9,13 +9,13 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence
 
 def owner(gpu: Gpu) -> str:
     """Who is on this GPU, "" when it is free."""
-    return next((process.user or "somebody" for process in gpu.holders), "")
+    return next((process.user or "somebody" for process in gpu.compute_processes), "")
 
 
 def may_be_shared(gpu: Gpu) -> bool:
     """Whether one user is on it, by name, with nothing of ours: beside a job none is started."""
-    users = {process.user for process in gpu.holders}
-    ours = any(process.run_tag for process in gpu.holders)
+    users = {process.user for process in gpu.compute_processes}
+    ours = any(process.run_tag for process in gpu.compute_processes)
     return len(users) == 1 and "" not in users and not ours
 
 

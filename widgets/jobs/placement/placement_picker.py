@@ -90,7 +90,7 @@ class _NodeRow(QWidget):
         takes = bool(gpus) and is_there(state)
         cursor = Qt.CursorShape.PointingHandCursor if takes else Qt.CursorShape.ArrowCursor
         self._name.setCursor(cursor)
-        self.settle()
+        self.update_layout()
 
     def set_name(self, shown: str, width: int) -> None:
         self._name.setFixedWidth(width)
@@ -125,9 +125,9 @@ class _NodeRow(QWidget):
         self.stepper.setValue(int(placement.get("processes", 0) or 0))
         self.cells.choose(tuple(placement.get("gpus", ())), placement.get("beside"))
         self.blockSignals(blocked)
-        self.settle()
+        self.update_layout()
 
-    def settle(self) -> None:
+    def update_layout(self) -> None:
         count = self.stepper.value()
         reading = self._state.reading
         there = is_there(self._state)
@@ -172,7 +172,7 @@ class _NodeRow(QWidget):
 
     @Slot()
     def _changed(self) -> None:
-        self.settle()
+        self.update_layout()
         self.changed.emit()
 
 
@@ -299,7 +299,7 @@ class PlacementPicker(QWidget):
                 self._add(state)
             elif state.name in self._made_of_news:
                 # A font that was set before the sheet first dressed a label is lost with that.
-                self._rows[state.name].settle()
+                self._rows[state.name].update_layout()
             else:
                 self._rows[state.name].show_state(state)
         self._settle()

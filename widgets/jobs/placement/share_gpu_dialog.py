@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.nodes.reading import Gpu
 from widgets.common import formats
 from widgets.common.auto_height_dialog import FittedDialog
@@ -28,10 +28,10 @@ class BesideDialog(FittedDialog):
     wished = Signal()
 
     def __init__(self, node: str, gpu: Gpu, parent: QWidget | None = None) -> None:
-        who = printable(owner(gpu))
+        who = sanitize(owner(gpu))
         super().__init__(f"Use GPU {gpu.index} anyway", _WIDTH, parent)
-        first = gpu.holders[0]
-        what = printable(first.command.split(" ")[0].rpartition("/")[2]) or "a process"
+        first = gpu.compute_processes[0]
+        what = sanitize(first.command.split(" ")[0].rpartition("/")[2]) or "a process"
         used = formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
         memory = "" if used == formats.NONE else f"; {used} are taken"
         anyway = Button("Use it anyway", kind="danger")

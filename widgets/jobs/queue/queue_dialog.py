@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
-from backend.records.base.validation import printable
+from backend.records.base.validation import sanitize
 from backend.records.queue.entry import HIGHEST, LOWEST, QueueEntry
 from backend.records.queue.start_time import FORMS, parse_when
 from widgets.common import formats
@@ -51,7 +51,7 @@ class QueueDialog(FittedDialog):
             col(
                 Label("Priority and time", "title"),
                 Label(
-                    f"“{printable(entry.name, _NAME_CHARS)}” starts by itself when its turn has "
+                    f"“{sanitize(entry.name, _NAME_CHARS)}” starts by itself when its turn has "
                     "come and its nodes are free. The higher priority comes first.",
                     "body",
                     "text2",

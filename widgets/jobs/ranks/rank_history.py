@@ -87,16 +87,16 @@ class RankHistory(HistoryCard):
         if self._view is None or view.id != self._view.id:
             self._chosen = ""
         self._view, self._began_s = view, began_s
-        self.settle()
+        self.update_layout()
 
     def show_nodes(
         self, states: Mapping[str, NodeState], histories: Mapping[str, NodeHistory]
     ) -> None:
         """All nodes as they are now, and what is known of their last hours."""
         self._states, self._histories = states, histories
-        self.settle()
+        self.update_layout()
 
-    def settle(self) -> None:
+    def update_layout(self) -> None:
         """Show what is known now. Who looks at another tab waits for nothing that is drawn here."""
         parent = self.parentWidget()
         if parent is not None and not parent.isVisible():
@@ -140,4 +140,4 @@ class RankHistory(HistoryCard):
     @Slot(int)
     def _choose(self, _index: int) -> None:
         self._chosen = self._nodes.key()
-        self.settle()
+        self.update_layout()

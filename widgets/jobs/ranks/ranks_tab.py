@@ -86,7 +86,7 @@ class RanksTab(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._turns.put([self._fill, self.history.settle])
+        self._turns.put([self._fill, self.history.update_layout])
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -267,7 +267,7 @@ class HistoryCard(Card):
         self._count = history.count
         self._settle()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Another node: nothing of the one before is seen until its own history comes."""
         self._history = NodeHistory()
         for plot in self._plots.plots:

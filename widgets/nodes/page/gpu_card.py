@@ -158,7 +158,7 @@ class GpuCard(Card):
         self._power.setText("" if gpu.power_w is None else f"{gpu.power_w:.0f}{formats.GAP}W")
         self._spark.set_values(use, "warn" if reason else "live")
         self._mark.setVisible(bool(reason))
-        run = next((one for one in gpu.holders if one.run_tag), None)
+        run = next((one for one in gpu.compute_processes if one.run_tag), None)
         job, user = (run.run_tag.partition("/")[0], run.user) if run is not None else ("", "")
         number = (ranks or {}).get((job, gpu.uuid))
         rank = f"rank {number}" if number is not None else ""

@@ -135,7 +135,7 @@ class FindingsCard(Card):
         self._orphans = tuple(_orphan_line(one, ending, jobs) for one in orphans)
         self._fill()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Another node: nobody has looked at that one yet."""
         self._health, self._found, self._orphans = (), (), ()
         self._is_checking = False

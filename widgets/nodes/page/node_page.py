@@ -300,8 +300,8 @@ class NodePage(QWidget):
     def _begin(self, state: NodeState) -> None:
         """Another node than before: nothing of the old one stays."""
         self._removal.hide()
-        self._findings_card.forget()
-        self._history_card.forget()
+        self._findings_card.clear()
+        self._history_card.clear()
         self._jobs_card.hide()
         self._processes_card.hide()
         self._check_button.setEnabled(True)

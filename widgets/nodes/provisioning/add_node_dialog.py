@@ -130,7 +130,7 @@ class AddNodeDialog(QDialog):
     def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
         """The node showed another key than the one that is known: nothing can be done here."""
         self._under_way = False
-        self._changed.tell(key, known_fingerprint)
+        self._changed.show_changed_key(key, known_fingerprint)
         self._show_page(self._changed, f"The key of {key.host} changed")
         self._changed.default.setFocus()
 

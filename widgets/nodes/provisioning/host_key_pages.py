@@ -144,7 +144,7 @@ class ChangedKeyPage(QWidget):
             )
         )
 
-    def tell(self, key: HostKey, known_fingerprint: str) -> None:
+    def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
         self._banner.set_finding(
             "bad",
             f"{key.host} shows another key than before",
@@ -184,7 +184,7 @@ class KeyPlate(QWidget):
         self.trust.setVisible(not accepted)
         self.changed.setVisible(bool(accepted))
         if accepted:
-            self.changed.tell(key, accepted)
+            self.changed.show_changed_key(key, accepted)
         else:
             self.trust.ask(key)
         default = self.changed.default if accepted else self.trust.default

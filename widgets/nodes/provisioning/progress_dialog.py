@@ -203,7 +203,7 @@ class SetUpDialog(QDialog):
     def chosen(self) -> str:
         return self._shown
 
-    def forget(self, node: str) -> None:
+    def remove(self, node: str) -> None:
         """The node was removed."""
         tab = self._tabs.pop(node, None)
         if tab is None:

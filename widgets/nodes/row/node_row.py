@@ -226,7 +226,7 @@ def _reason(state: NodeState, gpu: Gpu) -> str:
 
 def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
     """A GPU as a cell; `jobs` are names of jobs by their id, `unwell` says what is wrong."""
-    holders = gpu.holders
+    holders = gpu.compute_processes
     ours = next((p.run_tag for p in holders if p.run_tag), "")
     other = next((p.user or "somebody" for p in holders), "")
     return GpuCell(

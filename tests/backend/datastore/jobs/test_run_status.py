@@ -92,9 +92,9 @@ def test_a_reader_that_comes_between_the_last_two_writes_sees_what_all_later_one
         return read_json(path)
 
     monkeypatch.setattr(run_status, "read_json", read_as_the_run_ends)
-    early = RunStateReader(folder).look().status
+    early = RunStateReader(folder).read().status
     replace_json(folder.status, final_status(ended, last_of_rank_0).to_dict())
-    later = RunStateReader(folder).look().status
+    later = RunStateReader(folder).read().status
     assert (early.step, early.updated) == (64, ended.ended)
     assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
 
@@ -148,11 +148,11 @@ def test_m07_a_claim_that_is_old_by_the_shares_clock_is_closed_at_the_first_look
 ) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
-    assert RunStateReader(folder).look().state is JobState.STARTING
+    assert RunStateReader(folder).read().state is JobState.STARTING
     attempt = folder.attempt(1).path
     old = attempt.stat().st_mtime - 200
     os.utime(attempt, (old, old))
-    found = RunStateReader(folder).look()
+    found = RunStateReader(folder).read()
     assert found.status.message == "The run did not start within 120 s."
     assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
 
@@ -161,15 +161,15 @@ def test_doubt_comes_from_a_heartbeat_that_stands_still_by_the_readers_own_clock
     folder: JobFolder, clock: Clock
 ) -> None:
     reader = RunStateReader(folder, clock)
-    assert reader.look().doubt == ""
+    assert reader.read().doubt == ""
     clock.now += 29
-    assert reader.look().doubt == ""
+    assert reader.read().doubt == ""
     clock.now += 2
-    found = reader.look()
+    found = reader.read()
     assert found.doubt.startswith("no news since ")
     assert found.state is JobState.TRAINING
     replace_json(folder.status, replace(TRAINING, heartbeat=8).to_dict())
-    assert reader.look().doubt == ""
+    assert reader.read().doubt == ""
 
 
 BROKEN = {
@@ -191,13 +191,13 @@ def test_f35_a_broken_status_keeps_the_last_good_values_and_is_told(
     folder: JobFolder, content: bytes
 ) -> None:
     reader = RunStateReader(folder)
-    assert reader.look().problems == ()
+    assert reader.read().problems == ()
     folder.status.write_bytes(content)
-    found = reader.look()
+    found = reader.read()
     assert (found.state, found.status.step) == (JobState.TRAINING, 40)
     assert "status.json cannot be read, so the values are the last good ones" in found.problems[0]
     replace_json(folder.status, replace(TRAINING, step=41).to_dict())
-    assert (reader.look().status.step, reader.look().problems) == (41, ())
+    assert (reader.read().status.step, reader.read().problems) == (41, ())
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
@@ -205,14 +205,14 @@ def test_f35_a_broken_status_is_told_at_the_first_look_too(
     folder: JobFolder, content: bytes
 ) -> None:
     folder.status.write_bytes(content)
-    found = RunStateReader(folder).look()
+    found = RunStateReader(folder).read()
     assert found.state is JobState.STARTING
     assert "status.json cannot be read" in found.problems[0]
 
 
 def test_a_broken_supervisor_record_ends_no_run(folder: JobFolder) -> None:
     folder.attempt(1).supervisor.write_text("{}")
-    found = RunStateReader(folder).look()
+    found = RunStateReader(folder).read()
     assert found.state is JobState.TRAINING
     assert "supervisor.json of run 1 cannot be read" in found.problems[0]
 
@@ -221,18 +221,18 @@ def test_f32_a_data_root_that_is_away_is_no_news_and_no_failure(
     folder: JobFolder, tmp_path: Path
 ) -> None:
     reader = RunStateReader(folder)
-    reader.look()
+    reader.read()
     (tmp_path / "jobs").rename(tmp_path / "away")
-    found = reader.look()
+    found = reader.read()
     assert found.state is JobState.TRAINING
     assert found.doubt.startswith("no news since ")
     (tmp_path / "away").rename(tmp_path / "jobs")
-    assert reader.look().doubt == ""
+    assert reader.read().doubt == ""
 
 
 def test_a_folder_that_was_never_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
-        RunStateReader(JobFolder(tmp_path / "nothing")).look()
+        RunStateReader(JobFolder(tmp_path / "nothing")).read()
 
 
 def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
@@ -240,7 +240,7 @@ def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
 ) -> None:
     before = replace(process_identity.own(), boot_id="the boot before")
     replace_json(folder.attempt(1).supervisor, before.to_dict())
-    found = RunStateReader(folder).look()
+    found = RunStateReader(folder).read()
     assert found.state is JobState.ERROR
     assert found.status.message == "The computer was restarted while the run was under way."
     assert read_json(folder.status)["state"] == "ERROR"
@@ -250,7 +250,7 @@ def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
 def test_f10_a_reused_pid_is_not_the_supervisor(folder: JobFolder) -> None:
     reused = replace(process_identity.own(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, reused.to_dict())
-    assert RunStateReader(folder).look().state is JobState.ERROR
+    assert RunStateReader(folder).read().state is JobState.ERROR
 
 
 @pytest.mark.parametrize("victims", ["F4", "F5"])
@@ -259,30 +259,30 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
 ) -> None:
     run.start().wait_until_training()
     reader = RunStateReader(run.folder)
-    assert reader.look().state is JobState.TRAINING
+    assert reader.read().state is JobState.TRAINING
     mpirun = run.find(" --map-by ")
     process_identity.send_signal(run.supervisor, signal.SIGKILL)
     if victims == "F5":
         process_identity.send_signal(mpirun, signal.SIGKILL)
     wait_for(lambda: not process_identity.is_alive(run.supervisor))
-    found = reader.look()
+    found = reader.read()
     assert found.state is JobState.ERROR
     assert found.status.message.startswith("The supervisor of the run ended without a record")
     assert run.leftovers() == ()
     assert not run.session.exists()
     assert not run.shared_memory.exists()
-    assert reader.look() == found
+    assert reader.read() == found
     assert RunExit.from_dict(read_json(run.attempt.exit)).state is JobState.ERROR
     assert run.status.heartbeat > 1
 
 
 def test_f06_m12_a_new_reader_finds_a_run_alive_that_another_process_started(run: Run) -> None:
     run.start().wait_until_training()
-    found = RunStateReader(run.folder).look()
+    found = RunStateReader(run.folder).read()
     assert (found.state, found.doubt, found.problems) == (JobState.TRAINING, "", ())
     run.stop()
     run.end()
-    assert RunStateReader(run.folder).look().state is JobState.INTERRUPTED
+    assert RunStateReader(run.folder).read().state is JobState.INTERRUPTED
 
 
 def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_killed(
@@ -293,7 +293,7 @@ def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_ki
         replace_json(run.attempt.rank_exit(rank), {**record, "outcome": "finished"})
     gone = replace(process_identity.own(), start_ticks=1)
     replace_json(run.attempt.supervisor, gone.to_dict())
-    assert RunStateReader(run.folder).look().state is JobState.FINISHED
+    assert RunStateReader(run.folder).read().state is JobState.FINISHED
 
 
 def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: Run) -> None:

@@ -242,29 +242,29 @@ def test_m15_a_node_is_offline_after_three_missed_beats_and_online_with_the_next
     root: DataRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 1)
-    assert watch.look("gpu1").presence is None
+    assert watch.read("gpu1").presence is None
     beat(root, 2)
     clock.now += 2
-    assert watch.look("gpu1").presence is Presence.ONLINE
+    assert watch.read("gpu1").presence is Presence.ONLINE
     clock.now += 6
-    assert watch.look("gpu1").presence is Presence.ONLINE
+    assert watch.read("gpu1").presence is Presence.ONLINE
     clock.now += 0.1
-    news = watch.look("gpu1")
+    news = watch.read("gpu1")
     assert news.presence is Presence.OFFLINE
     assert news.message.startswith("no news since ")
     assert news.reading is not None
     assert round(news.silent_s, 3) == 6.1
     beat(root, 3)
-    assert watch.look("gpu1").presence is Presence.ONLINE
+    assert watch.read("gpu1").presence is Presence.ONLINE
 
 
 def test_a_status_that_is_a_year_old_is_never_called_online(
     root: DataRoot, watch: StatusWatch, clock: Clock
 ) -> None:
     beat(root, 900)
-    assert watch.look("gpu1").presence is None
+    assert watch.read("gpu1").presence is None
     clock.now += 7
-    news = watch.look("gpu1")
+    news = watch.read("gpu1")
     assert (news.presence, news.message) == (Presence.OFFLINE, "no news")
 
 
@@ -277,7 +277,7 @@ def test_f44_the_clock_of_a_node_is_not_looked_at(
         beat(root, number, uptime_s=1.0)
         os.utime(path, (time.time() + off_s, time.time() + off_s))
         clock.now += 2
-        presence = watch.look("gpu1").presence
+        presence = watch.read("gpu1").presence
         assert presence is (Presence.ONLINE if number > 1 else None)
 
 
@@ -285,19 +285,19 @@ def test_f44_the_desktops_own_wall_clock_may_jump(
     root: DataRoot, watch: StatusWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(root, 1)
-    watch.look("gpu1")
+    watch.read("gpu1")
     monkeypatch.setattr(time, "time", lambda: 0.0)
     beat(root, 2)
     clock.now += 2
-    assert watch.look("gpu1").presence is Presence.ONLINE
+    assert watch.read("gpu1").presence is Presence.ONLINE
 
 
 def test_an_agent_that_counts_anew_lives(root: DataRoot, watch: StatusWatch, clock: Clock) -> None:
     beat(root, 500)
-    watch.look("gpu1")
+    watch.read("gpu1")
     clock.now += 20
     beat(root, 1)
-    assert watch.look("gpu1").presence is Presence.ONLINE
+    assert watch.read("gpu1").presence is Presence.ONLINE
 
 
 @pytest.mark.parametrize(("interval_s", "limit_s"), [(1e9, 180), (0.0, 3), (10.0, 30)])
@@ -306,11 +306,11 @@ def test_f59_no_interval_of_an_agent_keeps_it_online_for_ever(
 ) -> None:
     for number in (1, 2):
         beat(root, number, interval_s=interval_s)
-        watch.look("gpu1")
+        watch.read("gpu1")
     clock.now += limit_s
-    assert watch.look("gpu1").presence is Presence.ONLINE
+    assert watch.read("gpu1").presence is Presence.ONLINE
     clock.now += 0.1
-    assert watch.look("gpu1").presence is Presence.OFFLINE
+    assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
 def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told(
@@ -318,14 +318,14 @@ def test_f59_a_status_that_turns_hostile_keeps_the_last_good_reading_and_is_told
 ) -> None:
     for number in (1, 2):
         beat(root, number)
-        watch.look("gpu1")
+        watch.read("gpu1")
     root.node("gpu1").status.write_text('{"heartbeat": NaN}')
     clock.now += 1
-    news = watch.look("gpu1")
+    news = watch.read("gpu1")
     assert news.problem is not None
     assert (news.reading, news.presence) == (replace(READING, heartbeat=2), Presence.ONLINE)
     clock.now += 6
-    assert watch.look("gpu1").presence is Presence.OFFLINE
+    assert watch.read("gpu1").presence is Presence.OFFLINE
 
 
 def test_a_node_that_is_set_up_anew_begins_anew(
@@ -333,7 +333,7 @@ def test_a_node_that_is_set_up_anew_begins_anew(
 ) -> None:
     for number in (1, 2):
         beat(root, number)
-        watch.look("gpu1")
-    watch.forget("gpu1")
-    news = watch.look("gpu1")
+        watch.read("gpu1")
+    watch.remove("gpu1")
+    news = watch.read("gpu1")
     assert (news.presence, news.silent_s) == (None, 0.0)

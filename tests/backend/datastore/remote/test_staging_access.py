@@ -180,12 +180,12 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPla
 def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
-    update = services.jobs.look(view.id)
+    update = services.jobs.poll(view.id)
     assert (update.view.state, list(update.history.steps)) == (JobState.TRAINING, [1])
     run.train(20)
     name = add_checkpoint(run, 21)
     run.folder.rank_log(0).write_text("hello\n")
-    update = services.jobs.look(view.id, update.cursor)
+    update = services.jobs.poll(view.id, update.cursor)
     assert list(update.history.steps) == list(range(2, 22))
     (record,) = services.jobs.checkpoints(view.id)
     assert (record.name, record.is_latest) == (name, True)
@@ -303,9 +303,9 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(5)
-    update = services.jobs.look(view.id)
+    update = services.jobs.poll(view.id)
     blind.wire.cut()
-    silent = services.jobs.look(view.id, update.cursor).view
+    silent = services.jobs.poll(view.id, update.cursor).view
     assert (silent.state, silent.step) == (JobState.TRAINING, 6)
     assert silent.doubt.startswith("no news since ")
     # It is not refused any more, but not answered either, which takes a while to be believed.
@@ -325,7 +325,7 @@ def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(5)
-    services.jobs.look(view.id)
+    services.jobs.poll(view.id)
     run.folder.history.unlink()
     assert len(services.jobs.history(view.id).steps) == 6
 

@@ -255,7 +255,7 @@ def test_f10_a_run_from_before_a_reboot_is_closed_though_its_pid_lives_again(
     root: DataRoot,
 ) -> None:
     folder = job(root, replace(process_identity.own(), boot_id="the boot before"))
-    assert RunWatch(root, "gpu1").look() == (folder.job_id,)
+    assert RunWatch(root, "gpu1").poll() == (folder.job_id,)
     ended = RunExit.from_dict(read_json(folder.attempt(1).exit))
     assert (ended.state, ended.message) == (
         JobState.ERROR,
@@ -291,7 +291,7 @@ def test_a_run_that_lives_or_is_anothers_is_left_alone(root: DataRoot, kind: str
     if kind == "unreadable":
         folder.attempt(1).supervisor.write_text("{")
     watch = RunWatch(root, "gpu1")
-    assert (watch.look(), watch.look()) == ((), ())
+    assert (watch.poll(), watch.poll()) == ((), ())
     assert not folder.attempt(1).exit.exists()
 
 
@@ -303,8 +303,8 @@ def test_a_run_of_another_node_of_the_same_host_name_is_left_alone(root: DataRoo
     replace_json(run.folder.launch, raw)
     rebooted = replace(process_identity.own(), boot_id="another machine's")
     replace_json(run.attempt.supervisor, rebooted.to_dict())
-    assert RunWatch(root, "gpu1").look() == ()
-    assert RunWatch(root, "gpu2").look() == (run.folder.job_id,)
+    assert RunWatch(root, "gpu1").poll() == ()
+    assert RunWatch(root, "gpu2").poll() == (run.folder.job_id,)
 
 
 def test_a_run_that_is_over_is_not_looked_at_again_until_the_job_is_resumed(
@@ -312,15 +312,15 @@ def test_a_run_that_is_over_is_not_looked_at_again_until_the_job_is_resumed(
 ) -> None:
     folder = job(root, replace(process_identity.own(), start_ticks=1))
     watch = RunWatch(root, "gpu1")
-    assert watch.look() == (folder.job_id,)
+    assert watch.poll() == (folder.job_id,)
     folder.attempt(1).exit.unlink()
-    assert watch.look() == ()
+    assert watch.poll() == ()
     folder.attempt(2).path.mkdir()
-    assert watch.look() == ()
+    assert watch.poll() == ()
     replace_json(
         folder.attempt(2).supervisor, replace(process_identity.own(), start_ticks=1).to_dict()
     )
-    assert watch.look() == (folder.job_id,)
+    assert watch.poll() == (folder.job_id,)
 
 
 def test_of_ten_thousand_jobs_that_are_over_some_are_looked_at_in_each_round(
@@ -332,12 +332,12 @@ def test_of_ten_thousand_jobs_that_are_over_some_are_looked_at_in_each_round(
             RunExit(1, JobState.FINISHED, "").to_dict(),
         )
     watch = RunWatch(root, "gpu1")
-    watch.look()
+    watch.poll()
     looked: list[object] = []
     stat = os.stat
     monkeypatch.setattr(os, "stat", lambda path, **more: looked.append(path) or stat(path, **more))
     for wanted in (200, 250, 450):
-        watch.look()
+        watch.poll()
         assert len([path for path in looked if str(path).endswith("/attempts")]) == wanted
     assert len(set(looked)) == 250
 
@@ -350,10 +350,10 @@ def test_an_end_that_cannot_be_written_is_tried_again_a_minute_later(
     watch = RunWatch(root, "gpu1", lambda: now)
     with monkeypatch.context() as patch:
         patch.setattr("backend.node.run.finalize.Spare.replace_json", refuse)
-        assert watch.look() == ()
-    assert watch.look() == ()
+        assert watch.poll() == ()
+    assert watch.poll() == ()
     now += 61
-    assert watch.look() == (folder.job_id,)
+    assert watch.poll() == (folder.job_id,)
 
 
 def refuse(path: Path, value: object) -> None:
@@ -363,7 +363,7 @@ def refuse(path: Path, value: object) -> None:
 def test_a_data_root_that_cannot_be_read_is_the_callers_to_know(root: DataRoot) -> None:
     root.jobs.rmdir()
     with pytest.raises(FileNotFoundError):
-        RunWatch(root, "gpu1").look()
+        RunWatch(root, "gpu1").poll()
 
 
 def test_the_lock_of_another_kind_of_file_is_refused(folder: NodeFolder, start: Start) -> None:

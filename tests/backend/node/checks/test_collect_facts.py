@@ -102,7 +102,7 @@ def test_a_data_root_that_cannot_be_written_is_told_apart(
     # Root may write everywhere, so that only this shows it.
     monkeypatch.setattr(node_facts, "_write_and_remove", refuse)
     monkeypatch.setattr(node_facts, "_pythons", list)
-    found = node_facts.look(str(tmp_path), "proof", "4711")
+    found = node_facts.collect(str(tmp_path), "proof", "4711")
     assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), False)
     assert found["home_fault"] == "Permission denied"
 

@@ -166,10 +166,10 @@ def test_a_display_is_on_a_gpu_and_holds_it_not_but_who_also_computes_does(
         f"graphics 1 {worker.pid} 300",
         f"process 1 {worker.pid} 900",
     ).gpus
-    assert (len(first.display), first.holders) == (2, ())
+    assert (len(first.display), first.compute_processes) == (2, ())
     assert sum(one.memory_bytes or 0 for one in first.display) == 312 * 2**20
     (both,) = second.processes
-    assert (second.holders, second.display) == ((both,), ())
+    assert (second.compute_processes, second.display) == ((both,), ())
     assert both.memory_bytes == 900 * 2**20
 
 

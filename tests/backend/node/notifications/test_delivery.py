@@ -188,7 +188,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
     def work() -> None:
         telling = NotificationDelivery(attempt, MESSAGE, both, send)
         start.wait()
-        telling.look()
+        telling.poll()
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -197,7 +197,7 @@ def test_s16_of_many_who_would_tell_exactly_one_does(
         thread.join()
     assert len(hook.posts) == 2, "one to each place"
     late = NotificationDelivery(attempt, MESSAGE, both, send)
-    assert late.look() is None
+    assert late.poll() is None
     assert len(hook.posts) == 2
 
 
@@ -206,14 +206,15 @@ def test_s16_of_two_processes_exactly_one_tells(
 ) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from backend.node.notifications.delivery import Telling\n"
+        "from backend.node.notifications.delivery import NotificationDelivery\n"
         "from backend.node.notifications.transport import post_webhook\n"
         "from backend.records.base.layout import AttemptFolder\n"
-        "from backend.records.notifications.notification import Message, Target\n"
+        "from backend.records.notifications.notification import NotificationTarget, RunEndMessage\n"
         "sys.stdin.read(1)\n"
-        "message = Message('job-1', 2, 'ERROR', 'Failed', 'digits', 'Why.')\n"
-        "Telling(AttemptFolder(Path(sys.argv[1])), message, (Target('webhook', 'aa11'),),\n"
-        "        lambda _t, m: post_webhook(sys.argv[2], m)).look()\n"
+        "message = RunEndMessage('job-1', 2, 'ERROR', 'Failed', 'digits', 'Why.')\n"
+        "targets = (NotificationTarget('webhook', 'aa11'),)\n"
+        "NotificationDelivery(AttemptFolder(Path(sys.argv[1])), message, targets,\n"
+        "        lambda _t, m: post_webhook(sys.argv[2], m)).poll()\n"
     )
     desks = [
         subprocess.Popen(
@@ -239,13 +240,13 @@ def test_s16_it_is_tried_again_ever_more_rarely_until_it_arrives(attempt: Attemp
 
     telling = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, monotonic=clock)
     waits = []
-    while (wait := telling.look()) is not None:
+    while (wait := telling.poll()) is not None:
         waits.append(wait)
         assert telling.trouble == "It is away."
-        assert telling.look() == wait, "nothing is sent before its time"
+        assert telling.poll() == wait, "nothing is sent before its time"
         clock.now += wait
     assert (waits, len(sent), telling.trouble) == ([5.0, 15.0, 60.0], 4, "")
-    assert read_json(attempt.told("aa11", 1))["state"] == SENT
+    assert read_json(attempt.delivery_file("aa11", 1))["state"] == SENT
 
 
 def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts_all_night(
@@ -267,15 +268,17 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
         telling = NotificationDelivery(
             attempt, MESSAGE, (NotificationTarget("webhook", key),), send, monotonic=clock
         )
-        while (wait := telling.look()) is not None:
+        while (wait := telling.poll()) is not None:
             clock.now += wait
         assert count == tries
-        record = read_json(attempt.told(key, 1))
+        record = read_json(attempt.delivery_file(key, 1))
         assert (record["state"], record["why"]) == (GIVEN_UP, str(error))
 
 
 def held_by(attempt: AttemptFolder, by: dict[str, Any], number: int = 1) -> None:
-    replace_json(attempt.told("aa11", number), {"by": by, "state": "trying", "tries": 0, "why": ""})
+    replace_json(
+        attempt.delivery_file("aa11", number), {"by": by, "state": "trying", "tries": 0, "why": ""}
+    )
 
 
 def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolder) -> None:
@@ -285,12 +288,12 @@ def test_s16_who_is_gone_is_overtaken_and_who_lives_is_not(attempt: AttemptFolde
     telling = NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)
     )
-    assert telling.look() is not None
+    assert telling.poll() is not None
     assert sent == []
     held_by(attempt, {**alive, "start_ticks": 1})
-    assert telling.look() is None
+    assert telling.poll() is None
     assert len(sent) == 1
-    assert read_json(attempt.told("aa11", 2))["state"] == SENT
+    assert read_json(attempt.delivery_file("aa11", 2))["state"] == SENT
 
 
 def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: AttemptFolder) -> None:
@@ -301,22 +304,22 @@ def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: Atte
     )
     for tries in range(3):
         record = {"by": far, "state": "trying", "tries": tries, "why": ""}
-        replace_json(attempt.told("aa11", 1), record)
-        telling.look()
+        replace_json(attempt.delivery_file("aa11", 1), record)
+        telling.poll()
         clock.now += ABANDONED_S - 1
-        telling.look()
+        telling.poll()
     assert sent == []
     clock.now += 2
-    telling.look()
+    telling.poll()
     assert len(sent) == 1
 
 
 def test_s16_a_claim_that_is_half_written_is_anothers(attempt: AttemptFolder) -> None:
-    attempt.told("aa11", 1).write_text("")
+    attempt.delivery_file("aa11", 1).write_text("")
     sent: list[NotificationTarget] = []
     assert NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target)
-    ).look()
+    ).poll()
     assert sent == []
 
 
@@ -448,7 +451,7 @@ def test_s16_a_run_that_lost_its_supervisor_is_told_by_the_agent_that_closes_it(
         run.wait_until_training()
         process_identity.send_signal(run.supervisor, signal.SIGKILL)
         wait_for(lambda: not process_identity.is_alive(run.supervisor))
-        assert RunWatch(DataRoot(tmp_path), "this-computer").look() == (run.folder.job_id,)
+        assert RunWatch(DataRoot(tmp_path), "this-computer").poll() == (run.folder.job_id,)
         wait_for(lambda: hook.posts, "the webhook")
         assert "supervisor of the run ended" in hook.posts[0]["cause"]
     finally:

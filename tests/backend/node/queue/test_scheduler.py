@@ -76,7 +76,7 @@ def watch(root: DataRoot, clock: Clock) -> QueueWatch:
 
 def look(watch: QueueWatch, clock: Clock) -> tuple[str, ...]:
     clock.now += 5.0
-    return watch.look()
+    return watch.poll()
 
 
 def queued(
@@ -193,16 +193,16 @@ def test_a_job_on_two_nodes_waits_until_the_others_agent_beats(
 
 def test_a_beat_counts_by_this_computers_own_clock(root: DataRoot, clock: Clock) -> None:
     beats = HeartbeatReader(root, clock)
-    assert beats.look("gpu1") == (None, False)
+    assert beats.read("gpu1") == (None, False)
     for heartbeat, alive in ((1, False), (2, True), (3, True)):
         replace_json(root.node("gpu1").status, replace(READING, heartbeat=heartbeat).to_dict())
-        found, is_alive = beats.look("gpu1")
+        found, is_alive = beats.read("gpu1")
         assert (found is not None, is_alive) == (True, alive)
         clock.now += 2.0
     clock.now += 10.0
-    assert not beats.look("gpu1")[1]
+    assert not beats.read("gpu1")[1]
     root.node("gpu1").status.write_text("spoiled")
-    assert beats.look("gpu1")[0] is not None
+    assert beats.read("gpu1")[0] is not None
 
 
 @pytest.mark.parametrize("rebooted", [False, True])
@@ -420,16 +420,16 @@ def test_a_run_has_what_its_ranks_have_from_its_claim_to_its_end(
 ) -> None:
     folder = queued(root, "a", processes=2)
     live = LiveRuns(root, clock)
-    assert live.look().running == ()
+    assert live.read().running == ()
     folder.attempt(1).path.mkdir()
-    (found,) = live.look().running
+    (found,) = live.read().running
     assert found.seats == (Seat("gpu1", processes=2),)
     folder.queued_launch.unlink()
     # Nobody can say what it has; nothing is started beside it.
-    assert not live.look().is_complete
+    assert not live.read().is_complete
     clock.now += 130.0
-    assert live.look().is_complete
-    assert live.look().running == ()
+    assert live.read().is_complete
+    assert live.read().running == ()
 
 
 def test_nothing_is_started_while_nobody_can_say_what_a_new_run_has(
@@ -448,20 +448,20 @@ def test_a_run_that_is_over_is_asked_about_once(
     folder = queued(root, "a")
     ended(folder, 1)
     live = LiveRuns(root, clock)
-    live.look()
+    live.read()
     listed: list[object] = []
     newest = JobFolder.newest_run
     monkeypatch.setattr(
         JobFolder, "newest_run", lambda self: listed.append(self.job_id) or newest(self)
     )
-    live.look()
+    live.read()
     assert listed == []
     folder.attempt(2).path.mkdir()
-    live.look()
+    live.read()
     assert listed == ["a"]
 
 
 def test_a_data_root_that_is_away_is_the_callers_to_know(root: DataRoot, watch: QueueWatch) -> None:
     away = DataRoot(root.path / "away")
     with pytest.raises(OSError, match="No such file"):
-        QueueWatch(away, "gpu1", lambda: READING).look()
+        QueueWatch(away, "gpu1", lambda: READING).poll()

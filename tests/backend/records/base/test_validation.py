@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.records.base.validation import job_name_fault, name_fault, printable, variable_fault
+from backend.records.base.validation import job_name_fault, name_fault, sanitize, variable_fault
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_f54_a_name_that_does_not_is_refused_in_words(name: str, said: str) -> N
     fault = name_fault(name)
     assert said in fault
     assert fault.endswith(".")
-    assert printable(fault, 1000) == fault
+    assert sanitize(fault, 1000) == fault
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -99,6 +99,6 @@ def test_f54_a_variable_that_could_change_the_launch_is_not(name: str) -> None:
 def test_printable_text_has_no_control_characters_and_keeps_its_limit(
     text: str, limit: int
 ) -> None:
-    shown = printable(text, limit)
+    shown = sanitize(text, limit)
     assert len(shown) <= limit
     assert not any(unicodedata.category(c).startswith("C") for c in shown)

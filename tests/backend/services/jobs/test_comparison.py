@@ -151,7 +151,7 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
 def test_a_look_says_how_the_run_before_ended(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
-    starts = services.jobs.look(a).history.run_starts
+    starts = services.jobs.poll(a).history.run_starts
     assert [(one.run, one.after) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
 
 
@@ -160,11 +160,11 @@ def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
 ) -> None:
     a = trained.job(root, "a", falling(20), [0.7, 0.95])
     history = DataRoot(root).job(a).history
-    first = services.comparison.look(a)
+    first = services.comparison.poll(a)
     assert first.figures.metrics["validation/accuracy"].highest == 0.95
-    assert services.comparison.look(a, first.cursor).history.steps == ()
+    assert services.comparison.poll(a, first.cursor).history.steps == ()
     trained.write_steps(history, 11, falling(10, 0.5), [0.8], run=2)
-    later = services.comparison.look(a, first.cursor)
+    later = services.comparison.poll(a, first.cursor)
     assert later.figures.metrics["validation/accuracy"].highest == 0.8
     assert len(later.history.steps) == 20
     assert later.history.drop_from == 0
@@ -172,14 +172,14 @@ def test_the_best_of_a_run_that_went_back_is_not_what_it_forgot(
 
 def test_looks_at_a_growing_run_come_to_what_one_look_says(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling(10), [0.7], state=JobState.TRAINING)
-    look = services.comparison.look(a)
+    look = services.comparison.poll(a)
     assert list(look.history.epochs_done) == [step / 10 for step in range(1, 11)]
     history = DataRoot(root).job(a).history
     for first in (11, 21):
         trained.write_steps(history, first, falling(10, first), [0.8 + first / 1000])
-        look = services.comparison.look(a, look.cursor)
+        look = services.comparison.poll(a, look.cursor)
         assert len(look.history.steps) == 10
-    assert look.figures == services.comparison.look(a).figures
+    assert look.figures == services.comparison.poll(a).figures
 
 
 def test_without_a_history_there_are_settings_and_no_results(
@@ -230,7 +230,7 @@ def test_s4_the_table_drawn_again_is_the_screen(
     assert len(rows) == 45
     for job_id in ids:
         seen = RunCurves()
-        seen.append(services.jobs.look(job_id).history)
+        seen.append(services.jobs.poll(job_id).history)
         for metric in ("loss", "validation/accuracy"):
             mine = [each for each in rows if each["job"] == job_id]
             if metric != "loss":
@@ -283,7 +283,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
     held = weakref.WeakSet[HistoryUpdate]()
     most = 0
-    look = services.jobs.look
+    look = services.jobs.poll
 
     def watched(job_id: str) -> RunUpdate:
         nonlocal most
@@ -295,7 +295,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
         most = max(most, len(held))
         return replace(update, history=mine)
 
-    monkeypatch.setattr(services.jobs, "look", watched)
+    monkeypatch.setattr(services.jobs, "poll", watched)
     rows = read_csv(services.comparison.write_csv(ids, tmp_path / "all.csv"))
     assert len(rows) == 4 * 40
     assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(4)]
@@ -371,8 +371,8 @@ def test_job_compare_says_it_to_people_and_to_scripts(
 
 def test_the_record_of_a_look_is_not_changed_by_the_next(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling(10), state=JobState.TRAINING)
-    look = services.comparison.look(a)
+    look = services.comparison.poll(a)
     kept = replace(look.figures, metrics=dict(look.figures.metrics))
     trained.write_steps(DataRoot(root).job(a).history, 11, [0.001] * 10)
-    services.comparison.look(a, look.cursor)
+    services.comparison.poll(a, look.cursor)
     assert look.figures == kept

@@ -50,7 +50,7 @@ def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
     desktops[0].jobs.show(job_id)
     jobs = JobList(desktops[0].jobs)
     for _ in range(2):
-        assert [view.id for view in jobs.look().views] == [job_id]
+        assert [view.id for view in jobs.poll().views] == [job_id]
 
 
 def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_path):
@@ -60,13 +60,13 @@ def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_
         before.jobs.show(create(before))
         before.data_root.jobs.rename(tmp_path / "elsewhere")
     with closing(open_services(*places)) as after:
-        for look in (JobList(after.jobs).look, after.jobs.list):
+        for look in (JobList(after.jobs).poll, after.jobs.list):
             with pytest.raises(BackendError, match="not there any more") as refused:
                 look()
         assert "is mounted" in refused.value.remedy
         assert "rescan" in refused.value.remedy
         after.library.rescan()
-        assert JobList(after.jobs).look().total == 0
+        assert JobList(after.jobs).poll().total == 0
 
 
 def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
@@ -82,20 +82,20 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
     jobs = JobList(desktops[0].jobs)
-    first = jobs.look()
+    first = jobs.poll()
     assert (told(first), first.total, first.gone) == (ids, 3, ())
-    assert told(jobs.look()) == set()
+    assert told(jobs.poll()) == set()
 
 
 def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
     here, there = desktops
     old, going = create(there), create(there)
     jobs = JobList(here.jobs)
-    jobs.look()
+    jobs.poll()
     new = create(there)
     there.jobs.annotate(old, name="another name")
     there.jobs.remove(going)
-    news = jobs.look()
+    news = jobs.poll()
     assert told(news) == {old, new}
     assert {view.name for view in news.views if view.id == old} == {"another name"}
     assert (news.gone, news.total) == ((going,), 2)
@@ -106,7 +106,7 @@ def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(des
     view = job(1, created="2020-01-01T07:00:00Z", ended="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
-    listing = JobList(services.jobs).look()
+    listing = JobList(services.jobs).poll()
     assert listing.views == ()
     assert listing.lines == (line_of(view),)
 
@@ -117,16 +117,16 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     here, there = desktops
     ids = sorted((create(there) for _ in range(8)), reverse=True)
     jobs = JobList(here.jobs, look_s=0.0)
-    jobs.look()
+    jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
-    looks = next(n for n in range(1, 20) if told(jobs.look()) == {ids[-1]})
+    looks = next(n for n in range(1, 20) if told(jobs.poll()) == {ids[-1]})
     assert looks <= 8
 
 
 def test_a_spoiled_folder_hides_no_other_job(desktops):
     good, bad = create(desktops[0]), create(desktops[0])
     desktops[0].data_root.job(bad).config.write_text("name = ")
-    assert told(JobList(desktops[0].jobs).look()) == {good}
+    assert told(JobList(desktops[0].jobs).poll()) == {good}
 
 
 # What is said about a job.

@@ -53,7 +53,7 @@ def test_a_job_is_made_found_annotated_and_removed(place: Place, beat: Beat) -> 
     with pytest.raises(BackendError, match="There is no job"):
         other.jobs.show(view.id)
     with pytest.raises(BackendError, match="There is no job"):
-        other.jobs.look(view.id)
+        other.jobs.poll(view.id)
 
 
 def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
@@ -117,13 +117,13 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     place.stock(services)
     beat(place)
     view, run = started(place, services)
-    update = services.jobs.look(view.id)
+    update = services.jobs.poll(view.id)
     assert (update.view.state, update.view.step) == (JobState.TRAINING, 1)
     assert list(update.history.steps) == [1]
     for steps in (3, 1, 200):
         run.train(steps)
         before = run.step - steps
-        update = services.jobs.look(view.id, update.cursor)
+        update = services.jobs.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert list(update.history.steps) == list(range(before + 1, run.step + 1))
     assert list(other.jobs.history(view.id).steps) == list(range(1, run.step + 1))
@@ -133,7 +133,7 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     assert services.jobs.stop(view.id).state is JobState.STOPPING
     assert run.folder.lock.read_bytes() == wished
     run.end(JobState.INTERRUPTED)
-    assert services.jobs.look(view.id, update.cursor).view.state is JobState.INTERRUPTED
+    assert services.jobs.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
     assert [job.state for job in other.jobs.list()] == [JobState.INTERRUPTED]
 
 
@@ -146,13 +146,13 @@ def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_t
     beat(place)
     view, run = started(place, services)
     run.train(10)
-    update = services.jobs.look(view.id)
+    update = services.jobs.poll(view.id)
     assert (len(update.history.steps), update.history.problems) == (10 + 1, ())
     with run.folder.history.open("r+b") as file:
         file.truncate(10_000_000_000)
     before = place.wire.came_bytes
     for _ in range(3):
-        update = services.jobs.look(view.id, update.cursor)
+        update = services.jobs.poll(view.id, update.cursor)
         assert (len(update.history.steps), update.history.problems) == (0, ())
     assert place.wire.came_bytes - before < 4_000_000
     (told,) = services.jobs.history(view.id).problems
@@ -168,7 +168,7 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     add_checkpoint(run, 7)
     other.jobs.stop(view.id)
     run.end(JobState.INTERRUPTED)
-    cursor = other.jobs.look(view.id).cursor
+    cursor = other.jobs.poll(view.id).cursor
     (run.folder.checkpoints / "epoch-0001-step-000007.pt").write_bytes(b"x" * len(PAYLOAD))
     with pytest.raises(BackendError, match="is not what was saved") as told:
         services.jobs.resume(view.id)
@@ -187,7 +187,7 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     assert sorted(path.name for path in run.folder.runs.iterdir()) == ["2"]
     again = FarRun(place, services.jobs.show(view.id))
     again.train(2)
-    update = other.jobs.look(view.id, cursor)
+    update = other.jobs.poll(view.id, cursor)
     assert (update.view.run, update.view.step) == (3, 3)
     assert (update.history.drop_from, list(update.history.steps)) == (0, [1, 2, 3])
     assert other.jobs.checkpoints(view.id) == ()
@@ -222,7 +222,7 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     assert other.jobs.log(view.id, 0, run=2).text == "of run 2\n"
     for source in ("0", ALL_LOGS):
         key = earlier_log(view.id, 1)
-        assert other.logs.look(key, source).lines == 1
+        assert other.logs.read_size(key, source).lines == 1
         assert other.logs.lines(key, source, 0, 9).lines == ("of run 1",)
     with pytest.raises(BackendError, match="has no run 3"):
         other.jobs.earlier(view.id, 3)

@@ -50,18 +50,18 @@ def test_all_together_stand_in_the_order_in_which_they_were_seen(
 ) -> None:
     write(folder.rank_log(1), "b1\nb2\n")
     write(folder.rank_log(0), "a1\n")
-    assert logs.look("a", "all").lines == 3
+    assert logs.read_size("a", "all").lines == 3
     write(folder.rank_log(1), "b3\n")
-    logs.look("a", "all")
+    logs.read_size("a", "all")
     write(folder.rank_log(0), "a2\nhalf a li")
     write(folder.mpirun_log, "m1\n")
-    assert logs.look("a", "all").lines == 6
+    assert logs.read_size("a", "all").lines == 6
     found = logs.lines("a", "all", 0, 100)
     assert found.lines == ("a1", "b1", "b2", "b3", "m1", "a2")
     assert found.sources == ("0", "1", "1", "1", "mpirun", "0")
     assert logs.lines("a", "all", 2, 3).lines == ("b2", "b3", "m1")
     write(folder.rank_log(0), "ne\n")
-    assert logs.look("a", "all").lines == 7
+    assert logs.read_size("a", "all").lines == 7
     assert logs.lines("a", "all", 6, 1).lines == ("half a line",)
     assert logs.find("a", "all", "B").lines == (1, 2, 3)
     assert logs.find("a", "all", "a", from_line=1).lines == (5, 6)
@@ -74,7 +74,7 @@ def test_many_logs_that_are_followed_for_long_cost_a_few_numbers_for_each_change
     for number in range(looks):
         for rank in (0, 1):
             write(folder.rank_log(rank), f"rank {rank} line {number}\n" * 100)
-        logs.look("a", "all")
+        logs.read_size("a", "all")
     middle = 200 * looks - 100
     last = logs.lines("a", "all", middle - 1, 2)
     assert last.sources == ("0", "1")
@@ -92,18 +92,18 @@ def test_the_first_fault_of_all_is_the_one_that_stands_first(
 ) -> None:
     write(folder.rank_log(0), "fine\n")
     write(folder.rank_log(1), "fine\nKeyError: 'colour'\n")
-    logs.look("a", "all")
+    logs.read_size("a", "all")
     assert logs.first_error("a", "all") == 2
-    logs.look("a", "1")
+    logs.read_size("a", "1")
     assert logs.first_error("a", "1") == 1
     assert logs.first_error("a", "0") is None
 
 
 def test_a_log_that_begins_anew_is_another_one_for_all(folder: JobFolder, logs: LogService) -> None:
     write(folder.rank_log(0), "one\ntwo\n")
-    before = logs.look("a", "all")
+    before = logs.read_size("a", "all")
     folder.rank_log(0).write_text("1\n")
-    after = logs.look("a", "all")
+    after = logs.read_size("a", "all")
     assert after.generation != before.generation
     assert logs.lines("a", "all", 0, 9).lines == ("1",)
 
@@ -113,14 +113,14 @@ def test_a_log_that_cannot_be_read_is_told_in_a_sentence(
 ) -> None:
     folder.rank_log(0).mkdir()
     with pytest.raises(BackendError, match=r"The log of rank 0 cannot be read: .*\.$"):
-        logs.look("a", "0")
+        logs.read_size("a", "0")
 
 
 def test_what_is_in_sight_does_not_wait_for_a_search(
     folder: JobFolder, logs: LogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder.rank_log(0), "one\n")
-    logs.look("a", "0")
+    logs.read_size("a", "0")
     searching, done = threading.Event(), threading.Event()
 
     class Slow:

@@ -75,7 +75,7 @@ def test_a_node_is_added_found_again_looked_at_and_removed(
     shell = service.open_shell("gpu1")
     assert shell.run(["echo", "in"]).out == "in\n"
     shell.close()
-    again = service.look("gpu1")
+    again = service.inspect("gpu1")
     assert replace(again, facts=None) == replace(added, facts=None)
     assert service.list() == (again,)
     assert service.remove("gpu1") == again
@@ -95,7 +95,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
     assert other.data_root == one.data_root
     # It goes on being so, though the look sees the data root, as both are this machine.
-    assert open_service().look("gpu1").data_root == one.data_root
+    assert open_service().inspect("gpu1").data_root == one.data_root
     shell = open_service().open_shell("gpu1")
     assert open_service().facts(one, shell).data_root == one.data_root
     shell.close()
@@ -137,14 +137,14 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
         service.open_shell("gpu1")
     with pytest.raises(HostKeyChanged):
         service.add("gpu2", sshd.address, accept=yes)
-    assert service.forget("127.0.0.1", sshd.port) == 1
+    assert service.remove_host_key("127.0.0.1", sshd.port) == 1
     assert service.host_key("gpu1") == ""
     with pytest.raises(HostKeyUnknown) as told:
-        service.look("gpu1")
+        service.inspect("gpu1")
     service.trust(told.value.key)
-    service.look("gpu1")
+    service.inspect("gpu1")
     with pytest.raises(BackendError, match=r"No host key of \[other\]:2222"):
-        service.forget("other", 2222)
+        service.remove_host_key("other", 2222)
 
 
 def test_f52_what_fails_creates_nothing(
@@ -165,7 +165,7 @@ def test_a_look_that_fails_changes_nothing(service: ClusterService, sshd: Sshd) 
     added = service.add("gpu1", sshd.address, accept=yes)
     sshd.stop()
     with pytest.raises(Unreachable):
-        service.look("gpu1")
+        service.inspect("gpu1")
     assert service.list() == (added,)
 
 
@@ -220,7 +220,7 @@ def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
     service.add("gpu1", address, accept=yes, passphrase=person)
     assert person.asked == [address.identity] * 2
     service.open_shell("gpu1").close()
-    service.look("gpu1")
+    service.inspect("gpu1")
     with pytest.raises(PassphraseNeeded):
         open_service().open_shell("gpu1")
 
@@ -255,9 +255,9 @@ def test_a_node_that_does_not_see_the_data_root_is_added_without(
     entry = service.add("gpu1", sshd.address, accept=yes, node_data_root="/mnt/nothing")
     assert entry.data_root == ""
     (tmp_path / "mounted").symlink_to(tmp_path / "data")
-    fresh = service.look("gpu1", node_data_root=str(tmp_path / "mounted"))
+    fresh = service.inspect("gpu1", node_data_root=str(tmp_path / "mounted"))
     assert fresh.data_root == str(tmp_path / "mounted")
-    assert service.look("gpu1").data_root == str(tmp_path / "mounted")
+    assert service.inspect("gpu1").data_root == str(tmp_path / "mounted")
 
 
 def test_the_address_of_the_ranks_stays_while_the_node_has_it(
@@ -267,9 +267,9 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
 
     entry: NodeEntry = service.add("gpu1", sshd.address, accept=yes)
     write_entry(root, replace(entry, ranks_address="127.0.0.1/8"))
-    assert service.look("gpu1").ranks_address == "127.0.0.1/8"
+    assert service.inspect("gpu1").ranks_address == "127.0.0.1/8"
     write_entry(root, replace(entry, ranks_address="10.9.9.9/24"))
-    assert service.look("gpu1").ranks_address == entry.ranks_address
+    assert service.inspect("gpu1").ranks_address == entry.ranks_address
 
 
 def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
@@ -279,12 +279,12 @@ def test_f34_a_data_root_that_is_not_mounted_at_a_look_stays_known_by_its_place(
     mounted.symlink_to(root.path)
     service.add("gpu1", sshd.address, accept=yes, node_data_root=str(mounted))
     mounted.unlink()
-    away = service.look("gpu1")
+    away = service.inspect("gpu1")
     assert away.data_root == str(mounted)
     assert away.facts is not None
     assert not away.facts.data_root_writable
     mounted.symlink_to(root.path)
-    back = service.look("gpu1")
+    back = service.inspect("gpu1")
     assert back.facts is not None
     assert back.facts.data_root_writable
 
@@ -399,7 +399,7 @@ def test_what_guards_nothing_is_no_keyring(backend: KeyringBackend, use_keyring:
     assert "no system keyring" in ring.fault()
     with pytest.raises(BackendError):
         ring.keep("/key", PASSPHRASE)
-    assert (ring.read("/key"), ring.forget("/key")) == ("", False)
+    assert (ring.read("/key"), ring.delete("/key")) == ("", False)
     assert getattr(backend, "held", {}) == {}
 
 

@@ -90,7 +90,7 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
 
     def tell(desk: Services) -> None:
         start.wait()
-        desk.notices.tell(job, 1)
+        desk.notices.notify(job, 1)
 
     threads = [threading.Thread(target=tell, args=(desk,)) for desk in desks]
     for thread in threads:
@@ -98,14 +98,14 @@ def test_s16_of_two_desktops_one_tells_with_the_cause_and_the_last_20_lines(
     for thread in threads:
         thread.join()
     for desk in desks:
-        assert desk.notices.tell(job, 1).wait_s is None
+        assert desk.notices.notify(job, 1).wait_s is None
     (message,) = hook.posts
     assert (message["name"], message["cause"]) == ("night run", "Rank 0 on gpu1 was killed.")
     assert message["lines"] == [f"line {n}" for n in range(20, 40)]
     assert len(post.mails) == 1
     third = place.desktop()
     third.notices.keep(Channels(hook.url))
-    assert third.notices.tell(job, 1).wait_s is None
+    assert third.notices.notify(job, 1).wait_s is None
     assert len(hook.posts) == 1
 
 
@@ -117,11 +117,11 @@ def test_s16_a_server_that_is_away_is_told_and_tried_again(
     job = failed_run(place, desk, beat)
     desk.notices.keep(Channels(hook.url))
     hook.answers = [503]
-    told = desk.notices.tell(job, 1)
+    told = desk.notices.notify(job, 1)
     assert told.wait_s is not None
     assert told.trouble == "The webhook at 127.0.0.1 answered 503."
     assert hook.posts == []
-    assert desk.notices.tell(job, 2).wait_s is not None, "its end is not written yet"
+    assert desk.notices.notify(job, 2).wait_s is not None, "its end is not written yet"
 
 
 def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(

@@ -30,7 +30,7 @@ Beat = Callable[[Place], Heart]
 
 
 def names(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.look().places]
+    return [place.entry.name for place in services.queue.read().places]
 
 
 def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
@@ -54,12 +54,12 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     other.queue.reorder(ids["c"], before=ids["a"])
     other.queue.change(ids["b"], -3)
     assert names(one) == ["c", "a", "b"]
-    assert one.queue.look().paused.startswith("The queue is paused by ")
+    assert one.queue.read().paused.startswith("The queue is paused by ")
 
     other.queue.resume()
     probe = Probe(NODE, place.root)
     agent = QueueWatch(place.data, NODE, probe.read)
-    begun = wait_for(agent.look, "the first turn")
+    begun = wait_for(agent.poll, "the first turn")
     assert begun[0] == ids["c"]
     # What both of them see is what the agent did, and nothing is left of it in the queue.
     assert other.jobs.show(ids["c"]).state is JobState.STARTING
@@ -79,7 +79,7 @@ def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
     with pytest.raises(BackendError, match="is older than this Ringmaster") as refused:
         services.queue.enqueue(view.id)
     assert "Set gpu1 up again" in refused.value.remedy
-    assert services.queue.look().places == ()
+    assert services.queue.read().places == ()
 
 
 def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
@@ -95,11 +95,11 @@ def test_a_queued_job_waits_for_a_node_that_is_silent_and_says_since_when(
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
 
     def cause() -> Cause | None:
-        found = services.queue.look().of(view.id)
+        found = services.queue.read().of(view.id)
         assert found is not None
         return found.waiting and found.waiting.cause
 
     wait_for(lambda: cause() is Cause.NODE_DOWN, "the node to be missed")
-    found = services.queue.look().of(view.id)
+    found = services.queue.read().of(view.id)
     assert found is not None
     assert found.sentence.startswith("gpu1 is offline: no news since ")

@@ -68,7 +68,7 @@ class CancelledAt(Progress):
 
 
 def waiting(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.look().places]
+    return [place.entry.name for place in services.queue.read().places]
 
 
 def test_s10_a_grid_of_two_by_three_makes_six_named_jobs_in_the_queue(services: Services) -> None:

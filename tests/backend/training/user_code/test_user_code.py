@@ -67,7 +67,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "argv", ["rank.py", "--job", "1"])
     yield
     for source in list(known_sources.values()):
-        source.forget()
+        source.unload()
 
 
 def refused(folder: Path) -> UserCodeError:

@@ -131,7 +131,7 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
     for beat in range(150):
         reading = replace(hot if 50 <= beat < 80 else cool, heartbeat=beat)
         kept.append(kept.lines(reading), reading)
-    lines = PastReader(root).look("gpu1", NOON + 3000, 0.0, 86_400.0)
+    lines = PastReader(root).read("gpu1", NOON + 3000, 0.0, 86_400.0)
     history = history_of(past_of(lines))
 
     uuid = cool.gpus[1].uuid
