@@ -1,0 +1,103 @@
+"""Names and English of the program: standard names, plain sentences, titles that name the thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("app", "backend", "installers", "widgets", "main.py")
+TEXTS = ("README.md", "CHANGELOG.md", "docs")
+WORDS = re.compile(
+    r"\b(a person|nobody|somebody|whoever|for ever|wish(es|ed)?|tells?|told|unwell|far|things?"
+    r"|anew|mend(s|ed|ing)?|goes on|go on|the log does not say why)\b",
+    re.IGNORECASE,
+)
+"""`docs/terms.md` has the words in their place."""
+TITLE = re.compile(r"(What|How|Which|Who|Whose|Whether|Where)\b")
+CODE_OF_A_REQUIREMENT = re.compile(r"\b[MSXPF][0-9]{1,2}\b")
+NAMES = re.compile(
+    r"(^|_)(ballot|carried|carrying|curtain|doubt|far|flight|forget|ground|heads|holders|insist"
+    r"|knock|look|looks|mend|mends|printable|rising|settle|spare|stranger|strangers|take_up|talk"
+    r"|tell|telling|told|trouble|turns|unwell|verdict|whence|wish|wishes)(_|$)"
+)
+"""Words that the names of modules, classes and public functions do not have."""
+
+
+def _python() -> Iterator[tuple[str, str]]:
+    listed = subprocess.check_output(["git", "ls-files", *CODE], cwd=ROOT, text=True)
+    for name in listed.split():
+        if name.endswith(".py"):
+            yield name, (ROOT / name).read_text(encoding="utf-8")
+
+
+def _prose(name: str, source: str) -> Iterator[tuple[int, str]]:
+    """Comments, docstrings and other strings with a blank: keys and names have none."""
+    with (ROOT / name).open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
+
+
+def _titles(source: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            yield getattr(node, "lineno", 1), ast.get_docstring(node) or ""
+
+
+def _public_names(name: str, source: str) -> Iterator[tuple[int, str]]:
+    yield 1, Path(name).stem
+    tree = ast.parse(source)
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in (one for scope in (tree, *classes) for one in scope.body):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+            yield node.lineno, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name).lower()
+
+
+def test_sentences_are_plain() -> None:
+    found = [
+        f"{name}:{line} {match[0]}"
+        for name, source in _python()
+        for line, text in _prose(name, source)
+        for match in WORDS.finditer(text)
+    ]
+    for path in (file for top in TEXTS for file in sorted((ROOT / top).rglob("*.md") or ())):
+        found += [f"{path.name} {match[0]}" for match in WORDS.finditer(path.read_text("utf-8"))]
+    assert found == []
+
+
+def test_a_docstring_begins_with_a_noun_or_an_imperative() -> None:
+    found = [
+        f"{name}:{line} {text.splitlines()[0]}"
+        for name, source in _python()
+        for line, text in _titles(source)
+        if TITLE.match(text)
+    ]
+    assert found == []
+
+
+def test_no_code_of_a_requirement_stands_in_the_program() -> None:
+    found = [
+        f"{name}:{line} {match[0]}"
+        for name, source in _python()
+        for line, text in _prose(name, source)
+        for match in CODE_OF_A_REQUIREMENT.finditer(text)
+    ]
+    assert found == []
+
+
+def test_names_are_standard_words() -> None:
+    found = [
+        f"{name}:{line} {word}"
+        for name, source in _python()
+        for line, word in _public_names(name, source)
+        if NAMES.search(word)
+    ]
+    assert found == []
