@@ -67,7 +67,7 @@ class Elf:
         """The names of the libraries that a file asks for itself."""
         return tuple(self._ask("--print-needed", path).split())
 
-    def look_in(self, path: Path, folder: Path) -> None:
+    def search(self, path: Path, folder: Path) -> None:
         """Let a file find its libraries in a folder, after those where it looks already."""
         here = os.path.relpath(folder, path.parent)
         place = "$ORIGIN" if here == "." else f"$ORIGIN/{here}"
@@ -150,10 +150,10 @@ def bring_libraries(
                     raise PreparationError(f"{file.name} needs {name}, which is not here.")
                 brought[name] = places[name]
                 shutil.copyfile(places[name], home / name)
-                elf.look_in(home / name, home)
+                elf.search(home / name, home)
                 waiting.append(places[name])
         if lacking and file in files:
-            elf.look_in(file, home)
+            elf.search(file, home)
     return tuple(sorted(path.resolve() for path in brought.values()))
 
 

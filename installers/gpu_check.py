@@ -70,7 +70,7 @@ class Load:
 
 
 @dataclass
-class Ground:
+class CheckContext:
     """Where the checks run. ``gpu`` is the UUID of the GPU to train on, "" for processors."""
 
     folder: Path
@@ -168,7 +168,7 @@ class Ground:
         return folder, RunExit.from_dict(read_json(folder.attempt(1).exit))
 
 
-def insist(ended: RunExit) -> None:
+def require(ended: RunExit) -> None:
     if ended.state is not JobState.FINISHED:
         told = ended.error.sentence if ended.error else ended.message
         raise Failed(f"The job ended as {ended.state.value}: {told}")
@@ -177,11 +177,11 @@ def insist(ended: RunExit) -> None:
 # --- training --------------------------------------------------------------------------------
 
 
-def check_training(ground: Ground, mixed: bool) -> Iterator[Row]:
+def check_training(ground: CheckContext, mixed: bool) -> Iterator[Row]:
     """The example learns on the chosen device, and mixed precision is used where asked for."""
     name = "mixed precision" if mixed else "training"
     folder, ended = ground.train(name.replace(" ", "-"), EXAMPLE, mixed_precision=mixed, epochs=10)
-    insist(ended)
+    require(ended)
     from backend.training.checkpoint import load_checkpoint
 
     accuracy = read_json(folder.status)["metrics"]["validation/accuracy"] or 0.0
@@ -195,7 +195,7 @@ def check_training(ground: Ground, mixed: bool) -> Iterator[Row]:
     yield Row(name, passed, f"{accuracy:.1%}", f"The example on {made_with['device']}; {told}.")
 
 
-def check_pin(ground: Ground) -> Iterator[Row]:
+def check_pin(ground: CheckContext) -> Iterator[Row]:
     """A rank sees the GPU that its job names by UUID and no other, and the agent finds it there."""
     seen: set[str] = set()
 
@@ -206,7 +206,7 @@ def check_pin(ground: Ground) -> Iterator[Row]:
 
     variables = {"STEPS": "10", "PAUSE_S": "0.3"}
     folder, ended = ground.train("pin", look=look, environment=variables, **_ONCE)
-    insist(ended)
+    require(ended)
     log = folder.rank_log(0).read_text(errors="replace")
     sees = next((line for line in log.splitlines() if line.startswith("SEES")), "it says nothing")
     told = f"The rank: {sees}. The agent sees it on {', '.join(sorted(seen)) or 'no GPU'}."
@@ -214,7 +214,7 @@ def check_pin(ground: Ground) -> Iterator[Row]:
     yield Row("pin by UUID", passed, f"{len(seen)} GPU", told)
 
 
-def check_out_of_memory(ground: Ground) -> Iterator[Row]:
+def check_out_of_memory(ground: CheckContext) -> Iterator[Row]:
     variables = {"STEPS": "10", "EXTRA_BYTES": str(1 << 47)}
     _, ended = ground.train("memory", environment=variables, **_ONCE)
     told = ended.error.sentence if ended.error else ended.message
@@ -258,7 +258,7 @@ reasons, remapped rows.
 _WORDS = {"Enabled": 1.0, "Disabled": 0.0}
 
 
-def ask_smi(ground: Ground, kind: str, fields: Sequence[str]) -> list[dict[str, str]]:
+def ask_smi(ground: CheckContext, kind: str, fields: Sequence[str]) -> list[dict[str, str]]:
     command = [ground.smi, f"--query-{kind}={','.join(fields)}", "--format=csv,noheader,nounits"]
     done = subprocess.run(
         command, env=ground.environment, capture_output=True, text=True, timeout=60
@@ -271,7 +271,7 @@ def ask_smi(ground: Ground, kind: str, fields: Sequence[str]) -> list[dict[str, 
     return rows
 
 
-def told(text: str) -> float | str | None:
+def smi_value(text: str) -> float | str | None:
     """A word of nvidia-smi as the agent has it; None for what the driver does not tell."""
     if text.startswith("[") or text in ("", "N/A"):
         return None
@@ -297,7 +297,7 @@ def differences(
     """
     for name, (attribute, within, share) in QUERY.items():
         mine = [getattr(gpu, attribute) for gpu in both]
-        value = told(smi[name])
+        value = smi_value(smi[name])
         if attribute.endswith("_bytes"):
             mine = [None if one is None else one / 2**20 for one in mine]
         within += share * value if isinstance(value, float) else 0
@@ -308,12 +308,12 @@ def differences(
         yield "processes", f"processes are {sorted(on_it)} for nvidia-smi, {pids[-1]} for the agent"
     for process in both[-1].compute_processes:
         mib = None if process.memory_bytes is None else process.memory_bytes / 2**20
-        theirs = told(on_it.get(process.pid, ""))
+        theirs = smi_value(on_it.get(process.pid, ""))
         if process.pid in on_it and not agrees(theirs, [mib], 8):
             yield f"process {process.pid}", f"process {process.pid} has {theirs} MiB and {mib}"
 
 
-def check_readings(ground: Ground, tries: int = 4) -> Iterator[Row]:
+def check_readings(ground: CheckContext, tries: int = 4) -> Iterator[Row]:
     """Each field agrees in some try: what moves soon does, what is read wrongly never."""
     wrong: dict[tuple[str, str], str] | None = None
     for _ in range(tries):
@@ -338,7 +338,7 @@ def check_readings(ground: Ground, tries: int = 4) -> Iterator[Row]:
 
 
 @contextmanager
-def hold(ground: Ground) -> Iterator[int]:
+def hold(ground: CheckContext) -> Iterator[int]:
     """A process of no job that has half a GiB of the GPU; its pid."""
     code = "import sys, torch; held = torch.zeros(1 << 29, dtype=torch.uint8, device='cuda'); "
     code += "print('there', flush=True); sys.stdin.read()"
@@ -349,7 +349,7 @@ def hold(ground: Ground) -> Iterator[int]:
         yield process.pid
 
 
-def check_stranger(ground: Ground, pid: int) -> Iterator[Row]:
+def check_foreign_process(ground: CheckContext, pid: int) -> Iterator[Row]:
     """The agent names who is on the GPU, and that it is none of its jobs."""
     (gpu,) = (gpu for gpu in ground.gpus(2) if gpu.uuid == ground.gpu)
     mine = [process for process in gpu.foreign_processes() if process.pid == pid]
@@ -361,12 +361,12 @@ def check_stranger(ground: Ground, pid: int) -> Iterator[Row]:
     yield Row("foreign process", passed, f"{mib} MiB", seen)
 
 
-def check_beside_a_stranger(ground: Ground) -> Iterator[Row]:
+def check_with_foreign_process(ground: CheckContext) -> Iterator[Row]:
     """The readings are compared while there is a process to compare."""
     with ExitStack() as held:
         yield from attempt(
             "foreign process",
-            lambda: check_stranger(ground, held.enter_context(hold(ground))),
+            lambda: check_foreign_process(ground, held.enter_context(hold(ground))),
         )
         yield from attempt("readings", lambda: check_readings(ground))
 
@@ -382,7 +382,7 @@ class Steps:
     busy_percent: float | None
 
 
-def timed(ground: Ground, name: str, steps: int, is_bare: bool) -> Steps:
+def timed(ground: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
     stopwatch, load = ground.folder / f"stopwatch-{name}", ground.load
     variables = {
         "STOPWATCH": str(stopwatch),
@@ -409,13 +409,13 @@ def timed(ground: Ground, name: str, steps: int, is_bare: bool) -> Steps:
             raise Failed(f"The bare loop ended with code {process.returncode}.")
     else:
         changes = {**_ONCE, "batch_size": load.batch, "loader_workers": 2}
-        insist(ground.train(name, look=look, environment=variables, **changes)[1])
+        require(ground.train(name, look=look, environment=variables, **changes)[1])
     began, ended = map(float, stopwatch.read_text().split())
     step_ms = (ended - began) * 1e3 / (steps - _WARM_STEPS)
     return Steps(step_ms, statistics.mean(busy) if busy else None)
 
 
-def check_steps(ground: Ground) -> Iterator[Row]:
+def check_steps(ground: CheckContext) -> Iterator[Row]:
     """The same model and loader in a bare loop and in a job, in turns."""
     trial = timed(ground, "trial", 3 * _WARM_STEPS, is_bare=True)
     steps = 2 * _WARM_STEPS + min(round(ground.load.seconds * 1e3 / trial.step_ms), 5000)
@@ -444,7 +444,7 @@ def judge_steps(bare: Sequence[Steps], job: Sequence[Steps]) -> Iterator[Row]:
 # --- the table -------------------------------------------------------------------------------
 
 
-def check_machine(ground: Ground) -> Iterator[Row]:
+def check_machine(ground: CheckContext) -> Iterator[Row]:
     """PyTorch with CUDA, what jobs import, and a GPU that the agent reads."""
     if lacks := missing():
         raise Failed(f"{sys.executable} lacks {', '.join(lacks)}: give --wheels a folder of it.")
@@ -469,9 +469,9 @@ def attempt(name: str, check: Callable[[], Iterable[Row]]) -> Iterator[Row]:
         yield Row(name, False, "–", f"{type(error).__name__}: {error}")
 
 
-def check_all(ground: Ground) -> Iterator[Row]:
+def check_all(ground: CheckContext) -> Iterator[Row]:
     checks: dict[str, Callable[[], Iterable[Row]]] = {
-        "foreign process, readings": lambda: check_beside_a_stranger(ground),
+        "foreign process, readings": lambda: check_with_foreign_process(ground),
         "training": lambda: check_training(ground, mixed=False),
         "mixed precision": lambda: check_training(ground, mixed=True),
         "pin by UUID": lambda: check_pin(ground),
@@ -515,7 +515,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.wheels and missing():
             unpack_wheels(given.wheels, Path(folder, "packages"))
         rows = []
-        for row in check_all(Ground(Path(folder))):
+        for row in check_all(CheckContext(Path(folder))):
             sys.stderr.write(f"{row.check}: {'pass' if row.passed else 'FAIL'}\n")
             rows.append(row)
     sys.stdout.write(table(rows))

@@ -13,7 +13,7 @@ from app.jobs.file_export import show_in_folder
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.bundles.job_archive import Bundled, ReplayVerdict, Unbundled
+from backend.records.bundles.job_archive import Bundled, ReplayResult, Unbundled
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -144,12 +144,12 @@ class BundleController(QObject):
         self._judged = view.id, view.run
         replays = self._services.replays
 
-        def judge() -> ReplayVerdict | None:
+        def judge() -> ReplayResult | None:
             return replays.compare(view.id) if replays.original(view.id) else None
 
-        def show(verdict: ReplayVerdict | None) -> None:
+        def show(verdict: ReplayResult | None) -> None:
             if verdict is not None:
-                self._detail.show_verdict(view.id, verdict.sentence, verdict.is_same)
+                self._detail.show_check_result(view.id, verdict.sentence, verdict.is_same)
 
         self._runner.run(f"read {view.id}", judge, show, lambda _error: None)
 
@@ -157,7 +157,7 @@ class BundleController(QObject):
     def compare(self, job_id: str) -> None:
         """How a replay went beside its original."""
 
-        def show(verdict: ReplayVerdict) -> None:
+        def show(verdict: ReplayResult) -> None:
             self._dialog.open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
 
         self._runner.run(

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.jobs.file_export import TakeAway
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.comparison import MOST_JOBS, ComparedLook, too_many
+from backend.records.jobs.comparison import MOST_JOBS, ComparedUpdate, too_many
 from backend.records.jobs.summary import JobListing, JobQuery
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import sweep_of
@@ -207,11 +207,11 @@ class CompareController(QObject):
             partial(self._missed, followed),
         )
 
-    def _looked(self, followed: _Followed, look: ComparedLook) -> None:
+    def _looked(self, followed: _Followed, look: ComparedUpdate) -> None:
         followed.is_looked_at = False
         if self._followed.get(followed.job_id) is followed:
             followed.view, followed.cursor = look.view, look.cursor
-            self._page.show_look(look)
+            self._page.show_update(look)
             self._find_siblings()
 
     def _missed(self, followed: _Followed, error: BackendError) -> None:

@@ -89,7 +89,7 @@ class JobController(QObject):
         detail.smaller_requested.connect(self.resume_smaller)
         detail.start_over_requested.connect(self.start_over)
         detail.start_cancelled.connect(self._starts.cancel)
-        detail.preflight_requested.connect(self.look_before)
+        detail.preflight_requested.connect(self.check_before_start)
         detail.clone_requested.connect(self.clone)
         detail.replay_requested.connect(self.replay)
         detail.new_from_requested.connect(self._new_from)
@@ -166,7 +166,7 @@ class JobController(QObject):
         self._starts.start(self._wish(job_id, resume))
 
     @Slot(str)
-    def look_before(self, job_id: str) -> None:
+    def check_before_start(self, job_id: str) -> None:
         """All that would keep the job from starting, or from going on."""
         view = self._page.open_view
         if view is not None and view.id == job_id and not view.state.is_live:
@@ -323,7 +323,7 @@ class JobController(QObject):
             f"read {job_id}",
             partial(self._jobs.checkpoints, job_id),
             partial(detail.show_checkpoints, job_id),
-            lambda error: detail.show_checkpoints_trouble(job_id, error.with_remedy),
+            lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
         )
 
     @Slot(str, str, bool)

@@ -96,4 +96,4 @@ class LogController(QObject):
 
     def _refused(self, job_id: str, source: str, error: BackendError) -> None:
         if not isinstance(error, Cancelled):
-            self._tab.show_trouble(job_id, source, error.sentence)
+            self._tab.show_error(job_id, source, error.sentence)

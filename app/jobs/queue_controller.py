@@ -132,7 +132,7 @@ class QueueController(QObject):
     def _acted(self, job_id: str, queue: Queue) -> None:
         self._page.detail.show_busy(job_id, "")
         self._show(queue, at_once=True)
-        self._poller.look_at_list()
+        self._poller.poll_list()
 
     def _refused(self, job_id: str, error: BackendError) -> None:
         self._page.detail.show_busy(job_id, "")
@@ -140,4 +140,4 @@ class QueueController(QObject):
             self._page.detail.show_error(job_id, str(error), error.remedy)
         else:
             self.told.emit(error.with_remedy)
-        self._poller.look_at_list()
+        self._poller.poll_list()

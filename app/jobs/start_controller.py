@@ -107,7 +107,7 @@ class StartController(QObject):
 
     def check(self, wish: StartRequest, config: JobConfig) -> None:
         """Only look, and show what was found even when all is well."""
-        self._open(wish, config).look_at_all()
+        self._open(wish, config).check_all()
 
     def _open(self, wish: StartRequest, config: JobConfig) -> PreflightSession:
         if self.talk is not None:
@@ -157,7 +157,7 @@ class PreflightSession(QObject):
         self.dialog = PreflightDialog(bool(wish.job_id), window)
         self.dialog.fix_requested.connect(self._fix)
         self.dialog.fix_all_requested.connect(self._fix_all)
-        self.dialog.look_again_requested.connect(self.look_at_all)
+        self.dialog.look_again_requested.connect(self.check_all)
         self.dialog.start_requested.connect(self._start)
         self.dialog.start_on_requested.connect(self._start_on)
         self.dialog.canary_requested.connect(self._try)
@@ -171,7 +171,7 @@ class PreflightSession(QObject):
     # Looking.
 
     @Slot()
-    def look_at_all(self) -> None:
+    def check_all(self) -> None:
         self._look({one.node for one in self._config.placement})
 
     def _look(self, nodes: set[str]) -> None:
@@ -191,7 +191,7 @@ class PreflightSession(QObject):
         def look() -> Preflight:
             if before is None or set(before.nodes).issubset(asked):
                 return preflight.run(config, job_id, cancelled=lambda: progress.is_cancelled)
-            return preflight.look_again(
+            return preflight.check_again(
                 config, before, asked, job_id, lambda: progress.is_cancelled
             )
 

@@ -82,7 +82,7 @@ class StatusPoller(QObject):
 
     def start(self) -> None:
         """Look now, and from now on."""
-        self.look_at_list()
+        self.poll_list()
         self._timer.start()
 
     def stop(self) -> None:
@@ -115,12 +115,12 @@ class StatusPoller(QObject):
         self._begin_some()
         self._doubt_what_hangs()
         if self._looks % _LOOKS_A_LIST == 0:
-            self.look_at_list()
+            self.poll_list()
             if self._open_is_unread:
                 self._look_at(self._open_id)
 
     @Slot()
-    def look_at_list(self) -> None:
+    def poll_list(self) -> None:
         if self._listing_since is not None:
             return
         self._listing_since = time.monotonic()

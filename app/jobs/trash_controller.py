@@ -67,7 +67,7 @@ class JobTrash(QObject):
 
         def refuse(error: BackendError) -> None:
             if self._dialog.now is dialog:
-                dialog.show_trouble(error.with_remedy)
+                dialog.show_error(error.with_remedy)
 
         self._runner.run(
             _LANE, lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs), tell, refuse

@@ -20,7 +20,7 @@ from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
 from backend.services.library.service import LibraryService
 from widgets.common.dialog_holder import DialogHolder
-from widgets.library.import_dialog import ImportDialog, ImportWish
+from widgets.library.import_dialog import ImportDialog, ImportRequest
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -104,7 +104,7 @@ class LibraryController(QObject):
 
         def missed(error: BackendError) -> None:
             for kind in kinds:
-                self._pages[kind].show_trouble(str(error), error.remedy)
+                self._pages[kind].show_error(str(error), error.remedy)
 
         self._runner.run("library", read, lambda found: self._take(*found), missed)
 
@@ -130,7 +130,7 @@ class LibraryController(QObject):
         # A lane of its own: a share that does not answer holds up no look at another path.
         self._runner.run(
             f"look at {source}",
-            lambda: self._library.look_at(_path_of(source)),
+            lambda: self._library.inspect(_path_of(source)),
             then,
             lambda error: self.told.emit(str(error)),
         )
@@ -174,7 +174,7 @@ class LibraryController(QObject):
 
         self._look_at(source, show)
 
-    def _start_import(self, wish: ImportWish) -> None:
+    def _start_import(self, wish: ImportRequest) -> None:
         progress = self._runner.progress(self._report_import)
         self._import = progress
         project = wish.project

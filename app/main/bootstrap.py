@@ -17,7 +17,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication
 
 from app.main.data_root_opener import Opening
-from app.main.session_restore import first_place, take_up
+from app.main.session_restore import first_place, restore_session
 from app.runtime.background import Background
 from app.runtime.gui_thread_gc import Garbage
 from app.runtime.malloc_tuning import FreedMemory
@@ -136,7 +136,7 @@ class Program(QObject):
         self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
         self.frame.take_pages(self._pages.settings, self._pages.help)
         preferences = self._keeping.preferences
-        take_up(preferences, self.window, self._pages, self._keeping.remember)
+        restore_session(preferences, self.window, self._pages, self._keeping.remember)
         self.is_built = True
         self.opening.begin(self._pages.refusal)
 
@@ -330,10 +330,10 @@ class Program(QObject):
         poller.listed.connect(self._queue_controller.show_jobs)
         poller.updated.connect(self._updated)
         poller.updated.connect(self._bundle_controller.see)
-        poller.unreadable.connect(self.jobs.detail.show_doubt)
+        poller.unreadable.connect(self.jobs.detail.show_stale)
         poller.unreadable.connect(self._cannot_open)
-        poller.unlisted.connect(side_bar.show_trouble)
-        poller.unlisted.connect(self.jobs.show_trouble)
+        poller.unlisted.connect(side_bar.show_error)
+        poller.unlisted.connect(self.jobs.show_error)
         self._finder.counted.connect(partial(side_bar.set_count, "jobs"))
         self._queue_controller.shown.connect(side_bar.show_queue)
         drafts.form_wished.connect(partial(self.window.go, "new-job"))
@@ -431,7 +431,7 @@ class Program(QObject):
     def _look_again(self) -> None:
         """What other desktops and nodes may have changed, now and not at the next look."""
         self._poller.poll()
-        self._poller.look_at_list()
+        self._poller.poll_list()
         self._node_controller.refresh()
         self._library_controller.refresh()
         self.window.toast.show_message("Looking again")
@@ -440,7 +440,7 @@ class Program(QObject):
 
     @Slot(object)
     def _listed(self, views: tuple[JobView, ...]) -> None:
-        self.window.side_bar.show_trouble("")
+        self.window.side_bar.show_error("")
         self.frame.see_jobs(views)
         self._node_controller.show_jobs(views)
         self.form.show_jobs(views)

@@ -28,7 +28,7 @@ def first_place(preferences: Preferences) -> str:
     return preferences.place if preferences.place in known else "jobs"
 
 
-def take_up(
+def restore_session(
     preferences: Preferences,
     window: MainWindow,
     pages: Pages,

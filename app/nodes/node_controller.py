@@ -140,7 +140,7 @@ class NodeController(QObject):
     def refresh(self) -> None:
         """One look; a look that has not ended is not repeated, and delays no other."""
         self._look_in("node this-computer", self._state_here, self._take_here, lambda _error: None)
-        self._look_in("nodes", self._services.nodes.far, self._take_far, self._miss_far)
+        self._look_in("nodes", self._services.nodes.remote, self._take_far, self._miss_far)
 
     def _look_in(
         self,
@@ -177,10 +177,10 @@ class NodeController(QObject):
             self._show()
         if math.isfinite(far_s) and far_s > _SLOW_S:
             since = datetime.fromtimestamp(time.time() - far_s, UTC).astimezone()
-            self._page.show_trouble(f"The data root does not answer since {since:%H:%M}.")
+            self._page.show_error(f"The data root does not answer since {since:%H:%M}.")
 
     def _miss_far(self, error: BackendError) -> None:
-        self._page.show_trouble(error.with_remedy)
+        self._page.show_error(error.with_remedy)
 
     def _doubt_what_hangs(self) -> None:
         """While a look at the others does not come back, nobody knows whether they are there."""
@@ -201,7 +201,7 @@ class NodeController(QObject):
         if self._far is None and not states:
             # Nobody opens the page of the only computer there is.
             self._orphans.ask(THIS_COMPUTER)
-        self._page.show_trouble("")
+        self._page.show_error("")
         self._far = states
         self._ssh.poll(states)
         now = time.time()
@@ -268,7 +268,7 @@ class NodeController(QObject):
         resting = [name for name in self._past_read if name not in self._watched]
         for name in resting[:-_PASTS]:
             del self._past_read[name]
-            self._page.forget_past(name)
+            self._page.remove_history(name)
 
     @Slot(str)
     def _check(self, name: str) -> None:
@@ -276,7 +276,7 @@ class NodeController(QObject):
             f"check {name}",
             partial(self._services.nodes.check, name),
             partial(self._page.show_findings, name),
-            lambda error: self._page.show_error(name, error.with_remedy),
+            lambda error: self._page.show_check_error(name, error.with_remedy),
         )
 
     @Slot(str)
@@ -393,7 +393,7 @@ class NodeController(QObject):
 
         self._runner.run(
             "keyring",
-            partial(self._services.cluster.forget_passphrase, name),
+            partial(self._services.cluster.remove_passphrase, name),
             told,
             lambda error: self.told.emit(error.with_remedy),
         )

@@ -160,7 +160,7 @@ class SetUpController(QObject):
             if shown.key is not None:
                 dialog.show_key(shown.key, shown.accepted)
             else:
-                dialog.show_trouble(error.with_remedy)
+                dialog.show_error(error.with_remedy)
 
         self._runner.run("set up choices", look, show, refuse)
 

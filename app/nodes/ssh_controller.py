@@ -45,7 +45,7 @@ class SshController(QObject):
         self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_look)
 
     def _cannot_look(self, error: BackendError) -> None:
-        self._page.show_trouble(error.with_remedy)
+        self._page.show_error(error.with_remedy)
 
     @Slot(HostKey)
     def _forget(self, key: HostKey) -> None:

@@ -109,7 +109,7 @@ class SshWatch:
         else:
             self._runner.run(
                 lane,
-                partial(self._services.cluster.knock, entry.address),
+                partial(self._services.cluster.check_banner, entry.address),
                 partial(self._answered, state.name),
                 partial(self._missed, state.name),
             )

@@ -64,7 +64,7 @@ class CommandSearch:
         self._sources.append(source)
         self._openers[kind] = open_it
 
-    def add_far_source(
+    def add_background_source(
         self, kind: str, source: FarSource, open_it: Callable[[str], object]
     ) -> None:
         """Targets of one kind that are looked for elsewhere; see `ask`."""

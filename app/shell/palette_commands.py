@@ -142,9 +142,9 @@ def offer_things(
         for name in dict.fromkeys(item.name for item in things.items(kind)):
             yield PaletteEntry(kind.value, name, name, kind.value, icon)
 
-    frame.go_to.add_far_source("job", jobs, open_job)
+    frame.go_to.add_background_source("job", jobs, open_job)
     frame.go_to.add_opener("sweep", open_sweep)
-    frame.go_to.add_far_source("template", templates, begin_with)
+    frame.go_to.add_background_source("template", templates, begin_with)
     frame.go_to.add_source("node", nodes, open_node)
     for kind in Kind:
         frame.go_to.add_source(kind.value, partial(items, kind), partial(open_item, kind))

@@ -120,7 +120,7 @@ class FrameController(QObject):
         for place in PLACES:
             self.add_act(place.title, place.icon, partial(window.go, place.key))
         self.add_act("Notices", "bell", self.bell.show)
-        self.add_act("Look again", "arrow-clockwise", window.look_again)
+        self.add_act("Look again", "arrow-clockwise", window.check_again)
         self.add_act("Settings", "gear", self.open_settings)
         self.add_act("Help", "question", self.open_help)
         for key, title in TOPICS:

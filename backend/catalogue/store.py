@@ -129,7 +129,7 @@ class Catalogue:
         with self._reading() as session:
             return tuple(row_to_item(row) for row in session.execute(query).mappings())
 
-    def forget_item(self, kind: Kind, name: str, version: int) -> None:
+    def remove_item(self, kind: Kind, name: str, version: int) -> None:
         with self._writing() as session:
             session.execute(delete(LibraryItemRow).where(*_is_item(kind, name, version)))
         self.items_changed(kind)
@@ -234,10 +234,10 @@ class Catalogue:
         with self._reading() as session:
             return frozenset(session.scalars(select(JobRow.id)))
 
-    def forget_job(self, job_id: str) -> None:
-        self.forget_jobs([job_id])
+    def remove_job(self, job_id: str) -> None:
+        self.remove_jobs([job_id])
 
-    def forget_jobs(self, job_ids: Iterable[str]) -> None:
+    def remove_jobs(self, job_ids: Iterable[str]) -> None:
         with self._writing() as session:
             for batch in _batches(list(job_ids)):
                 session.execute(delete(JobRow).where(JobRow.id.in_(batch)))

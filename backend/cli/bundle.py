@@ -11,7 +11,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
 
 if TYPE_CHECKING:
-    from backend.records.bundles.job_archive import ReplayVerdict
+    from backend.records.bundles.job_archive import ReplayResult
     from backend.services.context.container import Services
 
 
@@ -79,7 +79,7 @@ def replayed(services: Services, arguments: argparse.Namespace, as_json: bool) -
     return _tell(services.replays.compare(services.jobs.find(arguments.id)), as_json)
 
 
-def _tell(verdict: ReplayVerdict, as_json: bool) -> int:
+def _tell(verdict: ReplayResult, as_json: bool) -> int:
     if as_json:
         print_json(verdict)
     else:

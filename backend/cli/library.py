@@ -37,7 +37,7 @@ def import_item(services: Services, arguments: argparse.Namespace, as_json: bool
 
 
 def import_project(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    project = services.library.look_at(arguments.path).project
+    project = services.library.inspect(arguments.path).project
     if project is None:
         raise BackendError(
             f"No model with its loader was found in {arguments.path}.",

@@ -246,7 +246,7 @@ def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     return OK
 
 
-def forget_host_key(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+def remove_host_key(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     count = services.cluster.remove_host_key(arguments.host, arguments.port)
     if as_json:
         print_json({"host": arguments.host, "port": arguments.port, "keys": count})
@@ -255,8 +255,8 @@ def forget_host_key(services: Services, arguments: argparse.Namespace, as_json: 
     return OK
 
 
-def forget_passphrase(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    keys = services.cluster.forget_passphrase(arguments.name)
+def remove_passphrase(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    keys = services.cluster.remove_passphrase(arguments.name)
     if as_json:
         print_json({"name": arguments.name, "keys": list(keys)})
     elif keys:

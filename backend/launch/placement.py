@@ -55,7 +55,7 @@ def this_computer(
     return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
 
 
-def insist_on_one_kind(rooms: Sequence[NodeRoom]) -> None:
+def require_one_kind(rooms: Sequence[NodeRoom]) -> None:
     """See that all of ``rooms`` see the data root, or none does.
 
     Raises:

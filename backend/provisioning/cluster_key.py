@@ -311,7 +311,7 @@ def sources(entry: NodeEntry, peers: Sequence[Peer]) -> str:
     return ",".join((str(own), *outside))
 
 
-def forget_key(shell: Shell, home: NodeHome) -> bool:
+def remove_key(shell: Shell, home: NodeHome) -> bool:
     """Let the cluster's key of this node in no longer; False when it was not listed."""
     try:
         key = parse_key(shell.read(str(home.ssh / PRIVATE_NAME)))

@@ -39,7 +39,7 @@ class NodeInspection:
     ranks_address: str
 
 
-def look_at(
+def inspect(
     shell: Shell,
     node: str,
     data_root: Path,

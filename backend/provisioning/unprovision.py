@@ -37,7 +37,7 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
                 f"The agent on {entry.name} does not end, so nothing was removed.",
                 "Restart the node, then remove it again.",
             )
-    cluster_key.forget_key(shell, home)
+    cluster_key.remove_key(shell, home)
     return _remove(shell, home.path)
 
 

@@ -16,7 +16,7 @@ KNOCK_LIMIT_S = 3.0
 _GREETING = b"SSH-"
 
 
-def knock(hop: Hop, limit_s: float = KNOCK_LIMIT_S) -> None:
+def check_banner(hop: Hop, limit_s: float = KNOCK_LIMIT_S) -> None:
     """Wait for the greeting of an sshd.
 
     Raises:

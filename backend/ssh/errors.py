@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.node.system.wording import last_said, seconds
-from backend.records.base.program_name import to_forget
+from backend.records.base.program_name import to_remove
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import HostKey
 from backend.ssh.known_hosts import host_name
@@ -225,7 +225,7 @@ def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
         f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Somebody may be "
         "posing as it, or it was installed anew.",
         "Ask whoever looks after it. Only if the change is meant, forget the old key: "
-        f"{to_forget(shown.host, shown.port)}",
+        f"{to_remove(shown.host, shown.port)}",
     )
 
 

@@ -61,7 +61,7 @@ class Seen:
 
     def look(self):
         """Once at everything."""
-        self.program._poller.look_at_list()
+        self.program._poller.poll_list()
         self.program._poller.poll()
 
     @property

@@ -16,7 +16,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import Presence
-from backend.records.nodes.remote_run import carried_of
+from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
@@ -70,7 +70,7 @@ def carried(desktop: ReadyCluster) -> ReadyCluster:
         desktop[name].unmount_share()
         desktop.services.set_up.wake(name)
     wait_for(
-        lambda: {one.presence for one in desktop.services.nodes.far()} == {Presence.ONLINE},
+        lambda: {one.presence for one in desktop.services.nodes.remote()} == {Presence.ONLINE},
         "the agents of both nodes",
     )
     return desktop
@@ -93,7 +93,7 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     carried: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
 ) -> None:
     services, jobs = carried.services, carried.services.jobs
-    assert all(one.reading and one.reading.cpu.cores for one in services.nodes.far())
+    assert all(one.reading and one.reading.cpu.cores for one in services.nodes.remote())
 
     view = run("node1", processes=2)
     assert makes_steps(view)
@@ -102,7 +102,7 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     view = jobs.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     folder = services.data_root.job(view.id)
-    home = carried_of(folder.attempt(1))
+    home = remote_run_of(folder.attempt(1))
     assert (home and home.is_home) is True
     for record in jobs.checkpoints(view.id):
         verify(record)

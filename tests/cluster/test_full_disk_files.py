@@ -89,7 +89,7 @@ def test_f26_a_wish_to_stop_needs_no_room_and_means_one_run(disk: Path) -> None:
     assert job_files.request_stop(folder, 1)
     assert write_stop_request(folder.lock, 1)
     assert not job_files.request_stop(folder, 1)
-    job_files.clear_old_wish(folder, 2)
+    job_files.clear_old_stop_request(folder, 2)
     assert not write_stop_request(folder.lock, 2)
     with pytest.raises(OSError, match="No space left"):
         MOUNTED.create(disk / "claim", b"x")

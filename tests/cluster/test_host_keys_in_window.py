@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
-from backend.records.base.program_name import to_forget
+from backend.records.base.program_name import to_remove
 from backend.records.nodes.entry import SetUp
 from tests.cluster.faults import FAULTS
 from tests.cluster.ready import ReadyCluster
@@ -65,7 +65,7 @@ def test_f55_f56_a_changed_key_is_let_in_by_nobody_until_the_old_one_is_forgotte
     old = cluster.host_key("node2")
     qtbot.waitUntil(plate.changed.isVisible)
     assert plate.changed._shown.text() == fingerprint(ready_cluster)
-    assert plate.changed._command.text() == to_forget(host, 22)
+    assert plate.changed._command.text() == to_remove(host, 22)
     assert buttons(dialog) == ["Close"]
     qtbot.mouseClick(plate.changed.default, LEFT)
     assert cluster.host_key("node2") == old

@@ -242,7 +242,7 @@ def test_only_what_was_mended_is_asked_again(ready_cluster: ReadyCluster) -> Non
         preflight.fix(finding)
         # Had it been asked, its sshd would be the fault.
         ready_cluster["node3"].stop_sshd()
-        after = preflight.look_again(config(), before, ("node2",))
+        after = preflight.check_again(config(), before, ("node2",))
     assert told_of(after) == {(words.AGENT, ("node3",))}
     assert after.nodes == NODES
     assert [one.node for one in after.smaller] == ["node1", "node2"]

@@ -315,7 +315,7 @@ def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_othe
 
 
 def _with_gpus(stocked: ReadyCluster) -> set[str]:
-    return {one.name for one in stocked.services.nodes.far() if one.reading and one.reading.gpus}
+    return {one.name for one in stocked.services.nodes.remote() if one.reading and one.reading.gpus}
 
 
 def _seen_by_ranks(stocked: ReadyCluster) -> dict[str, str]:

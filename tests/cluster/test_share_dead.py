@@ -30,7 +30,7 @@ ASKED: dict[str, Callable[[Services, JobView], object]] = {
     "create": lambda services, job: services.jobs.create(raw_job(2)),
     "library": lambda services, job: services.library.list(Kind.MODEL),
     "files": lambda services, job: services.library.files(Kind.MODEL, "tiny"),
-    "nodes": lambda services, job: services.nodes.far(),
+    "nodes": lambda services, job: services.nodes.remote(),
     "this computer": lambda services, job: services.nodes.reading(),
 }
 

@@ -18,7 +18,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.nodes.reading import Gpu
 from installers import gpu_check
-from installers.gpu_check import QUERY, Failed, Ground, Load, Row, Steps
+from installers.gpu_check import QUERY, CheckContext, Failed, Load, Row, Steps
 from tests.fakes.nvml.driver import FakeDriver, build, put_smi
 from tests.installers.small_project import put_wheel
 
@@ -29,7 +29,7 @@ GPUS = [f"GPU-0000000{number}-aaaa-bbbb-cccc-dddddddddddd" for number in (0, 1)]
 @dataclass
 class FakeGpus:
     driver: FakeDriver
-    ground: Ground
+    ground: CheckContext
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +45,16 @@ def fake(library: Path, tmp_path: Path) -> Iterator[FakeGpus]:
     driver = FakeDriver(library, tmp_path / "gpus")
     environment = {**driver.environment, "PYTHONPATH": str(REPOSITORY)}
     smi = str(library / "nvidia-smi")
-    ground = Ground(tmp_path, gpu=GPUS[1], smi=smi, environment=environment)
+    ground = CheckContext(tmp_path, gpu=GPUS[1], smi=smi, environment=environment)
     with ground.agent():
         yield FakeGpus(driver, ground)
 
 
 @pytest.fixture
-def on_processors(tmp_path: Path) -> Ground:
+def on_processors(tmp_path: Path) -> CheckContext:
     small = Load(width=16, depth=1, batch=4, seconds=0.01, pairs=1)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return Ground(tmp_path, load=small, environment=environment)
+    return CheckContext(tmp_path, load=small, environment=environment)
 
 
 def row_of(name: str, check: Callable[[], Iterator[Row]]) -> Row:
@@ -124,7 +124,7 @@ def test_a_process_that_one_of_them_does_not_see_is_told(fake: FakeGpus) -> None
 
 def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
     def row() -> Row:
-        return row_of("foreign", lambda: gpu_check.check_stranger(fake.ground, os.getpid()))
+        return row_of("foreign", lambda: gpu_check.check_foreign_process(fake.ground, os.getpid()))
 
     fake.driver.describe(f"process 1 {os.getpid()} 700")
     assert row().passed
@@ -144,12 +144,14 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, on: int, sees: str, passed: bool
 ) -> None:
     def train(
-        ground: Ground, name: str, look: Callable[[str], None], **_changes: Any
+        ground: CheckContext, name: str, look: Callable[[str], None], **_changes: Any
     ) -> tuple[JobFolder, RunExit]:
         folder = DataRoot(ground.folder / "root").job("pinned")
         folder.logs.mkdir(parents=True)
         folder.rank_log(0).write_text(f"SEES {sees}\n")
-        rank = Ground(ground.folder, environment={**ground.environment, RUN_VARIABLE: "pinned/1"})
+        rank = CheckContext(
+            ground.folder, environment={**ground.environment, RUN_VARIABLE: "pinned/1"}
+        )
         code = "import sys; print(flush=True); sys.stdin.read()"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         with rank.process("-c", code, **pipes) as process:
@@ -160,17 +162,17 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
             look("pinned/1")
         return folder, RunExit(1, JobState.FINISHED, "")
 
-    monkeypatch.setattr(Ground, "train", train)
+    monkeypatch.setattr(CheckContext, "train", train)
     row = row_of("pin", lambda: gpu_check.check_pin(fake.ground))
     assert row.passed == passed, row
 
 
-def test_a_job_that_needs_too_much_memory_is_explained(on_processors: Ground) -> None:
+def test_a_job_that_needs_too_much_memory_is_explained(on_processors: CheckContext) -> None:
     row = row_of("memory", lambda: gpu_check.check_out_of_memory(on_processors))
     assert (row.passed, row.figure) == (True, "ERROR"), row
 
 
-def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Ground) -> None:
+def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: CheckContext) -> None:
     row = row_of("mixed", lambda: gpu_check.check_training(on_processors, mixed=True))
     assert (row.passed, row.sentence) == (
         False,
@@ -179,7 +181,7 @@ def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Groun
 
 
 @pytest.mark.slow
-def test_the_example_and_timed_steps_run_on_processors(on_processors: Ground) -> None:
+def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckContext) -> None:
     row = row_of("training", lambda: gpu_check.check_training(on_processors, mixed=False))
     assert row.passed, row
     steps, busy = gpu_check.attempt("P14", lambda: gpu_check.check_steps(on_processors))
@@ -209,7 +211,7 @@ def test_what_can_be_checked_is_where_no_job_can_run(
     fake: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def hold(_ground: Ground) -> Iterator[int]:
+    def hold(_ground: CheckContext) -> Iterator[int]:
         fake.driver.describe(f"process 1 {os.getpid()} 700")
         yield os.getpid()
 
@@ -218,8 +220,8 @@ def test_what_can_be_checked_is_where_no_job_can_run(
 
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(gpu_check, "hold", hold)
-    monkeypatch.setattr(Ground, "agent", lambda ground: nullcontext())
-    monkeypatch.setattr(Ground, "train", no_job)
+    monkeypatch.setattr(CheckContext, "agent", lambda ground: nullcontext())
+    monkeypatch.setattr(CheckContext, "train", no_job)
     monkeypatch.setattr(gpu_check, "timed", no_job)
     rows = list(gpu_check.check_all(replace(fake.ground, gpu="")))
     assert [row.check for row in rows if row.passed] == ["foreign process", "readings"]

@@ -48,7 +48,7 @@ def main() -> None:
         moment = moments.uniform(0, LONGEST_S)
         timer = threading.Timer(moment, job_files.request_stop, (folder, run))
         if workers is not None:
-            job_files.clear_old_wish(folder, run)
+            job_files.clear_old_stop_request(folder, run)
             timer.start()
         trainer = Trainer(
             this, folder, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers

@@ -177,6 +177,6 @@ def test_nothing_more_is_said_of_nodes_that_have_left_the_job(services: Services
     many = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
     before = services.preflight.run(many)
     assert [fault.nodes for fault in before.faults] == [("gpu99",)]
-    without = services.preflight.look_again(job.config, before, ("gpu99",))
+    without = services.preflight.check_again(job.config, before, ("gpu99",))
     assert without.passed
     assert without.nodes == ("this-computer",)

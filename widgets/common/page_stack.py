@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from widgets.common.progressive_paint import Curtain
+from widgets.common.progressive_paint import ProgressivePaint
 
 
 class Stack(QStackedWidget):
@@ -18,7 +18,7 @@ class Stack(QStackedWidget):
     def __init__(self, least_w: int = 0, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._least = QSize(least_w, 0)
-        self._curtain = Curtain(self)
+        self._curtain = ProgressivePaint(self)
 
     def setCurrentWidget(self, page: QWidget) -> None:
         if page is not self.currentWidget():

@@ -39,7 +39,7 @@ def fill_round(painter: QPainter, rect: QRectF, colour: QColor, radius: float) -
     painter.drawRoundedRect(rect, radius, radius)
 
 
-def paint_ground(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: bool) -> None:
+def paint_background(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: bool) -> None:
     """The ground of one of several things to choose from; none where it is just there.
 
     Args:

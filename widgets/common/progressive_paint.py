@@ -18,7 +18,7 @@ _LEAST_SHARE = 0.01
 """Of the page: what is smaller is painted with the ground that it stands on."""
 
 
-class Curtain(QObject):
+class ProgressivePaint(QObject):
     """Hangs over a widget that is about to be painted whole, and is taken down piece by piece.
 
     A piece of it is opaque and paints nothing, so Qt paints nothing beneath it, and what the window

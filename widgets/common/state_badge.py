@@ -63,7 +63,7 @@ def state_tone(state: JobState) -> Tone:
     return FAMILY_TONES[state.family]
 
 
-def turns(state: JobState) -> bool:
+def is_animated(state: JobState) -> bool:
     """Whether the glyph of `state` moves now, so that a view has to repaint its row."""
     return state in _TURNING and not theme.motion_reduced()
 
@@ -337,7 +337,7 @@ class StateGlyph(QWidget):
         paint_state(painter, QRectF(self.rect()), self._state, self._progress, turn_now())
 
     def _watch(self) -> None:
-        if self.isVisible() and turns(self._state):
+        if self.isVisible() and is_animated(self._state):
             self._frames.start()
         else:
             self._frames.stop()

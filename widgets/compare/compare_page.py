@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.comparison import (
     MOST_JOBS,
-    ComparedLook,
+    ComparedUpdate,
     ComparisonTable,
     compare,
     judged_metrics,
@@ -73,7 +73,7 @@ class ComparePage(QWidget):
         super().__init__(parent)
         self._ids: tuple[str, ...] = ()
         self._siblings: tuple[JobView, ...] = ()
-        self._looks: dict[str, ComparedLook] = {}
+        self._looks: dict[str, ComparedUpdate] = {}
         self._curves: dict[str, RunCurves] = {}
         self._colours: dict[str, int] = {}
         self._gone: dict[str, str] = {}
@@ -160,7 +160,7 @@ class ComparePage(QWidget):
             self.plots.prepare()
         self._settle()
 
-    def show_look(self, look: ComparedLook) -> None:
+    def show_update(self, look: ComparedUpdate) -> None:
         """News of a job: what it came to, and points to append."""
         key = look.view.id
         if key not in self._colours:

@@ -83,18 +83,20 @@ class ParallelPicture:
 
     # -- what is painted
 
-    def ground(self, ratio: float, chosen: Collection[str], brushes: Brushes) -> QPixmap:
+    def render_background(self, ratio: float, chosen: Collection[str], brushes: Brushes) -> QPixmap:
         """All that the pointer does not change; lines that are not chosen are grey."""
         ground = QPixmap(self._size * ratio)
         ground.setDevicePixelRatio(ratio)
         ground.fill(Qt.GlobalColor.transparent)
         painter = QPainter(ground)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self.paint_ground(painter, chosen, brushes)
+        self.paint_background(painter, chosen, brushes)
         painter.end()
         return ground
 
-    def paint_ground(self, painter: QPainter, chosen: Collection[str], brushes: Brushes) -> None:
+    def paint_background(
+        self, painter: QPainter, chosen: Collection[str], brushes: Brushes
+    ) -> None:
         """The same on any device."""
         t = theme.current()
         lines = self._shown.lines

@@ -254,7 +254,7 @@ class ParallelPlot(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         ratio = self.devicePixelRatioF()
         if self._ground is None or self._ground.devicePixelRatio() != ratio:
-            self._ground = self.picture.ground(ratio, self._chosen, self._brushes)
+            self._ground = self.picture.render_background(ratio, self._chosen, self._brushes)
         painter = QPainter(self)
         painter.drawPixmap(0, 0, self._ground)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -274,7 +274,7 @@ class ParallelPlot(QWidget):
         """The plot as it is seen, its brushes and the lifted line too."""
 
         def paint(painter: QPainter) -> None:
-            self.picture.paint_ground(painter, self._chosen, self._brushes)
+            self.picture.paint_background(painter, self._chosen, self._brushes)
             self._paint_current(painter)
 
         return Picture("Parallel coordinates", self.size(), paint)

@@ -31,7 +31,7 @@ _PAUSE_MS = 200
 
 
 @dataclass(frozen=True)
-class ImportWish:
+class ImportRequest:
     """What is to be imported, from where, and what it will be called.
 
     With a ``project`` all its parts are meant.
@@ -234,6 +234,6 @@ class ImportDialog(FittedDialog):
         key = self._kind.key()
         project = self._project if key == _ALL else None
         kind = Kind.MODEL if key == _ALL else Kind(key)
-        wish = ImportWish(kind, self._path(), self._name.text(), project)
+        wish = ImportRequest(kind, self._path(), self._name.text(), project)
         self.show_progress(None, "Looking")
         self.import_requested.emit(wish)

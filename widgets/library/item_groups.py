@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 from backend.records.library.item import Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.labels import plain_tip
-from widgets.common.painting import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
 from widgets.common.theme import ROW_H, S1, S2, S3
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -131,7 +131,7 @@ class EntryDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         selected = bool(state & QStyle.StateFlag.State_Selected)
         pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_ground(painter, box, chosen=selected, pointed=pointed)
+        paint_background(painter, box, chosen=selected, pointed=pointed)
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if state & by_key == by_key:
             paint_focus(painter, box)

@@ -97,7 +97,7 @@ class LibraryPage(QWidget):
         if not self._is_known:
             self._slow.start()
 
-    def show_trouble(self, sentence: str, remedy: str = "") -> None:
+    def show_error(self, sentence: str, remedy: str = "") -> None:
         """What there is cannot be read; what is shown already stays, with the reason above it."""
         self._slow.stop()
         if self._entry is not None:

@@ -31,7 +31,7 @@ from widgets.common.cards import StyledFrame
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label, native_key, plain_tip
 from widgets.common.layout import col
-from widgets.common.painting import paint_ground, paint_text, text_width
+from widgets.common.painting import paint_background, paint_text, text_width
 from widgets.common.scrim import paint_veil
 from widgets.common.theme import ICON, S2, S3, S6
 from widgets.common.view_style import dress
@@ -230,7 +230,7 @@ class _TargetDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(state & QStyle.StateFlag.State_Selected)
         pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_ground(painter, rect, chosen=chosen, pointed=pointed)
+        paint_background(painter, rect, chosen=chosen, pointed=pointed)
         middle = rect.center().y()
         square = QRectF(rect.left() + S3, middle - ICON / 2, ICON, ICON)
         icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")

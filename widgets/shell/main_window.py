@@ -87,7 +87,7 @@ class MainWindow(QMainWindow):
         QShortcut(QKeySequence("Alt+Left"), self, self.back)
         QShortcut(QKeySequence("Alt+Right"), self, self.forward)
         QShortcut(QKeySequence("F11"), self, self.toggle_full_screen)
-        QShortcut(QKeySequence("F5"), self, self.look_again)
+        QShortcut(QKeySequence("F5"), self, self.check_again)
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
     def add_page(self, key: str, page: QWidget) -> None:
@@ -182,7 +182,7 @@ class MainWindow(QMainWindow):
             self.showFullScreen()
 
     @Slot()
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         self.look_wished.emit()
 
     @Slot()

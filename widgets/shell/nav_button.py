@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
 from widgets.common import formats, icons, theme
 from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
 from widgets.common.labels import plain_tip
-from widgets.common.painting import paint_focus, paint_ground, paint_text, text_width
+from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
 from widgets.common.theme import ICON_NAV, RAIL_W, S3, SIDEBAR_W
 from widgets.shell.pages import Place
 
@@ -133,7 +133,7 @@ class NavButton(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
         on = self.isChecked()
-        paint_ground(painter, box, chosen=on, pointed=self.underMouse())
+        paint_background(painter, box, chosen=on, pointed=self.underMouse())
         offer = self._offer
         refuses = offer is not None and not offer.takes
         icon = "prohibit" if refuses else self._place.icon + ("-fill" if on else "")

@@ -26,7 +26,13 @@ from widgets.common.buttons import IconButton
 from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.painting import fill_round, paint_focus, paint_ground, paint_text, text_width
+from widgets.common.painting import (
+    fill_round,
+    paint_background,
+    paint_focus,
+    paint_text,
+    text_width,
+)
 from widgets.common.theme import CONTROL_H, ICON_NAV, S1, S2, S3, S4, S6, Family
 from widgets.common.view_style import dress
 
@@ -250,7 +256,7 @@ class _NoticeDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
-        paint_ground(painter, rect, chosen=chosen, pointed=pointed)
+        paint_background(painter, rect, chosen=chosen, pointed=pointed)
         both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
         if option.state & both == both:
             paint_focus(painter, rect)

@@ -280,7 +280,7 @@ class SideBar(QWidget):
         """How many notices nobody has looked at."""
         self.bell.set_count(count)
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         """The data root does not answer, or "" when it does."""
         self._trouble.setText(sentence)
         self._trouble_mark.setToolTip(plain_tip(sentence))

@@ -80,7 +80,7 @@ class SshSettings(QWidget):
         ):
             self._places.addLayout(place_line(caption, path, self.place_opened.emit))
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         """That could not be looked at."""
         self._ways.set_tone("bad")
         self._ways.setText(sentence)

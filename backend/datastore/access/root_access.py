@@ -45,28 +45,28 @@ class DataRootAccess(Protocol):
 
     # Before reading.
 
-    def look_at_jobs(self) -> None:
+    def refresh_jobs(self) -> None:
         """Of every job what a list shows."""
 
-    def look_at_job(self, folder: JobFolder) -> None:
+    def refresh_job(self, folder: JobFolder) -> None:
         """Everything small of one job; FileNotFoundError when it is gone."""
 
-    def look_at_history(self, folder: JobFolder) -> None:
+    def refresh_history(self, folder: JobFolder) -> None:
         """What was appended to the history of a job."""
 
-    def look_at_library(self, kind: Kind) -> None:
+    def refresh_library(self, kind: Kind) -> None:
         """Which versions there are."""
 
-    def look_at_file(self, path: Path) -> None:
+    def refresh_file(self, path: Path) -> None:
         """One small file; none there, none here."""
 
     def has_files_of(self, folder: JobFolder) -> bool:
         """Whether the checkpoints of a job are here, and not only their sidecars."""
 
-    def look_at_nodes(self) -> None:
+    def refresh_nodes(self) -> None:
         """Every node's entry and what its agent wrote last."""
 
-    def look_at_past(self, folder: NodeFolder) -> None:
+    def refresh_past(self, folder: NodeFolder) -> None:
         """What a node's agent kept of the last hours."""
 
     # Reading what is large, where it is.
@@ -129,7 +129,7 @@ class DataRootAccess(Protocol):
     def publish(self, built: Path, progress: Progress) -> None:
         """Bring a folder that was ``built`` here to where it can be renamed."""
 
-    def tell_end(self, folder: JobFolder, run: int) -> None:
+    def notify_end(self, folder: JobFolder, run: int) -> None:
         """The end of a run was written in ``folder`` by `backend.node.run.finalize`."""
 
     # Nodes that do not see the data root; `services.carrying`.
@@ -158,7 +158,7 @@ class DataRootAccess(Protocol):
     def close(self) -> None: ...
 
 
-def not_carried(nodes: Sequence[str]) -> BackendError:
+def not_staged(nodes: Sequence[str]) -> BackendError:
     sees = "does" if len(nodes) == 1 else "do"
     return BackendError(
         f"{' and '.join(nodes)} {sees} not see the data root, and this computer does not mount it, "
@@ -181,29 +181,29 @@ class Mounted:
     def url(self, path: Path) -> str:
         return path.absolute().as_uri()
 
-    def look_at_jobs(self) -> None:
+    def refresh_jobs(self) -> None:
         pass
 
-    def look_at_job(self, folder: JobFolder) -> None:
+    def refresh_job(self, folder: JobFolder) -> None:
         # An unmounted share leaves an empty folder: that is no news, and no failure.
         os.listdir(folder.path)
 
-    def look_at_history(self, folder: JobFolder) -> None:
+    def refresh_history(self, folder: JobFolder) -> None:
         pass
 
-    def look_at_library(self, kind: Kind) -> None:
+    def refresh_library(self, kind: Kind) -> None:
         pass
 
-    def look_at_file(self, path: Path) -> None:
+    def refresh_file(self, path: Path) -> None:
         pass
 
     def has_files_of(self, folder: JobFolder) -> bool:
         return True
 
-    def look_at_nodes(self) -> None:
+    def refresh_nodes(self) -> None:
         pass
 
-    def look_at_past(self, folder: NodeFolder) -> None:
+    def refresh_past(self, folder: NodeFolder) -> None:
         pass
 
     def size(self, path: Path) -> int:
@@ -286,7 +286,7 @@ class Mounted:
     def publish(self, built: Path, progress: Progress) -> None:
         pass
 
-    def tell_end(self, folder: JobFolder, run: int) -> None:
+    def notify_end(self, folder: JobFolder, run: int) -> None:
         pass
 
     def provide(
@@ -297,12 +297,12 @@ class Mounted:
         files: Sequence[Path],
         progress: Progress,
     ) -> None:
-        raise not_carried(nodes)
+        raise not_staged(nodes)
 
     def hand_over(
         self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
     ) -> None:
-        raise not_carried(nodes)
+        raise not_staged(nodes)
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         pass

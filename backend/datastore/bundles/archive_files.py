@@ -25,7 +25,7 @@ from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.access.hashes import manifest as listing_of
 from backend.datastore.library.ignore_rules import path_fault
 from backend.datastore.library.sources import SourceFile
-from backend.datastore.library.zip_source import ZipSource, look_at_entries
+from backend.datastore.library.zip_source import ZipSource, scan_entries
 from backend.records.base.atomic_files import FILE_MODE
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import (
@@ -255,7 +255,7 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
 
 def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
     try:
-        folders, entries, _ = look_at_entries(path, progress)
+        folders, entries, _ = scan_entries(path, progress)
     except BackendError as error:
         raise BackendError(str(error), _NOTHING) from error
     for name, entry in entries.items():

@@ -99,7 +99,7 @@ def view_of(
 
 
 @dataclass(frozen=True)
-class StopWish:
+class StopState:
     """``job.lock``: who wished which run to stop; ``at_once``, without a checkpoint."""
 
     run: int
@@ -278,11 +278,11 @@ def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNT
 
 def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
-    wish = asdict(StopWish(run, user_name(), socket.gethostname(), timestamps.now()))
+    wish = asdict(StopState(run, user_name(), socket.gethostname(), timestamps.now()))
     try:
         _create_wish(folder.lock, json.dumps(wish).encode(), share)
     except FileExistsError:
-        share.look_at_file(folder.lock)
+        share.refresh_file(folder.lock)
         if write_stop_request(folder.lock, run):
             return False
         share.replace_json(folder.lock, wish)
@@ -291,7 +291,7 @@ def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -
 
 def ask_to_end(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Wish ``run`` to end at once, where the wish to stop was of no use."""
-    wish = StopWish(run, user_name(), socket.gethostname(), timestamps.now(), at_once=True)
+    wish = StopState(run, user_name(), socket.gethostname(), timestamps.now(), at_once=True)
     share.replace_json(folder.lock, asdict(wish))
 
 
@@ -305,9 +305,9 @@ def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:
         share.create(lock, b"")
 
 
-def clear_old_wish(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
+def clear_old_stop_request(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
-    share.look_at_file(folder.lock)
+    share.refresh_file(folder.lock)
     with contextlib.suppress(FileNotFoundError):
         try:
             meant = int(read_json(folder.lock)["run"])

@@ -151,7 +151,7 @@ class RunStateReader:
             BackendError: The folder cannot be read, and never could.
         """
         try:
-            self._share.look_at_job(self._folder)
+            self._share.refresh_job(self._folder)
             evidence = self._collect()
         except OSError as error:
             what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
@@ -202,7 +202,7 @@ class RunStateReader:
         ended = self._read_exit(run, problems)
         if ended is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.
-            self._share.look_at_job(folder)
+            self._share.refresh_job(folder)
             self._read_status(problems)
         stop = False
         with suppress(OSError):
@@ -282,7 +282,7 @@ class RunStateReader:
         )
         if not problem:
             try:
-                self._share.tell_end(self._folder, evidence.run)
+                self._share.notify_end(self._folder, evidence.run)
             except BackendError as error:
                 problem = error.sentence
         if problem:

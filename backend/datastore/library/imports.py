@@ -27,9 +27,9 @@ from backend.datastore.access.hashes import files_text as shown
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
-from backend.datastore.library.sources import ImportSource, SourceFile, look_at_file, look_at_folder
+from backend.datastore.library.sources import ImportSource, SourceFile, inspect_file, scan_folder
 from backend.datastore.library.staging import make_shared_folder, make_staging, stagings, sweep
-from backend.datastore.library.zip_source import look_at_zip
+from backend.datastore.library.zip_source import scan_zip
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import FILE_MODE, replace_bytes
 from backend.records.base.layout import DataRoot
@@ -68,8 +68,8 @@ def import_version(
     fault = name_fault(name)
     if fault:
         raise BackendError(fault)
-    content = look_at(kind, source, progress)
-    return import_source(root, kind, content, name, whence(source), progress, same, share)
+    content = inspect(kind, source, progress)
+    return import_source(root, kind, content, name, origin(source), progress, same, share)
 
 
 def import_source(
@@ -128,27 +128,27 @@ def import_source(
     return item, fingerprint(VersionFolder(root, kind, name, item.version).content)
 
 
-def whence(source: Path) -> str:
+def origin(source: Path) -> str:
     """A path as a record keeps it, whatever bytes it has."""
     return os.fsencode(source.absolute()).decode("utf-8", "replace")
 
 
-def look_at(
+def inspect(
     kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE
 ) -> ImportSource:
     """List what is to be imported, and refuse what cannot be; nothing is written."""
     with as_backend_error(f"{source} cannot be read"):
         mode = source.stat().st_mode if source.exists() else 0
     if stat.S_ISDIR(mode):
-        return look_at_folder(kind, source, progress, part)
+        return scan_folder(kind, source, progress, part)
     if not mode:
         raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
     if not stat.S_ISREG(mode):
         raise BackendError(f"{source} is no file and no folder.", "Choose a folder or a zip file.")
     # Many files of data are zip files inside (.npz, .pt, .xlsx): the name says what is meant.
     if source.suffix.lower() == ".zip":
-        return look_at_zip(kind, source, progress, part)
-    return look_at_file(kind, source)
+        return scan_zip(kind, source, progress, part)
+    return inspect_file(kind, source)
 
 
 class _Copy:

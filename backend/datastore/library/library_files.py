@@ -191,7 +191,7 @@ def claim(
 ) -> LibraryItem:
     """Bring a finished folder to its place under the next free number, which it returns with."""
     while True:
-        share.look_at_library(item.kind)
+        share.refresh_library(item.kind)
         item = replace(item, version=next_version(root, item.kind, item.name))
         folder = VersionFolder(root, item.kind, item.name, item.version)
         write_item(staging, item, share)

@@ -40,7 +40,7 @@ _DATA_FILE = re.compile(
 _log = logging.getLogger("ringmaster.projects")
 
 
-def look_at(path: Path) -> ImportGuess:
+def inspect(path: Path) -> ImportGuess:
     """Guess the kind of a folder, zip or file. Its import says why one cannot be read."""
     try:
         if path.is_dir():

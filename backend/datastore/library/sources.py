@@ -166,7 +166,7 @@ def write_all(target: int, piece: bytes) -> None:
         rest = rest[os.write(target, rest) :]
 
 
-def look_at_folder(
+def scan_folder(
     kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE
 ) -> FolderSource:
     """List a folder, or a part of it, and refuse what cannot be imported before it is written.
@@ -194,7 +194,7 @@ def home_of(entry_file: str, paths: Collection[str]) -> str:
     return home if all(path.startswith(home) for path in paths) else ""
 
 
-def look_at_file(kind: Kind, path: Path) -> FolderSource:
+def inspect_file(kind: Kind, path: Path) -> FolderSource:
     """One file of code stands for a folder that holds just it."""
     if not kind.entry_file or path.suffix != ".py":
         raise BackendError(

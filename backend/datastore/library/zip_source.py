@@ -101,12 +101,12 @@ class ZipSource(ImportSource):
             archive.close()
 
 
-def look_at_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
+def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
     """List a zip file, or a part of it, and refuse what cannot be imported.
 
     The files of a whole zip may stand at its top or inside one folder, whose name is then dropped.
     """
-    folders, files, left_out = look_at_entries(path, progress, kind)
+    folders, files, left_out = scan_entries(path, progress, kind)
     if part == WHOLE:
         prefix = _wrapping(kind, folders, files)
     else:
@@ -136,7 +136,7 @@ def entry_names(path: Path) -> list[str]:
     return [name for entry in _listing(path) if (name := _name(entry))]
 
 
-def look_at_entries(
+def scan_entries(
     path: Path, progress: Progress, kind: Kind | None = None
 ) -> tuple[set[str], dict[str, zipfile.ZipInfo], set[str]]:
     """List a zip file whose listing is sound.

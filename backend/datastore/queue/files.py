@@ -41,7 +41,7 @@ def entries(root: DataRoot, share: DataRootAccess = MOUNTED) -> tuple[QueueEntry
     for job_id in queued_ids(root, share):
         folder = root.job(job_id)
         with contextlib.suppress(FileNotFoundError):
-            share.look_at_job(folder)
+            share.refresh_job(folder)
         entry = queue_entries.entry_of(folder)
         if entry is not None:
             found.append(entry)
@@ -84,5 +84,5 @@ def who_paused(root: DataRoot, share: DataRootAccess = MOUNTED) -> str | None:
     """See `waiting.who_paused`."""
     if not os.path.isdir(root.queue) and share.is_mounted:
         return None
-    share.look_at_file(root.paused)
+    share.refresh_file(root.paused)
     return queue_entries.who_paused(root)

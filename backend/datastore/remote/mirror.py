@@ -21,10 +21,10 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
-from backend.datastore.access.root_access import not_carried
+from backend.datastore.access.root_access import not_staged
 from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
-from backend.datastore.remote.mirror_sync import MirrorLooks, is_same, make_here
+from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_here
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder
 from backend.records.base.mirror_usage import MirrorRoom
@@ -37,7 +37,7 @@ _PRUNED = ".pruned"
 _PRUNE_S = 86_400.0
 
 
-class Mirror(MirrorLooks):
+class Mirror(MirrorReader):
     """A `DataRootAccess` whose files are below ``root`` here and below ``far`` on its host.
 
     ``connect`` opens a connection to the host. Every call may run on any thread.
@@ -255,22 +255,22 @@ class Mirror(MirrorLooks):
         files: Sequence[Path],
         progress: Progress,
     ) -> None:
-        raise not_carried(nodes)
+        raise not_staged(nodes)
 
     def hand_over(
         self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
     ) -> None:
-        raise not_carried(nodes)
+        raise not_staged(nodes)
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         pass
 
-    def tell_end(self, folder: JobFolder, run: int) -> None:
+    def notify_end(self, folder: JobFolder, run: int) -> None:
         end = folder.attempt(run).exit
         try:
             self.create(end, end.read_bytes())
         except FileExistsError:
             # Whoever was first has the word.
-            self.look_at_job(folder)
+            self.refresh_job(folder)
         else:
             self.replace_bytes(folder.status, folder.status.read_bytes())

@@ -56,7 +56,7 @@ _OF_A_JOB = (
 T = TypeVar("T")
 
 
-class MirrorLooks:
+class MirrorReader:
     """The files below ``root`` here, brought up to date with those below ``far`` on its host."""
 
     def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
@@ -70,7 +70,7 @@ class MirrorLooks:
         parts = path.absolute().relative_to(self._root.path.absolute()).parts
         return str(PurePosixPath(self._far_root.path, *parts))
 
-    def look_at_jobs(self) -> None:
+    def refresh_jobs(self) -> None:
         def look(files: SftpFiles) -> None:
             found = _folders(files, self._far(self._root.jobs))
             self._forget_others(self._root.jobs, found)
@@ -83,13 +83,13 @@ class MirrorLooks:
 
         self._look(look)
 
-    def look_at_job(self, folder: JobFolder) -> None:
+    def refresh_job(self, folder: JobFolder) -> None:
         self._look(lambda files: self._pull_job(files, folder))
 
-    def look_at_history(self, folder: JobFolder) -> None:
+    def refresh_history(self, folder: JobFolder) -> None:
         self._look_appended(folder.history, history.LIMIT_BYTES)
 
-    def look_at_past(self, folder: NodeFolder) -> None:
+    def refresh_past(self, folder: NodeFolder) -> None:
         for path in (folder.past, folder.earlier, folder.week, folder.earlier_week):
             self._look_appended(path, node_history.LIMIT_BYTES)
 
@@ -100,7 +100,7 @@ class MirrorLooks:
             if self._look(lambda files: self._pull_appended(files, path, limit_bytes)):
                 return
 
-    def look_at_library(self, kind: Kind) -> None:
+    def refresh_library(self, kind: Kind) -> None:
         def look(files: SftpFiles) -> None:
             place = library_files.kind_folder(self._root, kind)
             try:
@@ -115,10 +115,10 @@ class MirrorLooks:
 
         self._look(look)
 
-    def look_at_file(self, path: Path) -> None:
+    def refresh_file(self, path: Path) -> None:
         self._look(lambda files: self._pull_file(files, path))
 
-    def look_at_nodes(self) -> None:
+    def refresh_nodes(self) -> None:
         def look(files: SftpFiles) -> None:
             try:
                 found = _folders(files, self._far(self._root.nodes))

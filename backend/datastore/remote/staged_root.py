@@ -25,7 +25,7 @@ from backend.base.progress import Progress
 from backend.datastore.access import folder_modes, hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
 from backend.datastore.remote import remote_content
-from backend.datastore.remote.mirror_sync import MirrorLooks, is_same
+from backend.datastore.remote.mirror_sync import MirrorReader, is_same
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
@@ -38,7 +38,7 @@ from backend.records.base.layout import (
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.nodes.remote_run import carried_of
+from backend.records.nodes.remote_run import remote_run_of
 from backend.ssh.interface import RemoteFile, Shell, Unreachable
 from backend.ssh.sftp import SftpFiles
 
@@ -51,7 +51,7 @@ _SENT = ("config.toml", "meta.json", "notes.json", "origin.json", "launch.json",
 T = TypeVar("T")
 
 
-class StagedRoot(MirrorLooks):
+class StagedRoot(MirrorReader):
     """The carried root of one node; ``connect`` opens a connection to it.
 
     Every call may run on any thread, and raise `BackendError` where the node does not answer.
@@ -105,7 +105,7 @@ class StagedRoot(MirrorLooks):
 
     # A run, while it is not home.
 
-    def look_at_run(self, folder: JobFolder, run: int) -> None:
+    def refresh_run(self, folder: JobFolder, run: int) -> None:
         """What a look at a job needs: its state, and the names and figures of its checkpoints."""
 
         def look(files: SftpFiles) -> None:
@@ -121,7 +121,7 @@ class StagedRoot(MirrorLooks):
 
         self._look(look)
 
-    def look_at_small_file(self, path: Path) -> None:
+    def refresh_small_file(self, path: Path) -> None:
         def look(files: SftpFiles) -> None:
             with contextlib.suppress(FileNotFoundError):
                 self._pull_known(files, path, files.status(self._far(path)))
@@ -209,7 +209,7 @@ class StagedRoot(MirrorLooks):
 
     def bring_home(self, folder: JobFolder, run: int, progress: Progress) -> None:
         """Have everything of a run that is over in the data root, the newest checkpoint first."""
-        self.look_at_run(folder, run)
+        self.refresh_run(folder, run)
         with self._line.apart() as shell, shell.files() as files:
             # Those of earlier runs went there from here.
             sidecars = folder.checkpoints.glob(f"*{SIDECAR_SUFFIX}")
@@ -234,7 +234,7 @@ class StagedRoot(MirrorLooks):
                         others.append((path, one))
             self._fetch(files, others, progress)
         # The end came last, so what was looked at before may have been written since.
-        self.look_at_run(folder, run)
+        self.refresh_run(folder, run)
 
     def _below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
         """Whole files below a folder there, by their path in it."""
@@ -289,7 +289,7 @@ class StagedRoot(MirrorLooks):
         """Set aside what the node has of the job that never came home: this run begins without."""
         if not any(
             carried is not None and carried.node == self.node and not carried.is_home
-            for carried in map(carried_of, _attempts(folder))
+            for carried in map(remote_run_of, _attempts(folder))
         ):
             return
         self._line.act(lambda files: self._set_aside(files, self._far(folder.path)))

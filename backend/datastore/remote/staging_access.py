@@ -33,7 +33,7 @@ from backend.records.base.layout import (
 )
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.nodes.entry import NodeAddress, NodeEntry
-from backend.records.nodes.remote_run import Carried, carried_of
+from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.ssh.interface import Shell, Unreachable
 
 _AGAIN_S = 60.0
@@ -56,38 +56,38 @@ class StagingAccess(Mounted):
 
     # Before reading.
 
-    def look_at_job(self, folder: JobFolder) -> None:
-        super().look_at_job(folder)
+    def refresh_job(self, folder: JobFolder) -> None:
+        super().refresh_job(folder)
         if (far := self._away(folder)) is None:
             return
         run = folder.newest_run()
-        far.look_at_run(folder, run)
+        far.refresh_run(folder, run)
         # A trial is nobody's (`services.canary`).
         if folder.attempt(run).exit.exists() and not folder.job_id.startswith("."):
             self._begin_to_bring_home(folder)
 
-    def look_at_history(self, folder: JobFolder) -> None:
+    def refresh_history(self, folder: JobFolder) -> None:
         if (far := self._away(folder)) is not None:
-            far.look_at_history(folder)
+            far.refresh_history(folder)
 
-    def look_at_file(self, path: Path) -> None:
+    def refresh_file(self, path: Path) -> None:
         if (far := self._away_with(path)) is not None:
-            far.look_at_small_file(path)
+            far.refresh_small_file(path)
 
     def has_files_of(self, folder: JobFolder) -> bool:
         return _carried(folder) is None
 
-    def look_at_nodes(self) -> None:
+    def refresh_nodes(self) -> None:
         asked = [self._root_of(entry).ask_for_status() for entry in self._blind()]
         end = time.monotonic() + _AFTER_PAUSE_S
         for thread in asked:
             if thread is not None:
                 thread.join(max(0.0, end - time.monotonic()))
 
-    def look_at_past(self, folder: NodeFolder) -> None:
+    def refresh_past(self, folder: NodeFolder) -> None:
         for entry in self._blind():
             if entry.name == folder.path.name:
-                self._root_of(entry).look_at_past(folder)
+                self._root_of(entry).refresh_past(folder)
 
     # Reading what is large, where it is.
 
@@ -127,7 +127,7 @@ class StagingAccess(Mounted):
             far.remove(path)
         super().remove(path)
 
-    def tell_end(self, folder: JobFolder, run: int) -> None:
+    def notify_end(self, folder: JobFolder, run: int) -> None:
         if (far := self._away(folder)) is None:
             return
         end = folder.attempt(run).exit
@@ -135,7 +135,7 @@ class StagingAccess(Mounted):
             far.create(end, end.read_bytes())
         except FileExistsError:
             # Whoever was first has the word.
-            far.look_at_run(folder, run)
+            far.refresh_run(folder, run)
         else:
             far.replace(folder.status, folder.status.read_bytes())
 
@@ -160,7 +160,7 @@ class StagingAccess(Mounted):
     ) -> None:
         for far in map(self._named, nodes):
             far.send_job(folder, run, progress)
-        replace_json(folder.attempt(run).carried, Carried(nodes[0]).to_dict())
+        replace_json(folder.attempt(run).staged_marker, RemoteRun(nodes[0]).to_dict())
         # Who wished for its end before that wished so here alone.
         if folder.lock.exists():
             with contextlib.suppress(FileExistsError):
@@ -181,7 +181,9 @@ class StagingAccess(Mounted):
                 f"What {far.node} made of the job {folder.job_id} could not be fetched"
             ):
                 far.bring_home(folder, run, progress)
-                replace_json(folder.attempt(run).carried, Carried(far.node, is_home=True).to_dict())
+                replace_json(
+                    folder.attempt(run).staged_marker, RemoteRun(far.node, is_home=True).to_dict()
+                )
 
     def _begin_to_bring_home(self, folder: JobFolder) -> None:
         with self._lock:
@@ -275,9 +277,9 @@ class StagingAccess(Mounted):
             return self._far[key]
 
 
-def _carried(folder: JobFolder) -> Carried | None:
+def _carried(folder: JobFolder) -> RemoteRun | None:
     try:
-        carried = carried_of(folder.attempt(folder.newest_run()))
+        carried = remote_run_of(folder.attempt(folder.newest_run()))
     except OSError:
         return None
     return None if carried is None or carried.is_home else carried

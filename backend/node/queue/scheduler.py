@@ -27,10 +27,10 @@ from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import NodeReading
 from backend.records.queue.entry import QueueEntry, in_order, is_a_desk, node_key
 from backend.records.queue.scheduling import (
-    NodeLook,
+    NodeView,
     Scene,
     judge_queue,
-    look_of,
+    node_view_of,
 )
 
 _SHARE_OF_TIME = 20
@@ -166,12 +166,12 @@ class QueueWatch:
         own = self._reading()
         if own is None:
             return None
-        nodes: dict[str, NodeLook] = {}
+        nodes: dict[str, NodeView] = {}
         for key in {seat.node for entry in entries for seat in entry.seats}:
             if key == self._key:
-                nodes[key] = look_of(own, live.tags, is_a_desk=self._is_a_desk)
+                nodes[key] = node_view_of(own, live.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):
-                nodes[key] = NodeLook(why_down="Only its own computer can say.")
+                nodes[key] = NodeView(why_down="Only its own computer can say.")
             else:
                 nodes.update(self._other(key, live))
         who = queue_entries.who_paused(self._root)
@@ -183,21 +183,21 @@ class QueueWatch:
             paused=who or "",
         )
 
-    def _other(self, name: str, live: RunningJobs) -> Mapping[str, NodeLook]:
+    def _other(self, name: str, live: RunningJobs) -> Mapping[str, NodeView]:
         try:
             entry = NodeEntry.from_dict(read_json(self._root.node(name).entry))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            return {name: NodeLook(why_down=f"{name} cannot be looked up: {error}.")}
+            return {name: NodeView(why_down=f"{name} cannot be looked up: {error}.")}
         why = "" if entry.in_service else f"{name} is out of service."
         try:
             reading, is_alive = self._beats.read(name)
             if reading is None or not is_alive:
                 why = why or f"{name} is offline."
             if reading is None:
-                return {name: NodeLook(why_down=why)}
-            return {name: look_of(reading, live.tags, why_down=why)}
+                return {name: NodeView(why_down=why)}
+            return {name: node_view_of(reading, live.tags, why_down=why)}
         except (TypeError, ValueError, AttributeError):
             # Whoever may write to its folder may write anything; the other nodes go on.
-            return {name: NodeLook(why_down=f"The status of {name} cannot be used.")}
+            return {name: NodeView(why_down=f"The status of {name} cannot be used.")}

@@ -32,7 +32,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_t
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
-from backend.records.jobs.stop_request import who_wished, wish_to_kill, write_stop_request
+from backend.records.jobs.stop_request import kill_requested, who_wished, write_stop_request
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
@@ -277,7 +277,7 @@ class Supervisor:
             if not self._stop_is_wished():
                 return False
             self._stop_seen = self._progress_at = now
-        is_to_end = wish_to_kill(self._folder.lock, self._run)
+        is_to_end = kill_requested(self._folder.lock, self._run)
         if not run_files.has_begun(run_files.last_status(self._folder)):
             self._ended_early = is_to_end or now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early

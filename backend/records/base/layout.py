@@ -249,7 +249,7 @@ class AttemptFolder:
         return self.path / "claimed.json"
 
     @property
-    def carried(self) -> Path:
+    def staged_marker(self) -> Path:
         return self.path / "carried.json"
 
     @property
@@ -341,7 +341,7 @@ class NodeHome:
         """Where nodes alike have one environment together: only `environments` and `wheels`."""
         return cls(data_root / "shared")
 
-    def carried_root(self, key: str) -> PurePosixPath:
+    def staged_root(self, key: str) -> PurePosixPath:
         """What a node that does not see the data root has in its place, laid out like one.
 
         ``key`` keeps two data roots apart, and is the same on all nodes of one: the ranks of a run

@@ -17,7 +17,7 @@ def _called() -> str:
 COMMAND = _called()
 
 
-def to_forget(host: str, port: int) -> str:
+def to_remove(host: str, port: int) -> str:
     """The command by which the keys of an sshd are accepted no longer."""
     return (
         f"{COMMAND} node forget {shlex.quote(host)}{'' if port in (0, 22) else f' --port {port}'}"

@@ -148,7 +148,7 @@ class Unbundled:
 
 
 @dataclass(frozen=True)
-class ReplayVerdict:
+class ReplayResult:
     """How a replay went beside its original. ``step`` is the first at which they differ, 0 when
     none does; ``steps`` is how many both made; ``differences`` are those of the environments."""
 

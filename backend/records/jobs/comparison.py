@@ -54,7 +54,7 @@ class RunFigures:
 
 
 @dataclass(frozen=True)
-class ComparedLook:
+class ComparedUpdate:
     """One look at a job that is compared. ``cursor`` is opaque: give it back with the next one."""
 
     view: JobView

@@ -23,7 +23,7 @@ def who_wished(lock: Path) -> str:
     return sanitize(user, _NAME_CHARS) if isinstance(user, str) else ""
 
 
-def wish_to_kill(lock: Path, run: int) -> bool:
+def kill_requested(lock: Path, run: int) -> bool:
     """Whether the lock asks run ``run`` to end at once, without a checkpoint."""
     wish = _content(lock)
     return wish.get("run") == run and wish.get("at_once") is True

@@ -14,7 +14,7 @@ from backend.records.base.layout import AttemptFolder
 
 
 @dataclass(frozen=True)
-class Carried:
+class RemoteRun:
     """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all of it is here too."""
 
     node: str
@@ -24,13 +24,13 @@ class Carried:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Carried:
+    def from_dict(cls, raw: Mapping[str, Any]) -> RemoteRun:
         return cls(str(raw["node"]), bool(raw["is_home"]))
 
 
-def carried_of(attempt: AttemptFolder) -> Carried | None:
+def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
     """None of a run whose files are written in the data root itself."""
     try:
-        return Carried.from_dict(read_json(attempt.carried))
+        return RemoteRun.from_dict(read_json(attempt.staged_marker))
     except (OSError, ValueError, KeyError):
         return None

@@ -36,7 +36,7 @@ _LEAVE = "Take it out of the queue, and choose where it runs."
 
 
 @dataclass(frozen=True)
-class NodeLook:
+class NodeView:
     """What is known of a node that matters to those who wait for it.
 
     ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says of a GPU who has it that is no run of
@@ -58,7 +58,7 @@ class Scene:
     """
 
     now: datetime
-    nodes: Mapping[str, NodeLook]
+    nodes: Mapping[str, NodeView]
     running: Sequence[Running] = ()
     is_paused: bool = False
     paused: str = ""
@@ -180,9 +180,9 @@ def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
     return None
 
 
-def look_of(
+def node_view_of(
     reading: NodeReading, live: Collection[str], *, why_down: str = "", is_a_desk: bool = False
-) -> NodeLook:
+) -> NodeView:
     """A node by its last reading. ``live`` are the run tags of runs that are under way.
 
     A person works at a computer that ``is_a_desk``, and its screen is on one of the GPUs.
@@ -195,7 +195,7 @@ def look_of(
         who = _holder(gpu, live, is_a_desk)
         if who:
             foreign[gpu.uuid] = who
-    return NodeLook(
+    return NodeView(
         cores=max(1, reading.cpu.cores),
         gpus={gpu.uuid: f"GPU {gpu.index}" for gpu in reading.gpus},
         foreign=foreign,

@@ -18,7 +18,7 @@ from backend.datastore.bundles.imported_job import (
 from backend.datastore.jobs.files import read_job
 from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
-from backend.records.bundles.job_archive import ReplayVerdict
+from backend.records.bundles.job_archive import ReplayResult
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, without_neighbours
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.run_environment import RunEnvironment, differences
@@ -114,10 +114,10 @@ class ReplayService:
         """The job whose replay this one is, or ""."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._share.look_at_file(folder.origin)
+            self._share.refresh_file(folder.origin)
         return original_of(folder)
 
-    def compare(self, job_id: str, tolerance: float = TOLERANCE) -> ReplayVerdict:
+    def compare(self, job_id: str, tolerance: float = TOLERANCE) -> ReplayResult:
         """Hold the curve of a replay against its original's.
 
         Raises:
@@ -166,12 +166,12 @@ def _asked(view: JobView) -> RunEnvironment:
 
 def first_difference(
     then: HistoryUpdate, now: HistoryUpdate, tolerance: float = TOLERANCE
-) -> ReplayVerdict:
+) -> ReplayResult:
     """The first step at which two curves differ by more than ``tolerance`` of their value."""
     places = {int(step): place for place, step in enumerate(now.steps)}
     common = [(k, places[int(s)], int(s)) for k, s in enumerate(then.steps) if int(s) in places]
     names = [name for name in then.metrics if name in now.metrics and name not in _NOT_THE_CURVE]
-    found = ReplayVerdict("", "", True, "", steps=len(common))
+    found = ReplayResult("", "", True, "", steps=len(common))
     for before, after, step in common:
         for name in names:
             a, b = float(then.metrics[name][before]), float(now.metrics[name][after])
@@ -193,7 +193,7 @@ def _shown(value: float) -> float | None:
 
 
 def _sentence(
-    found: ReplayVerdict, apart: Sequence[str], tolerance: float, replayed: JobView
+    found: ReplayResult, apart: Sequence[str], tolerance: float, replayed: JobView
 ) -> str:
     what = "; ".join(apart)
     if found.is_same:

@@ -106,7 +106,7 @@ class BundleService:
         if record is not None:
             parts += self._checkpoint_parts(record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
-            self._share.look_at_history(folder)
+            self._share.refresh_history(folder)
             if folder.history.exists():
                 size = folder.history.stat().st_size
                 parts.append(
@@ -296,7 +296,7 @@ class BundleService:
                     WAY_OUT,
                 )
 
-        self._share.look_at_library(thing.kind)
+        self._share.refresh_library(thing.kind)
         item, trusted = imports.import_source(
             self._root,
             thing.kind,

@@ -18,7 +18,7 @@ from backend.records.base.atomic_files import replace_pieces
 from backend.records.jobs.comparison import (
     FEWEST_JOBS,
     MOST_JOBS,
-    ComparedLook,
+    ComparedUpdate,
     ComparisonTable,
     MetricFigures,
     RunFigures,
@@ -47,7 +47,7 @@ class ComparisonService:
     def __init__(self, jobs: JobQueries) -> None:
         self._jobs = jobs
 
-    def poll(self, job_id: str, cursor: object = None) -> ComparedLook:
+    def poll(self, job_id: str, cursor: object = None) -> ComparedUpdate:
         """A job as it is now, what is new of its curves, and what all of them come to."""
         before = cursor if isinstance(cursor, _Cursor) else None
         update = self._jobs.poll(job_id, None if before is None else before.inner)
@@ -61,7 +61,9 @@ class ComparisonService:
         figures = _counted(told, history, reached)
         if len(history.seconds):
             reached = float(history.seconds[-1])
-        return ComparedLook(update.view, history, figures, _Cursor(update.cursor, figures, reached))
+        return ComparedUpdate(
+            update.view, history, figures, _Cursor(update.cursor, figures, reached)
+        )
 
     def views(self, job_ids: Sequence[str]) -> tuple[JobView, ...]:
         """These jobs, without those that are not there any more."""

@@ -82,7 +82,7 @@ class JobQueries:
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             # Whether there is news at all, the reader has said.
             with contextlib.suppress(Unreachable):
-                self._share.look_at_history(folder)
+                self._share.refresh_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
         history = with_ends(self._with_epochs(history, view), folder)
@@ -161,8 +161,8 @@ class JobQueries:
         then = run_history.folder_of(folder, run)
         file = read_job(folder)
         with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
-            self._share.look_at_job(then)
-            self._share.look_at_history(then)
+            self._share.refresh_job(then)
+            self._share.refresh_history(then)
             history = self._whole_history(then.history)
             policy = file.config.checkpoint
             best = best_value(list_checkpoints(then, policy, self._share), policy)
@@ -235,7 +235,7 @@ class JobQueries:
         """Of all jobs, the newest first."""
         with as_backend_error("The data root could not be read"):
             try:
-                self._share.look_at_jobs()
+                self._share.refresh_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
                 if not self._index.count_jobs():
@@ -256,7 +256,7 @@ class JobQueries:
         with as_backend_error(f"The job {sanitize(job_id)} could not be read"):
             if not folder.meta.is_file():
                 with contextlib.suppress(OSError):
-                    self._share.look_at_job(folder)
+                    self._share.refresh_job(folder)
             return folder.meta.is_file()
 
     def _is_away(self) -> bool:
@@ -277,7 +277,7 @@ class JobQueries:
     def _fresh_folder(self, job_id: str) -> JobFolder:
         folder = self._folder(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
-            self._share.look_at_job(folder)
+            self._share.refresh_job(folder)
         return folder
 
     def _reader(self, folder: JobFolder) -> RunStateReader:

@@ -52,7 +52,7 @@ def runs_of(
     """
     found: list[JobRun] = []
     for number, earlier in put_away(folder).items():
-        share.look_at_job(earlier)
+        share.refresh_job(earlier)
         found += _runs_in(earlier, number, share, read)
     for run in _runs_in(folder, 0, share, read):
         is_now = run.number == now.run
@@ -70,14 +70,14 @@ def last_status(folder: JobFolder) -> RunStatus:
 
 def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
-    share.look_at_history(folder)
+    share.refresh_history(folder)
     history = read(folder.history)
     status = last_status(folder)
     begins = {start.run: start.first_step for start in history.run_starts}
     last_of_all = int(history.steps[-1]) if len(history.steps) else 0
     found = []
     for run in numbers:
-        share.look_at_file(folder.attempt(run).exit)
+        share.refresh_file(folder.attempt(run).exit)
         ended = _exit(folder, run)
         later = [first for other, first in begins.items() if other > run]
         last = min(later) - 1 if later else last_of_all

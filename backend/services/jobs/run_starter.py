@@ -19,7 +19,7 @@ from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
-from backend.launch.placement import NodePaths, insist_on_one_kind, one_site, rank_plans
+from backend.launch.placement import NodePaths, one_site, rank_plans, require_one_kind
 from backend.node.queue import starter as queue_starter
 from backend.node.run import run_files
 from backend.node.system import wording
@@ -115,7 +115,7 @@ class RunStarter:
                 return False
             if run > 1 and not resume_from:
                 job_files.move_earlier_runs(folder, run, share)
-            job_files.clear_old_wish(folder, run, share)
+            job_files.clear_old_stop_request(folder, run, share)
             share.replace_json(folder.launch, launch.to_dict())
             share.replace_json(folder.status, status.to_dict())
             if plan.blind:
@@ -155,7 +155,7 @@ class RunStarter:
             raise lack
         rooms = self._nodes.rooms()
         used = [room for room in rooms if room.node in chosen]
-        insist_on_one_kind(used)
+        require_one_kind(used)
         network = None
         if len(used) > 1:
             cidr, hosts = common_subnet({room.node: room.addresses for room in used})

@@ -418,7 +418,7 @@ class JobService(JobLifecycle):
         record = self._named(found, checkpoint, job_id)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._share.bring_file(Path(record.path), progress or Progress())
-            self._share.look_at_history(folder)
+            self._share.refresh_history(folder)
         # A dataset is read for ONNX alone, and may be large.
         part = self._library.open_content if format == "onnx" else self._library.content
         tool_process.export(
@@ -444,7 +444,7 @@ class JobService(JobLifecycle):
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder, self._share)
             job_files.move_to_trash(self._root, folder, self._share)
-        self._index.forget_job(job_id)
+        self._index.remove_job(job_id)
         return view
 
     def restore(self, job_id: str) -> JobView:

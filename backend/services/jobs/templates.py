@@ -116,7 +116,7 @@ class TemplateService:
     def _read(self, name: str) -> dict[str, Any]:
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be read"):
-            self._share.look_at_file(path)
+            self._share.refresh_file(path)
         return template_of(read_job_file(path))
 
     def _create(self, name: str, content: bytes) -> None:

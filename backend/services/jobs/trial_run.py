@@ -93,7 +93,7 @@ class CanaryService:
         folder = self._root.job(job_id)
         # Of one that is gone, reading it tells.
         with contextlib.suppress(FileNotFoundError):
-            self._share.look_at_job(folder)
+            self._share.refresh_job(folder)
         return read_job(folder)
 
     def _wait(

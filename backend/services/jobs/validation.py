@@ -182,7 +182,7 @@ class JobChecker:
         may_be_job = name and job_id == Path(job_id).name and not job_id.startswith(".")
         if may_be_job:
             with contextlib.suppress(OSError):
-                self._share.look_at_job(folder)
+                self._share.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
             found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
             record = checkpoint_named(found, name)

@@ -81,7 +81,7 @@ class Rescan:
                 problems.append(error.sentence)
         lost = sorted(self._catalogue.job_ids() - {view.id for view in views})
         self._catalogue.put_jobs(views)
-        self._catalogue.forget_jobs(lost)
+        self._catalogue.remove_jobs(lost)
         return RescanReport(
             **counts,
             jobs=len(views),
@@ -93,14 +93,14 @@ class Rescan:
     def job_ids(self) -> Sequence[str]:
         with as_backend_error(f"The jobs in {self._root.name} cannot be listed"):
             try:
-                self._share.look_at_jobs()
+                self._share.refresh_jobs()
                 return self._jobs.ids()
             except FileNotFoundError:
                 return ()
 
     def _versions(self, kind: Kind) -> Iterable[VersionFolder]:
         with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
-            self._share.look_at_library(kind)
+            self._share.refresh_library(kind)
             try:
                 return tuple(library_files.found(self._root, kind))
             except FileNotFoundError:

@@ -98,16 +98,16 @@ class LibraryService:
         ``reuse_same`` the newest version with just these files is taken instead.
         """
         same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
-        self._share.look_at_library(kind)
+        self._share.refresh_library(kind)
         item, trusted = imports.import_version(
             self._root, kind, source, name, progress or Progress(), same, self._share
         )
         self._catalogue.put_item(item, trusted)
         return item
 
-    def look_at(self, path: Path) -> ImportGuess:
+    def inspect(self, path: Path) -> ImportGuess:
         """Guess what a folder, zip or file is, by its names alone; never raises."""
-        return project_detection.look_at(path)
+        return project_detection.inspect(path)
 
     def import_project(
         self, source: Path, project: Project, name: str, progress: Progress | None = None
@@ -123,8 +123,8 @@ class LibraryService:
         looked_at: dict[Kind, ImportSource] = {}
         for kind, part in project.parts.items():
             with _named(kind, ()):
-                self._share.look_at_library(kind)
-                looked_at[kind] = imports.look_at(kind, source, progress, part)
+                self._share.refresh_library(kind)
+                looked_at[kind] = imports.inspect(kind, source, progress, part)
         total = sum(files.bytes for files in looked_at.values())
         items: list[LibraryItem] = []
         before = 0
@@ -135,7 +135,7 @@ class LibraryService:
                     kind,
                     files,
                     name,
-                    imports.whence(source / project.parts[kind].folder),
+                    imports.origin(source / project.parts[kind].folder),
                     _Stretch(progress, before, files.bytes, total, kind),
                     partial(self._newest_with_hash, kind, name),
                     self._share,
@@ -277,7 +277,7 @@ class LibraryService:
         place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with as_backend_error(f"The {folder.text} cannot be moved to the trash"):
             library_files.move_to_trash(folder, record, place, self._share)
-        self._catalogue.forget_item(kind, item.name, item.version)
+        self._catalogue.remove_item(kind, item.name, item.version)
         return item
 
     def weights(self, reference: str) -> Path | None:
@@ -376,7 +376,7 @@ class LibraryService:
         except ValueError as error:
             raise BackendError(f"{error}.") from error
         with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
-            self._share.look_at_library(kind)
+            self._share.refresh_library(kind)
             try:
                 names = library_files.names(self._root, kind)
             except FileNotFoundError:
@@ -397,12 +397,12 @@ class LibraryService:
     def _item(self, folder: VersionFolder) -> LibraryItem:
         """A version's record as it is now."""
         with as_backend_error(f"The record of the {folder.text} cannot be read"):
-            self._share.look_at_file(folder.meta)
+            self._share.refresh_file(folder.meta)
         return library_files.read_item(folder)
 
     def _hashes(self, folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
         with as_backend_error(f"The list of files of the {folder.text} cannot be read"):
-            self._share.look_at_file(folder.manifest)
+            self._share.refresh_file(folder.manifest)
         return library_files.read_hashes(folder)
 
     def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:

@@ -38,7 +38,7 @@ class ThisComputer:
         start_supervisor(folder, run, site.python)
 
 
-class FarNode:
+class RemoteNode:
     """A node over SSH; the connection is open already, so that no claim is made in vain."""
 
     def __init__(self, name: str, shell: Shell) -> None:
@@ -80,7 +80,7 @@ class HeadNodeLauncher:
         try:
             if any(plan.node != name for plan in ranks):
                 self._renew_settings(shell, self._cluster.entry(name))
-            yield FarNode(name, shell)
+            yield RemoteNode(name, shell)
         finally:
             shell.close()
 

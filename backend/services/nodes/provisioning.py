@@ -37,7 +37,7 @@ from backend.records.base.layout import DataRoot, JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.records.nodes.remote_run import carried_of
+from backend.records.nodes.remote_run import remote_run_of
 from backend.ssh.interface import Shell
 from backend.ssh.known_hosts import fingerprint_of
 
@@ -393,7 +393,7 @@ class SetUpService:
         return self._known({one.name: one for one in self._entries()}, name)
 
     def _entries(self) -> tuple[NodeEntry, ...]:
-        self._share.look_at_nodes()
+        self._share.refresh_nodes()
         return node_files.entries(self._root)
 
     @staticmethod
@@ -406,7 +406,7 @@ class SetUpService:
 
 def _is_on(folder: JobFolder, node: str) -> bool:
     """Whether the newest run of a job was carried to a node and did not come home."""
-    carried = carried_of(folder.attempt(folder.newest_run()))
+    carried = remote_run_of(folder.attempt(folder.newest_run()))
     return carried is not None and carried.node == node and not carried.is_home
 
 

@@ -16,13 +16,13 @@ from pathlib import Path, PurePosixPath
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
-from backend.provisioning.node_facts import NodeInspection, look_at
+from backend.provisioning.node_facts import NodeInspection, inspect
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
-from backend.ssh.banner_check import KNOCK_LIMIT_S, knock
+from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner
 from backend.ssh.interface import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
 from backend.ssh.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.ssh.system_keyring import SystemKeyring
@@ -84,13 +84,13 @@ class ClusterService:
         )
 
     def list(self) -> tuple[NodeEntry, ...]:
-        self.share.look_at_nodes()
+        self.share.refresh_nodes()
         return node_files.entries(self._root)
 
     def entries_known(self) -> tuple[NodeEntry, ...]:
         """As `list`; while the data root does not answer, those that were there before."""
         with contextlib.suppress(Unreachable):
-            self.share.look_at_nodes()
+            self.share.refresh_nodes()
         try:
             found = node_files.entries(self._root)
         except BackendError:
@@ -174,12 +174,12 @@ class ClusterService:
     def _carried_root(self, home: NodeHome) -> str:
         """By the same key on all nodes of this data root, whichever desktop adds them."""
         used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
-        return str(home.carried_root(next(used, secrets.token_hex(_KEY_BYTES))))
+        return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
     def _look_at(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
         share, path = self.share, self._root.path
         there = node_data_root or share.on_nodes(path)
-        return look_at(shell, name, path, there, share.replace_bytes, share.remove)
+        return inspect(shell, name, path, there, share.replace_bytes, share.remove)
 
     def set_in_service(self, name: str, in_service: bool) -> NodeEntry:
         """Whether jobs may be started on the node; what runs there goes on.
@@ -218,7 +218,7 @@ class ClusterService:
             raise BackendError(f"No passphrase of {sanitize(identity)} is known.")
         self.keyring.keep(identity, passphrase)
 
-    def forget_passphrase(self, name: str) -> tuple[str, ...]:
+    def remove_passphrase(self, name: str) -> tuple[str, ...]:
         """Forget the passphrases of the keys of a node, here and in the system keyring.
 
         Returns the key files that had one.
@@ -329,7 +329,7 @@ class ClusterService:
                         raise
                 self._passphrases[error.identity] = passphrase
 
-    def knock(self, address: NodeAddress) -> None:
+    def check_banner(self, address: NodeAddress) -> None:
         """Whether SSH answers there: a greeting will do, and nobody logs in.
 
         Behind a jump host only a login tells.
@@ -344,13 +344,13 @@ class ClusterService:
         if jumps:
             self.connect(address, limit_s=KNOCK_LIMIT_S).close()
         else:
-            knock(node)
+            check_banner(node)
 
     def _free_name(self, name: str) -> str:
         fault = name_fault(name)
         if fault:
             raise BackendError(fault, "Give the node a name of your own: --name NAME.")
-        self.share.look_at_nodes()
+        self.share.refresh_nodes()
         if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
             raise BackendError(
                 f"There is a node “{name}” already.",
@@ -364,7 +364,7 @@ class ClusterService:
         Raises:
             BackendError: There is none of that name.
         """
-        self.share.look_at_nodes()
+        self.share.refresh_nodes()
         entry = node_files.entry(self._root, name)
         if entry is not None:
             return entry

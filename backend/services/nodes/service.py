@@ -86,16 +86,16 @@ class NodeService:
 
         The first look at a node takes until its agent's next beat: one beat alone proves nothing.
         """
-        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()), *self.far())
+        return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()), *self.remote())
 
-    def far(self) -> tuple[NodeState, ...]:
+    def remote(self) -> tuple[NodeState, ...]:
         """Every node that was added, by name."""
         entries = self._cluster.entries_known()
         with self._watching:
             while True:
                 # Who cannot be asked falls silent by itself: what is here grows old.
                 with contextlib.suppress(Unreachable):
-                    self._share.look_at_nodes()
+                    self._share.refresh_nodes()
                 news = {}
                 for entry in entries:
                     news[entry.name] = self._watch.read(entry.name)
@@ -119,7 +119,7 @@ class NodeService:
         facts = self._cluster.entry(name).facts
         ahead_s = facts.clock_offset_s if facts is not None else None
         with contextlib.suppress(Unreachable):
-            self._share.look_at_past(self._root.node(name))
+            self._share.refresh_past(self._root.node(name))
         with self._reading_past:
             return self._past.read(name, time.time(), ahead_s or 0.0, PAST_S)
 
@@ -212,7 +212,7 @@ class NodeService:
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
         here = this_computer(reading.cpu.cores, gpus, self._site())
-        return (here, *(_room(state) for state in self.far() if state.reading is not None))
+        return (here, *(_room(state) for state in self.remote() if state.reading is not None))
 
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
         """Where the supervisor of a run with these ranks is started."""

@@ -201,7 +201,7 @@ class NoticeService:
         """
         folder = self._root.job(job_id)
         try:
-            self._share.look_at_job(folder)
+            self._share.refresh_job(folder)
             telling = self._tellings.get((job_id, run))
             if telling is None:
                 channels = self.channels()

@@ -57,7 +57,7 @@ class PreflightMender:
         self._cluster = cluster
         self._set_up = set_up
 
-    def mend(
+    def fix(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
     ) -> dict[PreflightFinding, BackendError]:
         """See `PreflightService.fix_all`."""

@@ -83,7 +83,7 @@ def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
     return met
 
 
-def look_here(request: Request) -> dict[str, Any]:
+def probe_here(request: Request) -> dict[str, Any]:
     """As `look`, on this computer."""
     argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request))]
     try:

@@ -271,7 +271,7 @@ class PreflightRun:
         node = part.site.node
         try:
             if part.entry is None:
-                told = NodeReplies(node_probe.look_here(self._request(part.site)))
+                told = NodeReplies(node_probe.probe_here(self._request(part.site)))
                 self._tell(part, told, sees_root)
             else:
                 self._ask_far(part, part.entry, sees_root)

@@ -84,7 +84,7 @@ class PreflightService:
             on_finding, cancelled
         )
 
-    def look_again(
+    def check_again(
         self,
         config: JobConfig,
         before: Preflight,
@@ -159,7 +159,7 @@ class PreflightService:
 
         A node with several faults is set up once, and nodes are set up side by side.
         """
-        return self._mender.mend(findings, on_change)
+        return self._mender.fix(findings, on_change)
 
     def _insist_on_room(self, config: JobConfig, job_id: str) -> None:
         needed = self.needed_bytes(config, job_id)
@@ -179,7 +179,7 @@ class PreflightService:
             if not job_id:
                 return self._first_bytes(config, {})
             folder = self._root.job(job_id)
-            self._share.look_at_job(folder)
+            self._share.refresh_job(folder)
             found = list_checkpoints(folder, config.checkpoint, self._share)
             if not found:
                 return self._first_bytes(config, read_job(folder).pins)

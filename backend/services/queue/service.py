@@ -47,10 +47,10 @@ from backend.records.queue.entry import (
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
-    NodeLook,
+    NodeView,
     Scene,
     judge_queue,
-    look_of,
+    node_view_of,
 )
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
@@ -276,7 +276,7 @@ class QueueService:
     def _fresh(self, job_id: str) -> JobFolder:
         folder = self._root.job(job_id)
         with _world(f"The job {job_id} could not be read"):
-            self._share.look_at_job(folder)
+            self._share.refresh_job(folder)
         return folder
 
     def _entry(self, job_id: str) -> QueueEntry:
@@ -297,7 +297,7 @@ class QueueService:
         path = self._root.node(head).info
         starts = False
         with _world(f"The agent of {head} could not be looked up"), contextlib.suppress(ValueError):
-            self._share.look_at_file(path)
+            self._share.refresh_file(path)
             with contextlib.suppress(FileNotFoundError):
                 starts = read_json(path).get("starts_queued") is True
         if not starts:
@@ -310,13 +310,13 @@ class QueueService:
 
     def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
         with _world("The jobs could not be read"):
-            self._share.look_at_jobs()
+            self._share.refresh_jobs()
             live = self._live.read()
         keys = {seat.node for entry in entries for seat in entry.seats}
         own = node_key(THIS_COMPUTER, machine())
-        nodes: dict[str, NodeLook] = {}
+        nodes: dict[str, NodeView] = {}
         if own in keys:
-            nodes[own] = look_of(self._nodes.reading(), live.tags, is_a_desk=True)
+            nodes[own] = node_view_of(self._nodes.reading(), live.tags, is_a_desk=True)
         desks = {
             seat.node: entry.host
             for entry in entries
@@ -324,12 +324,12 @@ class QueueService:
             if seat.node != own and is_a_desk(seat.node)
         }
         for key, host in desks.items():
-            nodes[key] = NodeLook(
+            nodes[key] = NodeView(
                 why_down=f"It runs on {host}, where it was queued; only there can be seen for "
                 "what it waits."
             )
         if keys - nodes.keys():
-            nodes.update((state.name, _look(state, live)) for state in self._nodes.far())
+            nodes.update((state.name, _look(state, live)) for state in self._nodes.remote())
         return Scene(
             now=datetime.now(UTC),
             nodes=nodes,
@@ -339,7 +339,7 @@ class QueueService:
         )
 
 
-def _look(state: NodeState, live: RunningJobs) -> NodeLook:
+def _look(state: NodeState, live: RunningJobs) -> NodeView:
     why = ""
     if state.presence is not Presence.ONLINE:
         told = f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""
@@ -347,8 +347,8 @@ def _look(state: NodeState, live: RunningJobs) -> NodeLook:
     if state.presence is Presence.NEW:
         why = f"{state.name} is not set up yet."
     if state.reading is None:
-        return NodeLook(why_down=why or f"{state.name} is offline.")
-    return look_of(state.reading, live.tags, why_down=why)
+        return NodeView(why_down=why or f"{state.name} is offline.")
+    return node_view_of(state.reading, live.tags, why_down=why)
 
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:

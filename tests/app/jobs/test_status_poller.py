@@ -78,19 +78,19 @@ def steps_of_one_look(qtbot, poller):
 
 
 def test_a_live_job_of_the_list_is_watched_from_then_on(qtbot, poller):
-    poller.look_at_list()
+    poller.poll_list()
     assert steps_of_one_look(qtbot, poller) == [0, 1, 2, 3, 4]
 
 
 def test_each_look_brings_only_what_is_new(qtbot, poller, jobs):
-    poller.look_at_list()
+    poller.poll_list()
     steps_of_one_look(qtbot, poller)
     jobs.view = replace(LIVE, step=7)
     assert steps_of_one_look(qtbot, poller) == [5, 6]
 
 
 def test_opening_a_job_brings_its_history_from_the_beginning(qtbot, poller):
-    poller.look_at_list()
+    poller.poll_list()
     steps_of_one_look(qtbot, poller)
     with qtbot.waitSignal(poller.updated) as blocker:
         poller.open("a")
@@ -150,7 +150,7 @@ def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
 
 
 def test_a_job_that_ended_is_told_once_and_then_left_alone(qtbot, poller, jobs):
-    poller.look_at_list()
+    poller.poll_list()
     jobs.view = replace(LIVE, state=JobState.FINISHED)
     steps_of_one_look(qtbot, poller)
     with qtbot.assertNotEmitted(poller.updated):
@@ -172,7 +172,7 @@ def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
 
 
 def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
-    poller.look_at_list()
+    poller.poll_list()
     jobs.broken = "The data root does not answer."
     with qtbot.waitSignal(poller.unreadable) as blocker:
         look_at_all(poller)
@@ -197,18 +197,18 @@ def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller,
 def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
     jobs.broken = "The data root does not answer."
     with qtbot.waitSignal(poller.unlisted):
-        poller.look_at_list()
+        poller.poll_list()
 
 
 def test_m20_a_list_that_is_ahead_of_the_look_does_not_tell_of_the_end(qtbot, poller, jobs):
-    poller.look_at_list()
+    poller.poll_list()
     jobs.view = replace(LIVE, state=JobState.FINISHED)
     with qtbot.waitSignal(poller.listed) as listed:
-        poller.look_at_list()
+        poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
     steps_of_one_look(qtbot, poller)
     with qtbot.waitSignal(poller.listed) as listed:
-        poller.look_at_list()
+        poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
 
 
@@ -240,7 +240,7 @@ def slow(qapp):
         return RunUpdate(by_id[job_id], HistoryUpdate(), 0)
 
     poller = StatusPoller(look, lambda: listing, runner, NEVER)
-    poller.look_at_list()
+    poller.poll_list()
     runner.end(0)
     runner.begun.clear()
     return poller, runner
@@ -255,7 +255,7 @@ def test_the_open_job_is_looked_at_each_time_and_the_others_each_second(qtbot, j
         return RunUpdate(replace(LIVE, id=job_id), HistoryUpdate(), 0)
 
     poller = StatusPoller(look, lambda: others, immediately, NEVER)
-    poller.look_at_list()
+    poller.poll_list()
     poller.open("job01")
     looked_at.clear()
     for _ in range(4):
@@ -288,7 +288,7 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
     poller.updated.connect(lambda update: told.append((update.view.id, update.view.doubt)))
     poller.unlisted.connect(lambda sentence: told.append(("", sentence)))
     poller.poll()
-    poller.look_at_list()
+    poller.poll_list()
     began = time.monotonic()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 29.0)
     poller.poll()
@@ -300,7 +300,7 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
     assert told[-1][1].startswith("The data root does not answer: no news since ")
     first = StatusPoller(pytest.fail, pytest.fail, runner, NEVER)
     first.unlisted.connect(pytest.fail)
-    first.look_at_list()
+    first.poll_list()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 99.0)
     first.poll()
 
@@ -308,7 +308,7 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
 def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
     runner = Slow()
     poller = StatusPoller(pytest.fail, lambda: JobListing(views(40), total=40), runner, NEVER)
-    poller.look_at_list()
+    poller.poll_list()
     runner.end(0)
     now = time.monotonic()
     for _ in range(40):

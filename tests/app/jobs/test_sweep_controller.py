@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.jobs.sweep_controller import SweepController
-from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.comparison import ComparedUpdate, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from tests.backend.services.sweeps.test_sweep_service import (
@@ -70,7 +70,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     qtbot.addWidget(page)
     page.show()
     page.set_jobs((jobs[0].id,))
-    page.show_look(ComparedLook(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
+    page.show_update(ComparedUpdate(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
     rows = page.parallel._model
     assert rows.rowCount() == 6

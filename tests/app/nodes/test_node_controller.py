@@ -50,13 +50,13 @@ class Cluster:
     def keep_passphrase(self, identity):
         self.kept.append(identity)
 
-    def forget_passphrase(self, name):
+    def remove_passphrase(self, name):
         return ("/key",) if self.kept else ()
 
     def trust(self, key):
         self.trusted.append(key)
 
-    def knock(self, address):
+    def check_banner(self, address):
         """Whoever is asked answers."""
 
 

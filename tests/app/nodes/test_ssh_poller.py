@@ -25,7 +25,7 @@ class Far:
         self.fault = None
         self.asked = []
 
-    def knock(self, address):
+    def check_banner(self, address):
         self._answer("knock")
 
     def reading_over_ssh(self, entry):

@@ -69,7 +69,9 @@ def test_of_many_only_the_best_are_shown():
 def test_what_is_near_is_shown_at_once_and_what_is_far_joins_it_in_its_rank():
     go_to, opened = finder("my resnet", acts=(("New job", True),))
     answers = []
-    go_to.add_far_source("far", lambda text, then: answers.append((text, then)), opened.append)
+    go_to.add_background_source(
+        "far", lambda text, then: answers.append((text, then)), opened.append
+    )
     shown = []
     go_to.ask("ResNet", lambda targets, is_all: shown.append((titles(targets), is_all)))
     assert shown == [(["my resnet"], False)]
@@ -82,7 +84,7 @@ def test_what_is_near_is_shown_at_once_and_what_is_far_joins_it_in_its_rank():
 def test_an_answer_to_what_is_not_asked_any_more_is_not_shown():
     go_to, opened = finder()
     answers, shown = [], []
-    go_to.add_far_source("far", lambda text, then: answers.append(then), opened.append)
+    go_to.add_background_source("far", lambda text, then: answers.append(then), opened.append)
     for text in ("res", "unet"):
         go_to.ask(text, lambda targets, is_all: shown.append(titles(targets)))
     answers[0]((target("resnet", "far"),))

@@ -137,7 +137,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     raw = services.jobs.clone(ids[WAITING[0]])
     (name_of_last,) = fresh(program, "last in line")
     last = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
-    program._poller.look_at_list()
+    program._poller.poll_list()
     hands.wait(lambda: program.jobs.model.line(last) is not None)
     open_job(hands, program, name_of_last)
     hands.wait(lambda: program.jobs.open_id == last and program.jobs.open_view is not None)

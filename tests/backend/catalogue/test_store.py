@@ -157,10 +157,10 @@ def test_jobs_are_sorted_filtered_and_paged(catalogue: Catalogue) -> None:
 
 def test_a_forgotten_job_is_gone_from_the_index(catalogue: Catalogue) -> None:
     catalogue.put_jobs(job(number) for number in range(1200))
-    catalogue.forget_jobs(job(number).id for number in range(1, 1200))
+    catalogue.remove_jobs(job(number).id for number in range(1, 1200))
     assert catalogue.job_ids() == {job(0).id}
-    catalogue.forget_job(job(0).id)
-    catalogue.forget_job("never there")
+    catalogue.remove_job(job(0).id)
+    catalogue.remove_job("never there")
     assert catalogue.jobs() == ()
 
 

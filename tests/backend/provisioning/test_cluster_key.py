@@ -233,10 +233,10 @@ def test_a_list_that_is_a_link_stays_one(shell: LocalShell, home: NodeHome) -> N
 
 def test_forgetting_takes_our_line_and_no_other(shell: LocalShell, home: NodeHome) -> None:
     listed = shell.home / ".ssh/authorized_keys"
-    assert not cluster_key.forget_key(shell, home)
+    assert not cluster_key.remove_key(shell, home)
     cluster_key.install_key(shell, home, KEY, SUBNET)
     listed.write_text(f"ssh-ed25519 AAAA me\n{listed.read_text()}# the end")
-    assert cluster_key.forget_key(shell, home)
+    assert cluster_key.remove_key(shell, home)
     assert listed.read_text() == "ssh-ed25519 AAAA me\n# the end"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.provisioning import node_facts
-from backend.provisioning.node_facts import look_at, ranks_address
+from backend.provisioning.node_facts import inspect, ranks_address
 from backend.records.nodes.entry import Interface, NodeFacts
 from backend.ssh.interface import CommandResult, Shell
 from tests.backend.ssh.sshd_rig import Sshd
@@ -46,7 +46,7 @@ class Answers:
 
 
 def look_through(answers: Answers, tmp_path: Path) -> node_facts.NodeInspection:
-    return look_at(answers, "gpu1", tmp_path)
+    return inspect(answers, "gpu1", tmp_path)
 
 
 def test_a_look_through_a_real_shell_finds_the_data_root(
@@ -54,7 +54,7 @@ def test_a_look_through_a_real_shell_finds_the_data_root(
 ) -> None:
     root = tmp_path / "data root"
     root.mkdir()
-    found = look_at(shell, "gpu1", root)
+    found = inspect(shell, "gpu1", root)
     assert (found.facts.data_root, found.facts.data_root_writable) == (str(root), True)
     assert found.facts.home == str(sshd.home / ".ringmaster")
     assert abs(found.facts.clock_offset_s or LIMIT_S) < LIMIT_S
@@ -70,8 +70,8 @@ def test_another_place_of_the_data_root_and_another_folder_there(
     root.mkdir()
     other.mkdir()
     mounted.symlink_to(root)
-    assert look_at(shell, "gpu1", root, str(mounted)).facts.data_root == str(mounted)
-    assert look_at(shell, "gpu1", root, str(other)).facts.data_root == ""
+    assert inspect(shell, "gpu1", root, str(mounted)).facts.data_root == str(mounted)
+    assert inspect(shell, "gpu1", root, str(other)).facts.data_root == ""
 
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
@@ -87,7 +87,7 @@ def test_f52_a_node_without_python_is_named(
     sshd.environment.append("PATH=/no/programs")
     sshd.start()
     with pytest.raises(BackendError, match="gpu1 has no python3") as told:
-        look_at(enter(sshd), "gpu1", tmp_path)
+        inspect(enter(sshd), "gpu1", tmp_path)
     assert "apt-get install python3" in told.value.remedy
 
 
@@ -115,7 +115,7 @@ def test_f52_a_full_home_is_named(
     shell = enter(sshd)
     assert shell.run(["sh", "-c", 'cat /dev/zero > "$HOME/filler"']).code
     with pytest.raises(BackendError, match=r"home folder of .* on gpu1: No space left"):
-        look_at(shell, "gpu1", tmp_path)
+        inspect(shell, "gpu1", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from backend.datastore.nodes.files import entry, write_entry
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
-from backend.records.nodes.remote_run import carried_of
+from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import Services
 from tests.backend.services.access_cases import NODE, FakeHead, FarRun, Place, on_node
 from tests.backend.ssh.sshd_rig import Sshd
@@ -64,14 +64,14 @@ def begun(services: Services, place: CarriedPlace) -> tuple[JobView, CarriedRun]
 
 def comes_home(folder: JobFolder, run: int = 1) -> None:
     def is_home() -> bool:
-        carried = carried_of(folder.attempt(run))
+        carried = remote_run_of(folder.attempt(run))
         return carried is not None and carried.is_home
 
     wait_for(is_home, "everything of the run to be in the data root")
 
 
 def state_of(services: Services) -> NodeState:
-    (state,) = services.nodes.far()
+    (state,) = services.nodes.remote()
     return state
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.comparison import ComparedUpdate, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.summary import JobQuery
 from tests.pictures import lab
@@ -17,16 +17,16 @@ from tests.widgets.jobs.jobs_rig import rows_of
 from widgets.compare.compare_page import ComparePage
 
 
-def put_looks(stage: Stage, looks: tuple[ComparedLook, ...]) -> ComparePage:
+def put_looks(stage: Stage, looks: tuple[ComparedUpdate, ...]) -> ComparePage:
     page = stage.compare
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
-        page.show_look(_judged(each))
+        page.show_update(_judged(each))
     finish(page.turns)
     return page
 
 
-def _judged(look: ComparedLook) -> ComparedLook:
+def _judged(look: ComparedUpdate) -> ComparedUpdate:
     """With its best, as a job that has checkpoints."""
     figures = look.figures.metrics.get(MAP)
     if figures is None:
@@ -85,7 +85,7 @@ def _parallel(stage: Stage, count: int) -> ComparePage:
     page = stage.compare
     jobs = sweep(count)
     page.set_jobs((jobs[0].id,))
-    page.show_look(ComparedLook(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
+    page.show_update(ComparedUpdate(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
     finish(page.turns)
     page.parallel.plot.point(page.parallel.shown.ranked()[1].job_id)

@@ -293,7 +293,7 @@ def checkpoints_reading(stage: Stage) -> None:
 @screen("checkpoints-unreadable")
 def checkpoints_unreadable(stage: Stage) -> None:
     checkpoints_reading(stage)
-    stage.jobs.detail.show_checkpoints_trouble(
+    stage.jobs.detail.show_checkpoints_error(
         lab.LIVE.id, "/lab/ring/jobs does not answer: stale file handle. Mount the share again."
     )
 
@@ -344,7 +344,7 @@ def log_empty(stage: Stage) -> None:
 def log_unreadable(stage: Stage) -> None:
     page = open_job(stage, lab.FAILED, tab="log")
     sentence = "logs/rank-3.log does not answer: stale file handle."
-    page.detail.log.show_trouble(lab.FAILED.id, page.detail.log.source, sentence)
+    page.detail.log.show_error(lab.FAILED.id, page.detail.log.source, sentence)
 
 
 @screen("log-huge")

@@ -56,8 +56,8 @@ def jobs_reading(stage: Stage) -> None:
 @screen("jobs-unreadable")
 def jobs_unreadable(stage: Stage) -> None:
     sentence = "No news since 14:02: /lab/ring does not answer."
-    stage.jobs.show_trouble(sentence)
-    stage.window.side_bar.show_trouble(sentence)
+    stage.jobs.show_error(sentence)
+    stage.window.side_bar.show_error(sentence)
 
 
 @screen("jobs-own-next", EVERY)

@@ -399,7 +399,7 @@ def _states_of(kind: Kind) -> None:
 
     @screen(f"{place}-unreadable", (LARGE, SMALL, SMALLEST))
     def unreadable(stage: Stage) -> None:
-        stage.library(kind).show_trouble(
+        stage.library(kind).show_error(
             f"/lab/ring/{place} does not answer: stale file handle.", "Mount the share again."
         )
 

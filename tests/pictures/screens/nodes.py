@@ -229,7 +229,7 @@ def _without_ssh(state: NodeState) -> NodeState:
 @screen("nodes-unreadable")
 def nodes_unreadable(stage: Stage) -> None:
     stage.show_cluster(lab.live(), ALONE)
-    stage.nodes.show_trouble(_UNREADABLE)
+    stage.nodes.show_error(_UNREADABLE)
 
 
 @screen("nodes-reading")
@@ -241,7 +241,7 @@ def nodes_reading(stage: Stage) -> None:
 
 @screen("nodes-no-news")
 def nodes_no_news(stage: Stage) -> None:
-    _nodes(stage, lab.nodes()).show_trouble(_UNREADABLE)
+    _nodes(stage, lab.nodes()).show_error(_UNREADABLE)
 
 
 @screen("nodes-over-ssh")

@@ -136,7 +136,7 @@ def _library(kind: Kind) -> Callable[[Stage], None]:
 
 
 def _unreadable(stage: Stage) -> None:
-    stage.library(Kind.MODEL).show_trouble(f"{EVIL} does not answer.", EVIL)
+    stage.library(Kind.MODEL).show_error(f"{EVIL} does not answer.", EVIL)
 
 
 def _compare(stage: Stage) -> None:

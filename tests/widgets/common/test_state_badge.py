@@ -21,12 +21,12 @@ from widgets.common.state_badge import (
     RankRing,
     StateBadge,
     StateGlyph,
+    is_animated,
     paint_gpu_cell,
     paint_rank_ring,
     paint_state,
     state_tone,
     turn_now,
-    turns,
 )
 
 Grey = NDArray[np.float64]
@@ -110,10 +110,10 @@ def test_nothing_turns_for_people_who_asked_for_that(qtbot: QtBot) -> None:
     qtbot.addWidget(still)
     still.show()
     assert not still.is_turning()
-    assert not turns(JobState.SETUP)
+    assert not is_animated(JobState.SETUP)
     assert turn_now() == 0.0
     theme.reduce_motion(False)
-    assert turns(JobState.SETUP)
+    assert is_animated(JobState.SETUP)
     assert 0 <= turn_now() < 1
 
 

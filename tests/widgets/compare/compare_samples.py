@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from backend.records.jobs.comparison import ComparedLook, MetricFigures, RunFigures
+from backend.records.jobs.comparison import ComparedUpdate, MetricFigures, RunFigures
 from backend.records.jobs.config import CheckpointPolicy, Optimizer, Placement
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
@@ -39,7 +39,7 @@ def look(
     lr: float = 0.04,
     steps: int = 5000,
     nodes: tuple[Placement, ...] = CONFIG.placement,
-) -> ComparedLook:
+) -> ComparedUpdate:
     """A job with its whole history."""
     rng = np.random.default_rng(number)
     config = replace(
@@ -67,7 +67,7 @@ def look(
 
 def news(
     view: JobView, first: int, count: int, rng: np.random.Generator | None = None
-) -> ComparedLook:
+) -> ComparedUpdate:
     """Steps of a job, as a look tells of them."""
     rng = rng or np.random.default_rng(first)
     number = int(view.id[2:])
@@ -97,10 +97,10 @@ def news(
         for name, v in told.items()
         if len(v) and name != "learning_rate"
     }
-    return ComparedLook(view, history, RunFigures(figures, float(seconds[-1]), count))
+    return ComparedUpdate(view, history, RunFigures(figures, float(seconds[-1]), count))
 
 
-def three() -> tuple[ComparedLook, ...]:
+def three() -> tuple[ComparedUpdate, ...]:
     return (
         look(0, "retinanet-r50 · coco 2x", JobState.TRAINING, 0.04, 3200),
         look(1, "retinanet-r50 · lr 0.02", JobState.FINISHED, 0.02),
@@ -112,14 +112,14 @@ def three() -> tuple[ComparedLook, ...]:
     )
 
 
-def eight() -> tuple[ComparedLook, ...]:
+def eight() -> tuple[ComparedUpdate, ...]:
     return tuple(
         look(n, f"{LONG}{end}", state, round(0.01 * (n + 1), 2), 5000 - 400 * n)
         for n, (end, state) in enumerate(ENDS)
     )
 
 
-def draft(number: int = 9) -> ComparedLook:
+def draft(number: int = 9) -> ComparedUpdate:
     """A job that never ran."""
     view = replace(
         look(number, "a draft", steps=PER_EPOCH).view,
@@ -129,4 +129,4 @@ def draft(number: int = 9) -> ComparedLook:
         epoch=0,
         steps_per_epoch=0,
     )
-    return ComparedLook(view, HistoryUpdate(drop_from=0), RunFigures())
+    return ComparedUpdate(view, HistoryUpdate(drop_from=0), RunFigures())

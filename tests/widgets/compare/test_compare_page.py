@@ -42,7 +42,7 @@ def page(qtbot):
 def show(page, looks):
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
-        page.show_look(each)
+        page.show_update(each)
     finish(page.turns)
     QApplication.processEvents()
 
@@ -80,7 +80,7 @@ def test_another_metric_is_chosen_in_the_plot_and_stays_when_news_comes(page):
     titles = [action.text() for action in plot._menu.actions()]
     assert titles == ["Validation mAP", "Training loss", "Learning rate"]
     plot._menu.actions()[2].trigger()
-    page.show_look(news(three()[0].view, 3201, 10))
+    page.show_update(news(three()[0].view, 3201, 10))
     finish(page.turns)
     assert list(plots(page)) == ["learning_rate", "loss"]
 
@@ -135,7 +135,7 @@ def test_a_run_keeps_its_colour_until_it_leaves(page):
 def test_a_live_run_goes_on_growing(page):
     show(page, three())
     live = three()[0].view
-    page.show_look(news(live, 3201, 100))
+    page.show_update(news(live, 3201, 100))
     finish(page.turns)
     curve = page.curves(live.id).get("loss")
     assert len(curve) == 3300
@@ -411,6 +411,6 @@ def test_a_state_that_changes_is_news(page):
     a, b, _ = three()
     show(page, [a, b])
     ended = news(look(0, a.view.name, JobState.FINISHED, 0.04, 3200).view, 3201, 1)
-    page.show_look(ended)
+    page.show_update(ended)
     finish(page.turns)
     assert page.table._heads[0].accessibleName().endswith(", Finished.")

@@ -10,7 +10,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from backend.records.jobs.comparison import ComparedLook, RunFigures
+from backend.records.jobs.comparison import ComparedUpdate, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.turns import finish
@@ -47,7 +47,7 @@ def page(qtbot, look):
 def compare(page, *jobs):
     page.set_jobs(tuple(view.id for view in jobs))
     for view in jobs:
-        page.show_look(ComparedLook(view, HistoryUpdate(drop_from=0), RunFigures()))
+        page.show_update(ComparedUpdate(view, HistoryUpdate(drop_from=0), RunFigures()))
     finish(page.turns)
 
 
@@ -157,7 +157,7 @@ def test_what_is_not_chosen_goes_grey_and_the_best_is_green(plot, look):
 def test_the_pointer_paints_no_line_anew(plot, monkeypatch):
     plot.show_parallel(parallel(sweep(500)))
     painted = []
-    paint = ParallelPicture.paint_ground
+    paint = ParallelPicture.paint_background
     monkeypatch.setattr(
         ParallelPicture, "paint_ground", lambda *given: (painted.append("all"), paint(*given))
     )

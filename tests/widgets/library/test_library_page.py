@@ -428,7 +428,7 @@ def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
 
 
 def test_a_place_that_cannot_be_read_says_why_and_looks_again(page, qtbot):
-    page.show_trouble("The share does not answer.", "Mount it.")
+    page.show_error("The share does not answer.", "Mount it.")
     assert said(page) == ["The datasets cannot be read", "The share does not answer. Mount it."]
     (again,) = [b for b in page._unread.findChildren(Button) if b.isVisible()]
     with qtbot.waitSignal(page.look_requested):
@@ -440,7 +440,7 @@ def test_a_place_that_cannot_be_read_says_why_and_looks_again(page, qtbot):
 
 def test_what_is_shown_stays_when_it_cannot_be_read_again(page):
     page.show_items((item("digits"),))
-    page.show_trouble("The share does not answer.", "Mount it.")
+    page.show_error("The share does not answer.", "Mount it.")
     assert page.detail.isVisible()
     assert page._list.isVisible()
     assert any("does not answer" in label.text() for label in page.detail.findChildren(Label))

@@ -122,12 +122,12 @@ def test_an_unwell_node_is_one_sentence(window):
 def test_a_data_root_that_does_not_answer_is_a_red_line_and_figures_are_no_news(window):
     bar = window.side_bar
     bar.show_live((LIVE,))
-    bar.show_trouble("/lab/ring does not answer.")
+    bar.show_error("/lab/ring does not answer.")
     assert bar._trouble.isVisible()
     assert bar._jobs[0]._percent.tone() == bar._jobs[0]._left.tone() == "text3"
     bar.show_live((LIVE,))
     assert bar._jobs[0]._left.tone() == "text3", "what is shown again is no newer"
-    bar.show_trouble("")
+    bar.show_error("")
     assert not bar._trouble.isVisible()
     assert bar._jobs[0]._percent.tone() == "text"
 
@@ -135,7 +135,7 @@ def test_a_data_root_that_does_not_answer_is_a_red_line_and_figures_are_no_news(
 def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(window):
     bar = window.side_bar
     bar.show_live((LIVE,))
-    bar.show_trouble("/lab/ring does not answer.")
+    bar.show_error("/lab/ring does not answer.")
     window.resize(1100, 700)
     assert bar._jobs[0]._ring._with_figure
     assert not bar._trouble.isVisible()

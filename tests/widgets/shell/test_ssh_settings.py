@@ -95,7 +95,7 @@ def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
 
 
 def test_what_could_not_be_looked_at_is_told_until_it_can(page):
-    page.show_trouble("known_hosts cannot be read.")
+    page.show_error("known_hosts cannot be read.")
     assert page._ways.text() == "known_hosts cannot be read."
     page.show_facts(FACTS)
     assert page._ways.text().startswith("No SSH agent")

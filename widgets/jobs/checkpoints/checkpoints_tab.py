@@ -135,7 +135,7 @@ class CheckpointsTab(QWidget):
         self._nothing.say("floppy-disk", "Reading the checkpoints…")
         self._pages.setCurrentIndex(0)
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         """They cannot be read; what is shown already stays."""
         if not self.model.rowCount():
             self._nothing.say("wifi-slash", "The checkpoints cannot be read", sentence)

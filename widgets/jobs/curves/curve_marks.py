@@ -73,7 +73,7 @@ class CurveMarks:
         self._checkpoints = checkpoints
         self._ever_kept |= {each.step: each.name for each in checkpoints}
 
-    def show_unwell(self, spans: Sequence[AxisSpan]) -> bool:
+    def show_problems(self, spans: Sequence[AxisSpan]) -> bool:
         """When GPUs of the job were unwell; the places are Unix times."""
         before, self._unwell = self._unwell, tuple(spans)
         return before != self._unwell

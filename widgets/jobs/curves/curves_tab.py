@@ -195,9 +195,9 @@ class CurvesTab(QWidget):
         self._marks.show_checkpoints(checkpoints)
         self._mark()
 
-    def show_unwell(self, spans: Sequence[AxisSpan]) -> None:
+    def show_problems(self, spans: Sequence[AxisSpan]) -> None:
         """When GPUs of the job were unwell; the places are Unix times."""
-        if self._marks.show_unwell(spans):
+        if self._marks.show_problems(spans):
             self._mark()
 
     @property

@@ -40,7 +40,7 @@ from widgets.jobs.detail.warning import finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
 from widgets.jobs.queue.queue_actions import QueueActs
-from widgets.jobs.ranks.rank_history import unwell_of_job
+from widgets.jobs.ranks.rank_history import problems_of_job
 from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
 
@@ -240,10 +240,10 @@ class JobDetail(JobActions):
         if self._tabs.key() != "log":
             self._choose_tab("curves")
 
-    def show_checkpoints_trouble(self, job_id: str, sentence: str) -> None:
+    def show_checkpoints_error(self, job_id: str, sentence: str) -> None:
         """Which checkpoints there are cannot be read now."""
         if self._is_open(job_id):
-            self.checkpoints.show_trouble(sentence)
+            self.checkpoints.show_error(sentence)
 
     def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
         if self._is_open(job_id):
@@ -271,13 +271,13 @@ class JobDetail(JobActions):
             self._error = (sentence, remedy)
             self._show()
 
-    def show_doubt(self, job_id: str, sentence: str) -> None:
+    def show_stale(self, job_id: str, sentence: str) -> None:
         """The job could not be looked at: doubt, which is not a state."""
         if self._is_open(job_id):
             self._doubt = sentence
             self._show()
 
-    def show_verdict(self, job_id: str, sentence: str, is_same: bool) -> None:
+    def show_check_result(self, job_id: str, sentence: str, is_same: bool) -> None:
         """How the replay that is open went beside its original."""
         if self._is_open(job_id):
             self._verdict = (sentence, is_same)
@@ -513,9 +513,9 @@ class JobDetail(JobActions):
         self.ranks.show_nodes(states, histories, beats)
         if self._view is not None:
             began_s = self.curves.began_s
-            unwell = unwell_of_job(self._view, states, histories, began_s, now_s)
+            unwell = problems_of_job(self._view, states, histories, began_s, now_s)
             if self._earlier.shown is None:
-                self.curves.show_unwell(unwell)
+                self.curves.show_problems(unwell)
             if self._view.state.has_failed:
                 self.failure.show_nodes(states, histories, unwell)
 

@@ -146,7 +146,7 @@ class FormSide(StyledFrame):
         self.show_changes("", ())
         self.show_findings(())
 
-    def show_verdict(self, words: str, icon: str, tone: str) -> None:
+    def show_check_result(self, words: str, icon: str, tone: str) -> None:
         self.verdict.setText(words)
         self._icon.set_icon(icon, tone)
 

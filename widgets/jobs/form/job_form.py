@@ -414,7 +414,7 @@ class JobForm(QWidget):
         self._jobs = check.jobs
         is_sweep = bool(self._fields.swept.axes())
         verdict, sign, tone = self._verdict_of(check, is_sweep)
-        self._side.show_verdict(verdict, sign, tone)
+        self._side.show_check_result(verdict, sign, tone)
         self._foot.verdict.setText(verdict)
         self._foot.verdict.set_tone(tone if tone in ("bad", "warn") else "text")
         for button in (self._start_button, self._foot_start):

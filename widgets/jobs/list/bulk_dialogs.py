@@ -104,7 +104,7 @@ class TrashDialog(FittedDialog):
         )
         self._go.setEnabled(True)
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         self._size.setText(sentence)
         self._size.set_tone("bad")
 

@@ -16,8 +16,8 @@ from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
 from widgets.common.painting import (
     fill_round,
+    paint_background,
     paint_focus,
-    paint_ground,
     paint_text,
     text_width,
 )
@@ -71,7 +71,7 @@ class JobDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         is_ticked = line.id in model.ticks
         chosen = is_ticked or bool(state & SELECTED)
-        paint_ground(painter, box, chosen=chosen, pointed=bool(state & POINTED))
+        paint_background(painter, box, chosen=chosen, pointed=bool(state & POINTED))
         if state & BY_KEY == BY_KEY:
             paint_focus(painter, box)
         left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)

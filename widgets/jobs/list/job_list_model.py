@@ -96,7 +96,7 @@ class JobListModel(QAbstractTableModel):
         self._rows = rows
         if len(before) == len(wanted) and np.array_equal(before, wanted):
             self._row_of_slot = places
-            self.tell_all()
+            self.emit_all_changed()
             return
         was_there = self._row_of_slot
         known = wanted[wanted < len(was_there)]
@@ -113,7 +113,7 @@ class JobListModel(QAbstractTableModel):
             self._order = wanted
             self.endRemoveRows()
         self._row_of_slot = places
-        self.tell_all()
+        self.emit_all_changed()
 
     def _arrange(self, wanted: Any) -> None:
         """The same rows in another order; what points at one goes on pointing at it."""
@@ -152,7 +152,7 @@ class JobListModel(QAbstractTableModel):
             return False
         return bool(np.isin(rows.order, (slot, rows.head(slot))).any())
 
-    def tell_all(self) -> None:
+    def emit_all_changed(self) -> None:
         """Every line may be another: what is on the screen is painted anew."""
         if len(self._order):
             self.dataChanged.emit(self.index(0, 0), self.index(len(self._order) - 1, self._last()))

@@ -21,7 +21,7 @@ from PySide6.QtGui import QContextMenuEvent, QDrag, QKeyEvent, QMouseEvent, QRes
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QWidget
 
 from widgets.common.job_mime import chip, dragged_words, put_jobs
-from widgets.common.progressive_paint import Curtain
+from widgets.common.progressive_paint import ProgressivePaint
 from widgets.common.view_style import asked_row, dress
 from widgets.jobs.list.job_columns import SETTINGS, JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -126,7 +126,7 @@ class JobTableView(QTableView):
         header.customContextMenuRequested.connect(self._choose_columns)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.viewport().installEventFilter(self)
-        self._curtain = Curtain(self.viewport())
+        self._curtain = ProgressivePaint(self.viewport())
         model.layoutChanged.connect(self._renew)
         self._folding = SweepFolding(self, model)
         self._folding.wished.connect(self.fold_requested)

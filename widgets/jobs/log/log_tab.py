@@ -232,7 +232,7 @@ class LogTab(QWidget):
             texts = [f"{who}  {text}" for who, text in zip(lines.sources, texts, strict=True)]
         QGuiApplication.clipboard().setText("\n".join(texts))
 
-    def show_trouble(self, job_id: str, source: str, sentence: str) -> None:
+    def show_error(self, job_id: str, source: str, sentence: str) -> None:
         """The log could not be read; it is tried again."""
         if self._is_shown(job_id, source):
             self._asked = self._is_searching = False

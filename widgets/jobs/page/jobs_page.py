@@ -18,7 +18,7 @@ from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
 from widgets.common.page_stack import Stack
-from widgets.common.state_badge import turns
+from widgets.common.state_badge import is_animated
 from widgets.common.theme import (
     LIST_NARROW_W,
     LIST_W,
@@ -216,7 +216,7 @@ class JobsPage(QWidget):
         if self._total is None:
             self._slow.start()
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         """The jobs cannot be read; what is shown already stays."""
         if self._total is None:
             self._slow.stop()
@@ -231,7 +231,7 @@ class JobsPage(QWidget):
             self._views[opened.id] = opened
         elif opened is not None and self._views[opened.id] != opened:
             self.detail.show_view(self._views[opened.id])
-        if any(turns(view.state) for view in views):
+        if any(is_animated(view.state) for view in views):
             self._turning.start()
         else:
             self._turning.stop()
@@ -288,7 +288,7 @@ class JobsPage(QWidget):
         self._views[view.id] = view
         if view.id == self._unreadable_id:
             self._open_id, self._unreadable_id = view.id, ""
-        if turns(view.state):
+        if is_animated(view.state):
             self._turning.start()
 
     @Slot(str)

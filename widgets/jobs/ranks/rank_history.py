@@ -12,7 +12,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common.fields import ComboBox
 from widgets.jobs.ranks.rank_rows import gpu_names
-from widgets.nodes.history.history_card import HistoryCard, Stretch, unwell_spans
+from widgets.nodes.history.history_card import HistoryCard, Stretch, problem_spans
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.row.node_names import without_domain
 from widgets.nodes.row.node_row import node_title
@@ -36,7 +36,7 @@ def stretch_of(view: JobView, began_s: float = 0.0) -> tuple[float, float | None
     return (begin, ended.timestamp()) if ended is not None else None
 
 
-def unwell_of_job(
+def problems_of_job(
     view: JobView,
     states: Mapping[str, NodeState],
     histories: Mapping[str, NodeHistory],
@@ -52,7 +52,7 @@ def unwell_of_job(
     for name in dict.fromkeys(view.nodes):
         if name in states and name in histories:
             uuids = gpu_names(view, states[name])
-            spans = unwell_spans(histories[name], uuids, begin, end or now_s)
+            spans = problem_spans(histories[name], uuids, begin, end or now_s)
             title = node_title(name)
             found += [
                 AxisSpan(one.x0, one.x1, one.tone, f"{title} {one.text[:1].lower()}{one.text[1:]}")

@@ -117,7 +117,7 @@ class Stretch:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def unwell_spans(
+def problem_spans(
     history: NodeHistory, uuids: Iterable[str], first: float, last: float
 ) -> list[AxisSpan]:
     """While any of the GPUs was unwell; a short moment is wide enough to be seen."""
@@ -327,7 +327,7 @@ class HistoryCard(Card):
             if self._is_shown(gpu.uuid)
             and (
                 (self._goes_on and state.of_gpu(gpu) is not None)
-                or self._history.was_unwell(gpu.uuid, from_s, to_s)
+                or self._history.had_problem(gpu.uuid, from_s, to_s)
             )
         )
 
@@ -409,7 +409,7 @@ class HistoryCard(Card):
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
         self._words.setText(self._peers())
         hot = ThresholdLine(HOT_C, f"hot from {formats.temperature(HOT_C)}")
-        spans = unwell_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
+        spans = problem_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
         for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
             plot.title = f"{quantity.title}, {where}"
             plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))

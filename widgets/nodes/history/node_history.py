@@ -230,7 +230,7 @@ def _number_of(text: str, words: dict[str, float]) -> float:
 
 
 @dataclass(frozen=True)
-class Unwell:
+class ProblemSpan:
     """A time, Unix seconds, in which something was wrong, and what it was as it began."""
 
     from_s: float
@@ -331,7 +331,9 @@ class NodeHistory:
         places = np.clip(np.searchsorted(times, grid, "right") - 1, 0, len(times) - 1)
         return self.series(uuid, quantity)[places]
 
-    def spans(self, uuids: Sequence[str], from_s: float, to_s: float = math.inf) -> list[Unwell]:
+    def spans(
+        self, uuids: Sequence[str], from_s: float, to_s: float = math.inf
+    ) -> list[ProblemSpan]:
         """When any of these GPUs was unwell; where it got worse or better, another begins."""
         if not self._words and not self._past.words:
             return []
@@ -351,12 +353,12 @@ class NodeHistory:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], levels, [0])).astype(np.int8)))
         last = len(times) - 1
         return [
-            Unwell(float(times[first]), float(times[min(after, last)]), words[first])
+            ProblemSpan(float(times[first]), float(times[min(after, last)]), words[first])
             for first, after in pairwise(edges.tolist())
             if levels[first]
         ]
 
-    def was_unwell(self, uuid: str, from_s: float, to_s: float = math.inf) -> bool:
+    def had_problem(self, uuid: str, from_s: float, to_s: float = math.inf) -> bool:
         if not self._words and not self._past.words:
             return False
         times = self.times()

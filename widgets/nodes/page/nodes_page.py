@@ -168,7 +168,7 @@ class NodesPage(QWidget):
         if not self._states:
             self._slow.start()
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         """The nodes cannot be read; what is shown already stays. "" when they can."""
         if sentence and not self._states:
             self._slow.stop()
@@ -227,12 +227,12 @@ class NodesPage(QWidget):
             if self.detail.node == name:
                 self.detail.show_past()
 
-    def forget_past(self, name: str) -> None:
+    def remove_history(self, name: str) -> None:
         """Only what this window saw itself is known then, until it is looked at again."""
         if name in self._histories:
             self._histories[name].put_past(NO_PAST)
 
-    def show_error(self, name: str, sentence: str) -> None:
+    def show_check_error(self, name: str, sentence: str) -> None:
         """A check could not be made."""
         if self.detail.node == name:
             self.detail.show_error(sentence)

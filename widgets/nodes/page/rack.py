@@ -225,7 +225,7 @@ class Rack(QListView):
     ) -> None:
         if self.density is Density.WALL:
             inner = rect.adjusted(S2 / 2, 1, -S2 / 2, -1)
-            rack_paint.paint_ground(painter, inner, row, hover=hover)
+            rack_paint.paint_background(painter, inner, row, hover=hover)
             rack_paint.paint_wall_row(painter, inner, row, self._wall)
             return
         if not is_first:
@@ -234,7 +234,7 @@ class Rack(QListView):
             painter.fillRect(line, theme.current().q("line"))
         inset = 3 if self.density is Density.TALL else 1
         ground = rect.adjusted(0, inset + 1, 0, -inset)
-        rack_paint.paint_ground(painter, ground, row, hover=hover)
+        rack_paint.paint_background(painter, ground, row, hover=hover)
         rack_paint.paint_row(painter, rect, row, self._plan)
 
     # What Qt asks.

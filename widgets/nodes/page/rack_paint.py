@@ -178,7 +178,7 @@ def _paint_figures(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackC
         paint_text(painter, where, row.beat, "small", "text3", right=True)
 
 
-def paint_ground(painter: QPainter, rect: QRectF, row: NodeRow, *, hover: bool) -> None:
+def paint_background(painter: QPainter, rect: QRectF, row: NodeRow, *, hover: bool) -> None:
     """The tint of what is news, or of what the pointer is on."""
     t = theme.current()
     family = row.condition.family

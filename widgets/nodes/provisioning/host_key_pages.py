@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from backend.records.base.program_name import to_forget
+from backend.records.base.program_name import to_remove
 from backend.records.nodes.entry import HostKey
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, CheckBox, IconButton
@@ -154,7 +154,7 @@ class ChangedKeyPage(QWidget):
         )
         self._known.setText(known_fingerprint)
         self._shown.setText(key.fingerprint)
-        self._command.setText(to_forget(key.host, key.port))
+        self._command.setText(to_remove(key.host, key.port))
 
 
 class KeyPlate(QWidget):

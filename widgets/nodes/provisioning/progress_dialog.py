@@ -15,7 +15,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
-from widgets.common.painting import paint_focus, paint_ground, paint_text
+from widgets.common.painting import paint_background, paint_focus, paint_text
 from widgets.common.state_badge import paint_state
 from widgets.common.theme import ICON_NAV, ROW_H, S2, S3, S4, S6, Tone
 from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
@@ -64,7 +64,7 @@ class _NodeTab(QAbstractButton):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
-        paint_ground(painter, box, chosen=self.isChecked(), pointed=self.underMouse())
+        paint_background(painter, box, chosen=self.isChecked(), pointed=self.underMouse())
         words, tone = _outcome(self._set_up)
         square = QRectF(S3, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
         mark = _MARKS.get(tone)

@@ -131,7 +131,7 @@ class SetUpAgainDialog(QDialog):
         self._form.show()
         self._make_rows(entries, self.ticked())
 
-    def show_trouble(self, sentence: str) -> None:
+    def show_error(self, sentence: str) -> None:
         """The nodes could not be looked at."""
         self._show_form()
         self._trouble.setText(sentence)

@@ -9,8 +9,8 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.library.imports import import_source, look_at
-from backend.datastore.library.project_detection import look_at as recognised
+from backend.datastore.library.imports import import_source, inspect
+from backend.datastore.library.project_detection import inspect as recognised
 from backend.datastore.library.project_detection import recognise
 from backend.records.base.layout import DataRoot
 from backend.records.library.item import Kind
@@ -163,7 +163,7 @@ def brought(root: Path, source: Path) -> dict[Kind, Path]:
     found = {}
     root.mkdir(exist_ok=True)
     for kind, part in project.parts.items():
-        content = look_at(kind, source, Progress(), part)
+        content = inspect(kind, source, Progress(), part)
         item, _ = import_source(DataRoot(root), kind, content, "p", "there", Progress())
         found[kind] = root / kind.folder / "p" / f"v{item.version}" / kind.content
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.jobs.files import clear_old_wish
+from backend.datastore.jobs.files import clear_old_stop_request
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -117,7 +117,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
     with pytest.raises(Unreachable):
         services.jobs.annotate(view.id, name="other")
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
-    wait_for(lambda: services.nodes.far()[0].presence is Presence.OFFLINE, "silence of the node")
+    wait_for(lambda: services.nodes.remote()[0].presence is Presence.OFFLINE, "silence of the node")
     far_place.wire.mend()
 
     def back() -> RunUpdate | None:
@@ -216,7 +216,7 @@ def test_an_old_wish_is_cleared_as_it_stands_on_the_far_side(far_place: Place, b
     view, run = started(far_place, services)
     replace_json(run.folder.lock, {"run": 1})
     folder = services.data_root.job(view.id)
-    clear_old_wish(folder, 1, services.share)
+    clear_old_stop_request(folder, 1, services.share)
     assert run.folder.lock.exists()
-    clear_old_wish(folder, 2, services.share)
+    clear_old_stop_request(folder, 2, services.share)
     assert not run.folder.lock.exists()

@@ -18,7 +18,7 @@ from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes import ssh_reading
 from backend.services.nodes.registry import ClusterService
 from backend.services.nodes.service import _orphans
-from backend.ssh.banner_check import knock
+from backend.ssh.banner_check import check_banner
 from backend.ssh.interface import CommandResult, HostKeyUnknown, Unreachable
 from backend.ssh.ssh_config import Hop
 from tests.backend.ssh.sshd_rig import USER, Sshd
@@ -55,16 +55,16 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[Hop]:
 def test_f11_an_sshd_greets_whoever_knocks_and_one_that_is_stopped_is_named(
     service: ClusterService, sshd: Sshd
 ) -> None:
-    service.knock(sshd.address)
+    service.check_banner(sshd.address)
     sshd.stop()
     with pytest.raises(Unreachable, match="no SSH server listens there"):
-        service.knock(sshd.address)
+        service.check_banner(sshd.address)
 
 
 def test_f11_an_sshd_that_hangs_is_given_up(sshd: Sshd) -> None:
     sshd.freeze()
     with pytest.raises(Unreachable, match="did not answer"):
-        knock(Hop("gpu1", "127.0.0.1", sshd.port, USER), limit_s=0.3)
+        check_banner(Hop("gpu1", "127.0.0.1", sshd.port, USER), limit_s=0.3)
 
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n", b"SS", b""])
@@ -73,7 +73,7 @@ def test_what_is_no_ssh_server_is_none(words: bytes) -> None:
         listening(lambda line: line.sendall(words)) as hop,
         pytest.raises(Unreachable, match="is no SSH server"),
     ):
-        knock(hop)
+        check_banner(hop)
 
 
 def test_who_drips_is_given_up_as_well() -> None:
@@ -85,7 +85,7 @@ def test_who_drips_is_given_up_as_well() -> None:
 
     with listening(drip) as hop:
         with pytest.raises(Unreachable, match="did not answer"):
-            knock(hop, limit_s=0.3)
+            check_banner(hop, limit_s=0.3)
         over.set()
 
 
@@ -96,13 +96,13 @@ def test_behind_a_jump_host_it_is_the_node_that_must_answer(
     jump.allow(sshd.client_key)
     address = replace(sshd.address, jump=f"{USER}@127.0.0.1:{jump.port}")
     with pytest.raises(HostKeyUnknown):
-        service.knock(address)
+        service.check_banner(address)
     service.trust(jump.host_key)
     sshd.ssh_config.write_text(f"IdentityFile {sshd.client_key}\n")
-    service.knock(address)
+    service.check_banner(address)
     sshd.stop()
     with pytest.raises(Unreachable):
-        service.knock(address)
+        service.check_banner(address)
 
 
 def test_a_node_that_has_nothing_of_ours_is_read_and_nothing_is_left_there(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes import health
 from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Presence
-from backend.records.nodes.remote_run import Carried, carried_of
+from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.services.preflight import findings as preflight_findings
 from backend.services.preflight.findings import NodeReplies, PreflightTarget
 from backend.services.preflight.node_findings import of_node
@@ -144,7 +144,7 @@ def test_a_start_brings_there_what_it_is_made_of(blind: CarriedPlace) -> None:
     launch = read_json(far.launch)
     assert launch == read_json(folder.launch)
     assert Path(launch["dataset_files"]).is_relative_to(blind.far.path)
-    assert carried_of(folder.attempt(1)) == Carried(NODE)
+    assert remote_run_of(folder.attempt(1)) == RemoteRun(NODE)
     assert (far.logs.is_dir(), far.checkpoints.is_dir(), far.attempt(1).path.is_dir()) == (
         True,
         True,

@@ -21,17 +21,17 @@ from backend.records.queue.entry import (
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
-    NodeLook,
+    NodeView,
     Scene,
     judge_queue,
-    look_of,
+    node_view_of,
     why_waiting,
 )
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
 DESK = node_key("this-computer", "m1")
-GPU03 = NodeLook(cores=8, gpus={f"GPU-{n}": f"GPU {n}" for n in range(4)}, disk_free_bytes=10**12)
-NODES = {DESK: NodeLook(cores=2), "gpu03": GPU03, "gpu04": replace(GPU03)}
+GPU03 = NodeView(cores=8, gpus={f"GPU-{n}": f"GPU {n}" for n in range(4)}, disk_free_bytes=10**12)
+NODES = {DESK: NodeView(cores=2), "gpu03": GPU03, "gpu04": replace(GPU03)}
 
 
 def entry(name, *gpus, node="gpu03", processes=0, **more):
@@ -300,17 +300,17 @@ def reading(*processes, memory=80 * 2**30):
 def test_who_has_a_gpu_is_told_from_its_processes():
     alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
     ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
-    assert look_of(reading(alice), ()).foreign == {"GPU-0": "alice: python3 (pid 7)"}
-    assert look_of(reading(ours), {"job-1/1"}).foreign == {}
-    left = look_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
+    assert node_view_of(reading(alice), ()).foreign == {"GPU-0": "alice: python3 (pid 7)"}
+    assert node_view_of(reading(ours), {"job-1/1"}).foreign == {}
+    left = node_view_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
     assert left == "a process that an earlier run left behind (pid 8)"
     # The screen of a person's own computer lies on its GPU.
-    assert look_of(reading(alice), (), is_a_desk=True).foreign == {}
+    assert node_view_of(reading(alice), (), is_a_desk=True).foreign == {}
     # On a node it does, too, and there it is known by what it does.
     screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)
-    assert look_of(reading(screen), ()).foreign == {}
+    assert node_view_of(reading(screen), ()).foreign == {}
     large = replace(alice, memory_bytes=40 * 2**30)
-    assert look_of(reading(large), (), is_a_desk=True).foreign != {}
+    assert node_view_of(reading(large), (), is_a_desk=True).foreign != {}
 
 
 def forecast(jobs, *running):

@@ -53,7 +53,7 @@ class Noted(Progress):
 def bring(
     library: LibraryService, folder: Path, progress: Progress | None = None
 ) -> tuple[LibraryItem, ...]:
-    found = library.look_at(folder).project
+    found = library.inspect(folder).project
     assert found is not None
     return library.import_project(folder, found, "plankton", progress)
 
@@ -140,7 +140,7 @@ def test_cancelled_between_two_of_them_says_what_stays(
 def test_a_folder_that_changed_since_it_was_looked_at_is_refused(
     library: LibraryService, project: Path
 ) -> None:
-    found = library.look_at(project).project
+    found = library.inspect(project).project
     assert found is not None
     (project / "model/bks_model.py").unlink()
     with pytest.raises(BackendError, match=r"model has no bks_model\.py"):

@@ -133,7 +133,7 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkey
     assert [entry.name for entry in other.cluster.list()] == [NODE, "gpu2"]
     expected = {NODE: Presence.ONLINE, "gpu2": Presence.NEW}
     wait_for(
-        lambda: {state.name: state.presence for state in other.nodes.far()} == expected,
+        lambda: {state.name: state.presence for state in other.nodes.remote()} == expected,
         "beats of one, and none of the other",
     )
     one.cluster.set_in_service("gpu2", False)
@@ -142,8 +142,8 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkey
     assert [entry.name for entry in other.cluster.list()] == [NODE]
     heart.stop()
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
-    wait_for(lambda: other.nodes.far()[0].presence is Presence.OFFLINE, "silence")
-    assert other.nodes.far()[0].message.startswith("no news")
+    wait_for(lambda: other.nodes.remote()[0].presence is Presence.OFFLINE, "silence")
+    assert other.nodes.remote()[0].message.startswith("no news")
 
 
 def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
@@ -196,13 +196,13 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     beat(place).stop()
     services = place.desktop()
-    services.nodes.far()
+    services.nodes.remote()
     path = DataRoot(place.root).node(NODE).path / name
     path.touch()
     os.truncate(path, 10_000_000_000)
     before = place.wire.came_bytes
     for _ in range(3):
-        services.nodes.far()
+        services.nodes.remote()
         if name != "node.json":
             assert services.nodes.past(NODE) == ()
     assert kept_here_bytes(services) < 10_000_000

@@ -369,9 +369,9 @@ def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
     service.keep_passphrase(address.identity)
     service.remove("gpu1")
     assert held.held, "gpu2 needs it still"
-    assert service.forget_passphrase("gpu2") == (address.identity,)
+    assert service.remove_passphrase("gpu2") == (address.identity,)
     assert held.held == {}
-    assert service.forget_passphrase("gpu2") == ()
+    assert service.remove_passphrase("gpu2") == ()
     with pytest.raises(PassphraseNeeded):
         service.open_shell("gpu2")
     service.open_shell("gpu2", Person(PASSPHRASE)).close()

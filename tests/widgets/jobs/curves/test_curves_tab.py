@@ -121,7 +121,7 @@ def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
     alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
     tab.show_view(replace(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
-    tab.show_unwell([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
+    tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
     tab._axes._group.button(tab._axes._keys.index(axis)).click()
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
     assert tab._loss.read(place)[1].endswith("checkpoint epoch-0005-step-000050")

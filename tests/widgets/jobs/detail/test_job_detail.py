@@ -295,7 +295,7 @@ def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
 
 def test_doubt_is_no_state(detail):
     detail.open_job(LIVE)
-    detail.show_doubt("a", "no news since 14:02")
+    detail.show_stale("a", "no news since 14:02")
     assert detail._banner._strong.text() == "No news since 14:02"
     assert detail.header.act.text() == "Stop"
     detail.show_update(update(LIVE, 1, [1.0]))
@@ -496,7 +496,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     detail.open_job(lab.STOPPED)
     nothing = detail.checkpoints._nothing
     assert nothing.accessibleName() == "Reading the checkpoints…"
-    detail.show_checkpoints_trouble(lab.STOPPED.id, "The share does not answer.")
+    detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
     assert nothing.accessibleName() == "The checkpoints cannot be read The share does not answer."
     detail.show_checkpoints(lab.STOPPED.id, ())
     assert nothing.accessibleName().startswith("No checkpoint yet")

@@ -212,7 +212,7 @@ def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
     assert page.detail.isVisible()
     page.open_job(other)
     page.cannot_open(other, "config.toml of the job is gone.")
-    page.forget(other)
+    page.remove_job(other)
     assert page.open_id == first
 
 
@@ -220,10 +220,10 @@ def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(p
     page.begin_reading()
     qtbot.waitUntil(page._reading.isVisible)
     assert page._reading.accessibleName() == "Reading the jobs…"
-    page.show_trouble("/lab/ring does not answer.")
+    page.show_error("/lab/ring does not answer.")
     assert page._reading.accessibleName() == ("The jobs cannot be read /lab/ring does not answer.")
     show_jobs(page, (job("a", LIVE),))
-    page.show_trouble("/lab/ring does not answer.")
+    page.show_error("/lab/ring does not answer.")
     assert page.detail.isVisible(), "what is known stays"
 
 

@@ -199,7 +199,7 @@ def test_each_emptiness_says_what_it_is(tab):
     assert tab._empty._title.text() == "Reading the log…"
     tab.show()
     assert tab._empty._title.text() == "Nothing has been written yet"
-    tab.show_trouble("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
+    tab.show_error("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
     assert tab._empty._sentence.text().endswith("Stale file handle.")
     tab.open_job(replace(FAILED, error=None, state=JobState.ERROR))
     assert tab._empty._title.text() == "Nothing was written"

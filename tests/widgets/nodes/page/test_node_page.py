@@ -165,7 +165,7 @@ def test_of_many_findings_no_turn_makes_all_and_none_of_another_node_stays(page)
         counts.append(len(card._rows))
     assert counts[:3] == [4, 8, 9]
     assert len(told(page)) == 18
-    card.forget()
+    card.clear()
     assert told(page) == []
     assert card.isHidden()
 

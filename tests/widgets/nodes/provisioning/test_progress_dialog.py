@@ -211,11 +211,11 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
 def test_a_node_that_was_removed_goes(dialog):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
-    dialog.forget("gpu13")
+    dialog.remove("gpu13")
     assert dialog.chosen == "gpu14"
-    dialog.forget("gpu14")
+    dialog.remove("gpu14")
     assert not dialog.isVisible()
-    dialog.forget("never there")
+    dialog.remove("never there")
 
 
 def test_last_lines_are_those_that_say_something():

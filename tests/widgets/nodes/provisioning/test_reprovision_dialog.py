@@ -72,7 +72,7 @@ def test_what_was_mended_on_a_node_is_found_by_another_look(ask, qtbot):
     with qtbot.waitSignal(dialog.look_requested) as wished:
         qtbot.mouseClick(dialog._look, LEFT)
     assert wished.args == [("gpu1",)]
-    dialog.show_trouble("gpu1 did not answer for 10 s.")
+    dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._trouble.isVisible()
     dialog.show_entries((node("gpu1"),))
     assert (dialog._begin.isEnabled(), dialog._look.isVisible()) == (True, False)
