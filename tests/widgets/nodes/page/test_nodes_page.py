@@ -230,7 +230,7 @@ def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
     assert wished.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
     assert page.detail._findings_card._found == ()
-    page.show_error("gpu01", "gpu01 did not answer.")
+    page.show_check_error("gpu01", "gpu01 did not answer.")
     assert page.detail._findings_card.isVisible()
     page.open_node("gpu02")
     finish(page.detail.turns)
