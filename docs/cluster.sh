@@ -86,7 +86,7 @@ ringmaster job export "$job" --checkpoint best --format zip --output "$data_root
 
 [ -n "${LOSE:-}" ] || exit 0
 # shellcheck disable=SC2086 # a list of options
-ringmaster job start "$job" $everywhere
+ringmaster job start "$job" --start-over $everywhere
 until_it_can_go_on
 sh -c "$LOSE"
 if ringmaster job wait "$job"; then

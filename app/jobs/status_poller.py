@@ -21,6 +21,7 @@ from app.runtime.background import Runner
 from app.runtime.stale_data import stale_reason
 from backend.base.errors import BackendError
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
 
@@ -58,6 +59,7 @@ class StatusPoller(QObject):
         self,
         look: Callable[[str, object], RunUpdate],
         list_jobs: Callable[[], JobListing],
+        reap: Callable[[str], UnrecordedEnd | None],
         runner: Runner,
         interval_ms: int,
         parent: QObject | None = None,
@@ -65,12 +67,16 @@ class StatusPoller(QObject):
         super().__init__(parent)
         self._look = look
         self._list_jobs = list_jobs
+        self._reap = reap
         self._runner = runner
         self._live: dict[str, JobView] = {}
         self._cursors: dict[str, object] = {}
         self._under_way: dict[str, float] = {}
         """Looks that have not ended, and when they began."""
         self._waiting: dict[str, None] = {}
+        self._reaping: set[str] = set()
+        self._not_reaped: set[str] = set()
+        """Jobs whose run could not be reaped; they are shown as they were read."""
         self._listing_since: float | None = None
         self._was_listed = False
         self._looks = 0
@@ -172,10 +178,36 @@ class StatusPoller(QObject):
             # It was opened anew meanwhile: these points belong to the earlier look.
             self._look_at(job_id)
             return
+        if update.view.unrecorded_end is not None and job_id not in self._not_reaped:
+            # How it ended is known after reaping: its ranks may all have finished.
+            self._begin_reaping(job_id)
+            return
         self._open_is_unread &= job_id != self._open_id
         self._cursors[job_id] = update.cursor
         self._take_view(update.view)
         self.updated.emit(update)
+
+    def _begin_reaping(self, job_id: str) -> None:
+        """End what is left of a run that recorded no end, then read the job again."""
+        if job_id in self._reaping:
+            return
+        self._reaping.add(job_id)
+        self._runner.run(
+            f"reap {job_id}",
+            partial(self._reap, job_id),
+            partial(self._end_reaping, job_id),
+            partial(self._fail_reaping, job_id),
+        )
+
+    def _end_reaping(self, job_id: str, reason: UnrecordedEnd | None) -> None:
+        self._reaping.discard(job_id)
+        if reason is None:
+            self._not_reaped.add(job_id)
+        self._look_at(job_id)
+
+    def _fail_reaping(self, job_id: str, error: BackendError) -> None:
+        self._end_reaping(job_id, None)
+        self.unreadable.emit(job_id, error.with_remedy)
 
     def _take_view(self, view: JobView) -> None:
         if view.state.is_live:
@@ -196,9 +228,16 @@ class StatusPoller(QObject):
                 self._live[view.id] = view
         # List and look are read side by side: of a job that is watched only the look has the word,
         # or its end would be seen, taken back and seen again.
-        views = tuple(self._live.get(view.id, view) for view in listing.views)
+        views = tuple(
+            self._live.get(view.id, view)
+            for view in listing.views
+            if view.unrecorded_end is None or view.id in self._not_reaped or view.id in self._live
+        )
         self.all_listed.emit(replace(listing, views=views))
         self.listed.emit(views)
+        for job_id in listing.to_reap:
+            if job_id not in self._not_reaped:
+                self._begin_reaping(job_id)
 
     def _miss(self, job_id: str, error: BackendError) -> None:
         self._under_way.pop(job_id, None)

@@ -271,7 +271,12 @@ class Program(QObject):
 
         runner, window, jobs = self._background, self.window, self.jobs
         self._poller = StatusPoller(
-            services.jobs.poll, JobList(services.jobs).poll, runner, LOOK_INTERVAL_MS, self
+            services.jobs.poll,
+            JobList(services.jobs).poll,
+            services.jobs.reap,
+            runner,
+            LOOK_INTERVAL_MS,
+            self,
         )
         self._finder = JobFinder(runner, jobs, self)
         self._job_controller = JobController(

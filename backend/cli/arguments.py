@@ -207,13 +207,19 @@ def _job(words: SubcommandGroup) -> None:
     whence.add_argument("--template", default="", metavar="NAME", help="instead of a file")
     leaf.add_argument("--name", default="", metavar="N", help="the job's name, if another one")
     for name, does in (
-        ("start", "start a job from its beginning; what earlier runs left is kept in runs/"),
+        ("start", "start a job from its first step"),
         ("stop", "stop a job after a checkpoint"),
-        ("resume", "go on from the newest checkpoint"),
+        ("resume", "continue from the newest checkpoint"),
     ):
         leaf = words.leaf(name, does)
         _job_id(leaf)
         leaf.add_argument("--wait", action="store_true", help="return when the run has ended")
+        if name == "start":
+            leaf.add_argument(
+                "--start-over",
+                action="store_true",
+                help="start a job that ran before from its first step; its runs are kept in runs/",
+            )
         if name == "stop":
             leaf.add_argument(
                 "--kill",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
 import sys
 import time
@@ -34,7 +35,24 @@ if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
     from backend.services.context.container import Services
 
+_log = logging.getLogger(__name__)
 _LOG_PIECE = 256 * 1024
+
+
+def reap(services: Services, arguments: argparse.Namespace) -> None:
+    """Reap the jobs that a command names, or all, before it reads them.
+
+    A job that cannot be read or reaped is reported by the command itself.
+    """
+    named = getattr(arguments, "id", None) or getattr(arguments, "ids", None)
+    if named is None:
+        services.jobs.reap_all()
+        return
+    for text in (named,) if isinstance(named, str) else named:
+        try:
+            services.jobs.reap(services.jobs.find(text))
+        except BackendError:
+            _log.debug("The job %s could not be reaped", text, exc_info=True)
 
 
 def create(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -59,7 +77,7 @@ def start(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
     job_id = services.jobs.find(arguments.id)
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
-        view = services.jobs.start(job_id, start_over=True, placement=placement, progress=bar)
+        view = services.jobs.start(job_id, arguments.start_over, placement, bar)
     return _after_wish(services, view, arguments.wait, as_json)
 
 
@@ -107,13 +125,15 @@ def _follow(services: Services, job_id: str, as_json: bool) -> int:
 
 
 def watch(services: Services, job_id: str, as_json: bool) -> JobView:
-    """Wait for the end of a run, with bars where a person looks."""
+    """Wait for the end of a run, with progress bars on a terminal."""
     if as_json or not sys.stderr.isatty():
-        return services.jobs.wait(job_id)
-    from backend.cli.progress_bars import RunBars
+        view = services.jobs.wait(job_id)
+    else:
+        from backend.cli.progress_bars import RunBars
 
-    with RunBars() as bars:
-        return services.jobs.wait(job_id, lambda update: bars.show(update.view))
+        with RunBars() as bars:
+            view = services.jobs.wait(job_id, lambda update: bars.show(update.view))
+    return view if services.jobs.reap(job_id) is None else services.jobs.show(job_id)
 
 
 def _print_state(view: JobView, as_json: bool) -> None:

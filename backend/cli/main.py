@@ -93,6 +93,8 @@ def _command(arguments: argparse.Namespace, as_json: bool) -> int:
     )
     try:
         action = getattr(arguments, "action", "")
+        if (arguments.command, action) in _JOB_COMMANDS:
+            jobs.reap(services, arguments)
         return _COMMANDS[arguments.command, action](services, arguments, as_json)
     finally:
         services.close()
@@ -110,6 +112,21 @@ def _has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
+_JOB_COMMANDS = frozenset(
+    {
+        ("rescan", ""),
+        ("queue", "list"),
+        *(
+            ("job", action)
+            for action in (
+                *("acts", "annotate", "bundle", "checkpoints", "clone", "compare", "export"),
+                *("history", "keep", "list", "log", "remove", "replay", "runs", "show", "stop"),
+                *("tag", "wait"),
+            )
+        ),
+    }
+)
+"""Commands that reap runs before they read jobs; start, resume and queue do so themselves."""
 _Command = Callable[["Services", argparse.Namespace, bool], int]
 _COMMANDS: dict[tuple[str, str], _Command] = {
     ("demo", ""): _demo,

@@ -1,15 +1,14 @@
-"""What is true about a job's newest run, whatever its files say.
+"""Derive the state of a job's newest run from its files.
 
-Believed in this order: ``exit.json``; the supervisor's identity being gone (then the run ended,
-and what carries its tag here is ended too); a heartbeat that advances by this reader's own clock.
-A status that says TRAINING proves nothing: its writer may have died a week ago. No two machines'
-clocks are compared, and a file that cannot be read changes no state, it only casts doubt.
+In order of precedence: ``exit.json``; a supervisor that is gone (the run is over, and
+`backend.datastore.jobs.reaper` ends and records it); a heartbeat that advances by this reader's own
+clock. A status of TRAINING proves nothing: its writer may have died a week ago. Clocks of two
+machines are never compared. A file that cannot be read changes no state; it is reported as doubt.
+Nothing here signals a process or writes a file of the run.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,26 +18,30 @@ from datetime import UTC, datetime
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.node.queue import entries as queue_entries
-from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, close_run, supervision_of
+from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
+from backend.records.jobs.status import (
+    START_LIMIT_S,
+    ProcessIdentity,
+    RunExit,
+    RunStatus,
+    UnrecordedEnd,
+)
 from backend.records.jobs.stop_request import who_wished, write_stop_request
 
 DOUBT_AFTER_S = 30.0
-START_LIMIT_S = 120.0
-"""A supervisor leaves its record within a second of its start, or it never started."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Everything that `judge` goes by. ``run`` is 0 when there was none yet.
+    """The input of `judge`. ``run`` is 0 before the first start.
 
-    ``status`` is the last good reading, ``problems`` say what could not be read since.
-    ``stopped_by`` is whose wish it is that the run stops, or "".
-    ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
+    ``status`` is the last one that was readable, ``problems`` list what was not readable since.
+    ``stopped_by`` is the user who requested the stop, or "". ``silent_s`` counts since the
+    heartbeat last advanced, ``claimed_s`` since the run was claimed.
     """
 
     run: int = 0
@@ -48,7 +51,7 @@ class RunFacts:
     claimed_s: float = 0.0
     silent_s: float = 0.0
     last_news: str = ""
-    stop_is_wished: bool = False
+    stop_requested: bool = False
     stopped_by: str = ""
     is_queued: bool = False
     problems: tuple[str, ...] = ()
@@ -56,76 +59,70 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class RunState:
-    """What is true: ``status`` carries the true state, message and error beside the figures.
+    """The derived state: ``status`` has the state, message and error with the last figures.
 
-    ``doubt`` is "no news since 14:02" or ""; doubt is not a state. ``ended_unrecorded`` is the
-    sentence about a run that ended and wrote nothing; somebody has to write it then.
+    ``doubt`` is "no news since 14:02" or ""; doubt is not a state. ``unrecorded_end`` is set for a
+    run that is over and recorded no end: it has to be reaped.
     """
 
     status: RunStatus
     doubt: str = ""
     problems: tuple[str, ...] = ()
-    ended_unrecorded: str = ""
+    unrecorded_end: UnrecordedEnd | None = None
 
     @property
     def state(self) -> JobState:
         return self.status.state
 
 
-def judge(evidence: RunFacts) -> RunState:
-    """The state that the evidence proves. Pure."""
-    run = evidence.run
-    status = evidence.status
+def judge(facts: RunFacts) -> RunState:
+    """Derive the state from the facts. Pure."""
+    run = facts.run
+    status = facts.status
     if run == 0:
-        state = JobState.QUEUED if evidence.is_queued else JobState.CREATED
-        return RunState(RunStatus(state), problems=evidence.problems)
+        state = JobState.QUEUED if facts.is_queued else JobState.CREATED
+        return RunState(RunStatus(state), problems=facts.problems)
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
-    if evidence.exit is not None:
-        over = status.ended_as(evidence.exit)
-        if evidence.is_queued:
+    if facts.exit is not None:
+        over = status.ended_as(facts.exit)
+        if facts.is_queued:
             over = replace(status, state=JobState.QUEUED, message="", error=None, eta_s=None)
-        return RunState(over, problems=evidence.problems)
-    unrecorded = _unrecorded(evidence)
-    if unrecorded:
-        over = replace(status, state=JobState.ERROR, message=unrecorded)
-        return RunState(over, problems=evidence.problems, ended_unrecorded=unrecorded)
-    if evidence.stop_is_wished and status.state.is_live:
-        by = f"{evidence.stopped_by} stops it." if evidence.stopped_by else ""
+        return RunState(over, problems=facts.problems)
+    unrecorded = _unrecorded(facts)
+    if unrecorded is not None:
+        over = replace(status, state=JobState.ERROR, message=unrecorded.sentence)
+        return RunState(over, problems=facts.problems, unrecorded_end=unrecorded)
+    if facts.stop_requested and status.state.is_live:
+        by = f"Stop requested by {facts.stopped_by}." if facts.stopped_by else ""
         said = status.message if status.state is JobState.STOPPING else ""
         status = replace(status, state=JobState.STOPPING, message=said or by)
-    doubt = _doubt(evidence, status)
-    return RunState(_unforeseen(status) if doubt else status, doubt, evidence.problems)
+    doubt = _doubt(facts, status)
+    return RunState(_without_forecast(status) if doubt else status, doubt, facts.problems)
 
 
-def _unrecorded(evidence: RunFacts) -> str:
-    if evidence.supervision in ENDED_UNRECORDED:
-        return ENDED_UNRECORDED[evidence.supervision]
-    if evidence.supervision is Supervision.NOT_SEEN and evidence.claimed_s > START_LIMIT_S:
-        return f"The run did not start within {START_LIMIT_S:.0f} s."
-    return ""
+def _unrecorded(facts: RunFacts) -> UnrecordedEnd | None:
+    if facts.supervision is Supervision.NOT_SEEN and facts.claimed_s > START_LIMIT_S:
+        return UnrecordedEnd.NEVER_STARTED
+    return ENDED_UNRECORDED.get(facts.supervision)
 
 
-def _unforeseen(status: RunStatus) -> RunStatus:
-    """The status without what is true only while news comes."""
+def _without_forecast(status: RunStatus) -> RunStatus:
+    """Return the status without its forecast, which holds only while news arrives."""
     return replace(status, eta_s=None, samples_per_second=None)
 
 
-def _doubt(evidence: RunFacts, status: RunStatus) -> str:
-    if not status.state.is_live or evidence.silent_s <= DOUBT_AFTER_S:
+def _doubt(facts: RunFacts, status: RunStatus) -> str:
+    if not status.state.is_live or facts.silent_s <= DOUBT_AFTER_S:
         return ""
-    # Nobody writes a heartbeat before rank 0 is up; a living supervisor is news enough until then.
-    if evidence.supervision is Supervision.ALIVE and status.heartbeat == 0:
+    # Rank 0 writes the first heartbeat; until then a living supervisor is news enough.
+    if facts.supervision is Supervision.ALIVE and status.heartbeat == 0:
         return ""
-    return f"no news since {evidence.last_news}" if evidence.last_news else "no news"
+    return f"no news since {facts.last_news}" if facts.last_news else "no news"
 
 
 class RunStateReader:
-    """Looks at one job again and again; remembers what it saw between two looks.
-
-    `look` may end processes and write: a run here that ended without a record is closed by the
-    first who notices, so that nothing of it holds a GPU and every other reader knows.
-    """
+    """A reader of one job's state that remembers what it saw between two reads."""
 
     def __init__(
         self,
@@ -145,46 +142,48 @@ class RunStateReader:
         self._last_news = ""
 
     def read(self) -> RunState:
-        """One look.
+        """Read the state now.
 
         Raises:
             BackendError: The folder cannot be read, and never could.
         """
         try:
             self._share.refresh_job(self._folder)
-            evidence = self._collect()
+            facts = self.collect()
         except OSError as error:
             what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
-            told = BackendError(what, "Check that the data root is mounted.")
-            told.__cause__ = error
-            return self.without_news(told)
+            unreadable = BackendError(what, "Check that the data root is mounted.")
+            unreadable.__cause__ = error
+            return self.without_news(unreadable)
         except BackendError as error:
             if self._last is None and self._share.is_mounted:
-                # A node that carries the run is silent: nothing is concluded from that.
-                known = judge(replace(self._collect(), claimed_s=0.0))
-                self._last = replace(known, ended_unrecorded="")
+                # The node that stages the run is silent: nothing is concluded from that.
+                known = judge(replace(self.collect(), claimed_s=0.0))
+                self._last = replace(known, unrecorded_end=None)
             return self.without_news(error)
-        found = judge(evidence)
-        if found.ended_unrecorded:
-            found = self._close(evidence, found)
-        self._last = found
-        return found
+        self._last = judge(facts)
+        return self._last
 
-    def without_news(self, told: BackendError) -> RunState:
-        """What was seen last, in doubt because of this.
+    def without_news(self, error: BackendError) -> RunState:
+        """Return the state that was read last, marked as doubtful for this reason.
 
         Raises:
-            BackendError: ``told``; nothing was ever seen.
+            BackendError: ``error``; nothing was ever read.
         """
         if self._last is None:
-            raise told
+            raise error
         last = self._last
         if last.state.is_live:
-            status = _unforeseen(last.status)
+            status = _without_forecast(last.status)
             last = replace(last, status=status, doubt=f"no news since {self._last_news}")
-        return replace(last, problems=(told.sentence,))
+        return replace(last, problems=(error.sentence,))
 
-    def _collect(self) -> RunFacts:
+    def collect(self) -> RunFacts:
+        """Read everything that `judge` needs.
+
+        Raises:
+            OSError, BackendError: The job's folder cannot be read.
+        """
         folder, now = self._folder, self._monotonic()
         problems: list[str] = []
         run = folder.newest_run()
@@ -212,10 +211,10 @@ class RunStateReader:
             exit=ended,
             status=self._status,
             supervision=supervision,
-            claimed_s=self._claimed_s(run, now) if supervision is Supervision.NOT_SEEN else 0.0,
+            claimed_s=now - self._run_since,
             silent_s=now - self._news_at,
             last_news=self._last_news,
-            stop_is_wished=stop,
+            stop_requested=stop,
             stopped_by=who_wished(folder.lock) if stop else "",
             is_queued=queue_entries.entry_of(folder) is not None,
             problems=tuple(problems),
@@ -259,40 +258,9 @@ class RunStateReader:
             return Supervision.ELSEWHERE
         return supervision_of(supervisor)
 
-    def _claimed_s(self, run: int, now: float) -> float:
-        """Age of the claim, by this reader's clock or by the share's, never by a mix of two."""
-        seen_s = now - self._run_since
-        if run == 0 or seen_s > START_LIMIT_S:
-            return seen_s
-        attempt = self._folder.attempt(run).path
-        try:
-            claimed = attempt.stat().st_mtime
-            if time.time() - claimed <= START_LIMIT_S:
-                return seen_s
-            # Our clock may be ahead of the share's: ask the share for its own time.
-            with tempfile.NamedTemporaryFile(dir=attempt, prefix=".now-") as file:
-                return max(seen_s, os.fstat(file.fileno()).st_mtime - claimed)
-        except OSError:
-            return seen_s
-
-    def _close(self, evidence: RunFacts, found: RunState) -> RunState:
-        """Write down the end of a run that nobody else will write down, and clear up here."""
-        status, problem = close_run(
-            self._folder, evidence.run, found.ended_unrecorded, evidence.status
-        )
-        if not problem:
-            try:
-                self._share.notify_end(self._folder, evidence.run)
-            except BackendError as error:
-                problem = error.sentence
-        if problem:
-            return RunState(status, problems=(*evidence.problems, problem))
-        self._status = status
-        return RunState(status, problems=evidence.problems)
-
 
 def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
-    """``history`` with how the run before each of its runs ended, where that is on record."""
+    """Add to each run of ``history`` how the run before it ended, where that is recorded."""
     if not history.run_starts:
         return history
     starts = (replace(one, after=_ended_as(folder, one.run - 1)) for one in history.run_starts)

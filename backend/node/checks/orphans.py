@@ -19,7 +19,7 @@ from backend.node.system import process_cleanup, process_identity
 from backend.node.system.process_info import age_s, owner_of
 from backend.records.base.layout import TOOL_TAG, DataRoot
 from backend.records.jobs.status import ProcessIdentity
-from backend.records.nodes.reading import Orphan
+from backend.records.nodes.reading import Orphan, OrphanReason
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -32,7 +32,7 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
     """
     # Where the share is not mounted, every run would seem to be over.
     os.listdir(root.jobs)
-    reasons: dict[str, str] = {}
+    reasons: dict[str, OrphanReason | None] = {}
     found = []
     for pid in process_cleanup.pids():
         process = process_identity.process(pid) if _is_mine(pid) else None
@@ -40,9 +40,10 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
         if process is None or not tag:
             continue
         if tag not in reasons:
-            reasons[tag] = _why_over(root, tag)
-        if reasons[tag]:
-            found.append(_orphan(process, tag, reasons[tag]))
+            reasons[tag] = _reason_over(root, tag)
+        reason = reasons[tag]
+        if reason is not None:
+            found.append(_orphan(process, tag, reason))
     return tuple(sorted(found, key=lambda orphan: -orphan.age_s))
 
 
@@ -84,24 +85,33 @@ def _is_mine(pid: int) -> bool:
         return False
 
 
-def _why_over(root: DataRoot, tag: str) -> str:
-    """Why nothing of this run should live any more, or ""."""
+def _reason_over(root: DataRoot, tag: str) -> OrphanReason | None:
+    """Why no process of this run should be alive, or None."""
     if tag.startswith(TOOL_TAG):
-        return ""
+        return None
     job, _, run = tag.rpartition("/")
     if not run.isdecimal() or not job or "/" in job or job in (".", ".."):
-        return "No job started it."
+        return OrphanReason.NO_JOB
     folder = root.job(job)
     if not folder.path.is_dir():
-        # A job that was never here may live in another data root.
-        return "Its job was removed." if (root.trash / "jobs" / job).is_dir() else ""
+        # A job that was never here may be one of another data root.
+        return OrphanReason.REMOVED if (root.trash / "jobs" / job).is_dir() else None
     attempt = folder.attempt(int(run))
     if not attempt.path.is_dir():
-        return f"Run {run} of its job was started over."
-    return f"Run {run} of its job is over." if attempt.exit.exists() else ""
+        return OrphanReason.STARTED_OVER
+    return OrphanReason.OVER if attempt.exit.exists() else None
 
 
-def _orphan(process: ProcessIdentity, tag: str, why: str) -> Orphan:
+def _sentence(reason: OrphanReason, run: str) -> str:
+    return {
+        OrphanReason.NO_JOB: "No job started it.",
+        OrphanReason.REMOVED: "Its job was removed.",
+        OrphanReason.STARTED_OVER: f"Run {run} of its job was started over.",
+        OrphanReason.OVER: f"Run {run} of its job is over.",
+    }[reason]
+
+
+def _orphan(process: ProcessIdentity, tag: str, reason: OrphanReason) -> Orphan:
     owner = owner_of(process.pid)
     return Orphan(
         process=process,
@@ -110,7 +120,8 @@ def _orphan(process: ProcessIdentity, tag: str, why: str) -> Orphan:
         age_s=age_s(process),
         memory_bytes=_resident_bytes(process.pid),
         run_tag=tag,
-        why=why,
+        why=_sentence(reason, tag.rpartition("/")[2]),
+        reason=reason,
     )
 
 

@@ -1,6 +1,7 @@
-"""The end of a run whose supervisor is gone and wrote no end: who finds it writes it.
+"""End what is left of a run whose supervisor is gone, and record the end.
 
-A desktop finds it when it looks at a job, the agent of a node when nobody looks.
+The callers are the node's agent (`unrecorded_runs`), the queue (`starter`) and, on a desktop or the
+command line, `backend.datastore.jobs.reaper`. Reading a job's state never calls this.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus, UnrecordedEnd
 
 
 class Supervision(Enum):
-    """What this computer can say about the supervisor of a run."""
+    """The state of a run's supervisor, as far as this computer can know it."""
 
     NOT_SEEN = "not seen"
     ALIVE = "alive"
@@ -30,16 +31,14 @@ class Supervision(Enum):
 
 
 ENDED_UNRECORDED = {
-    Supervision.REBOOTED: "The computer was restarted while the run was under way.",
-    Supervision.GONE: (
-        "The supervisor of the run ended without a record; what was left of the run is gone."
-    ),
+    Supervision.REBOOTED: UnrecordedEnd.REBOOTED,
+    Supervision.GONE: UnrecordedEnd.SUPERVISOR_GONE,
 }
 """Why a run without ``exit.json`` has ended, by what is known of its supervisor."""
 
 
 def supervision_of(supervisor: ProcessIdentity) -> Supervision:
-    """What has become of a supervisor that left its identity."""
+    """Return the present state of a supervisor that recorded its identity."""
     if not process_identity.is_here(supervisor):
         return Supervision.ELSEWHERE
     if process_identity.is_alive(supervisor):
@@ -52,7 +51,7 @@ def supervision_of(supervisor: ProcessIdentity) -> Supervision:
 def close_run(
     folder: JobFolder, run: int, why: str, last: RunStatus | None
 ) -> tuple[RunStatus, str]:
-    """Write down the end of a run that nobody else will write down, and clear up here.
+    """Kill the leftover processes of a run on this computer; write its exit and final status.
 
     ``why`` is the sentence about its end, ``last`` the last status that was read. Returns the
     final status, and why it could not be written or "".
@@ -88,7 +87,7 @@ def close_run(
 
 
 def launch_of(folder: JobFolder, run: int) -> Launch | None:
-    """What was started as this run, or None when that cannot be read any more."""
+    """Read how the run was launched; None when that is no longer readable."""
     try:
         launch = Launch.from_dict(read_json(folder.launch))
     except (OSError, ValueError):

@@ -6,6 +6,7 @@ jobs in each round, because a data root may hold ten thousand.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -17,6 +18,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.status import ProcessIdentity
 
+_log = logging.getLogger(__name__)
 _OLD_JOBS_PER_ROUND = 200
 _AGAIN_AFTER_S = 60.0
 """After an end that could not be written."""
@@ -79,7 +81,8 @@ class RunWatch:
             self._settled[job] = changed
             return False
         why = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)]
-        _, problem = finalize.close_run(folder, run, why, run_files.last_status(folder))
+        _, problem = finalize.close_run(folder, run, why.sentence, run_files.last_status(folder))
+        _log.info("Closed run %d of job %s (%s). %s", run, job, why.value, problem)
         if problem:
             self._not_before[job] = self._monotonic() + _AGAIN_AFTER_S
             return False

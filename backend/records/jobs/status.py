@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from backend.records.base.schema import check_schema
@@ -235,6 +236,27 @@ class RankExit:
             error=RankError.from_dict(raw["error"]) if raw.get("error") else None,
             secondary=bool(raw.get("secondary", False)),
         )
+
+
+class UnrecordedEnd(Enum):
+    """Why a run is over although its supervisor recorded no end."""
+
+    REBOOTED = "rebooted"
+    SUPERVISOR_GONE = "supervisor gone"
+    NEVER_STARTED = "never started"
+
+    @property
+    def sentence(self) -> str:
+        return _UNRECORDED[self]
+
+
+START_LIMIT_S = 120.0
+"""A supervisor records its identity within a second of its start, or it never started."""
+_UNRECORDED = {
+    UnrecordedEnd.REBOOTED: "The computer was restarted during the run.",
+    UnrecordedEnd.SUPERVISOR_GONE: "The supervisor of the run ended without a record.",
+    UnrecordedEnd.NEVER_STARTED: f"The run did not start within {START_LIMIT_S:.0f} s.",
+}
 
 
 @dataclass(frozen=True)

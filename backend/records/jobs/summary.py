@@ -108,12 +108,14 @@ class JobListing:
         lines: Of the others, where they are new.
         gone: Ids of jobs that are not there any more.
         total: How many there are.
+        to_reap: Ids of jobs whose run is over and recorded no end.
     """
 
     views: tuple[JobView, ...] = ()
     lines: tuple[JobSummary, ...] = ()
     gone: tuple[str, ...] = ()
     total: int = 0
+    to_reap: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, finite
+from backend.records.jobs.status import RankError, UnrecordedEnd, finite
 from backend.records.library.item import Pin
 from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
@@ -71,6 +71,8 @@ class JobView:
     alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
     """"no news since 14:02", or "" when the news is fresh. Doubt is not a state."""
+    unrecorded_end: UnrecordedEnd | None = None
+    """Set while a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
 
     @property
     def epochs(self) -> int:

@@ -186,9 +186,26 @@ class NodeReading:
             raise ValueError(f"node reading that cannot be used: {error}") from error
 
 
+class OrphanReason(str, Enum):
+    """Why a process is an orphan."""
+
+    NO_JOB = "no job"
+    REMOVED = "removed"
+    STARTED_OVER = "started over"
+    OVER = "over"
+
+    @property
+    def is_known_run(self) -> bool:
+        """True where the data root has the job, so that the run is certain to be over."""
+        return self in (OrphanReason.STARTED_OVER, OrphanReason.OVER)
+
+
 @dataclass(frozen=True)
 class Orphan:
-    """A process of a run that is over. ``why`` says so; ``run_tag`` is ``<job id>/<run>``."""
+    """A process of a run that is over; ``run_tag`` is ``<job id>/<run>``.
+
+    ``why`` is the sentence of ``reason``. A node with an older version gives no reason.
+    """
 
     process: ProcessIdentity
     user: str
@@ -197,9 +214,10 @@ class Orphan:
     memory_bytes: int
     run_tag: str
     why: str
+    reason: OrphanReason | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "reason": None if self.reason is None else self.reason.value}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Orphan:
@@ -209,7 +227,13 @@ class Orphan:
             ValueError: It was not written by `to_dict`.
         """
         try:
-            return cls(**{**raw, "process": ProcessIdentity.from_dict(raw["process"])})
+            reason = raw.get("reason")
+            values = {
+                **raw,
+                "process": ProcessIdentity.from_dict(raw["process"]),
+                "reason": None if reason is None else OrphanReason(reason),
+            }
+            return cls(**values)
         except (KeyError, TypeError) as error:
             raise ValueError(f"orphan that cannot be used: {error}") from error
 

@@ -39,6 +39,7 @@ class JobList:
         self._lines: dict[str, JobSummary] | None = None
         self._views: dict[str, JobView] = {}
         self._turn = 0
+        self._to_reap: frozenset[str] = frozenset()
 
     def poll(self) -> JobListing:
         """What is new since the last call; everything, at the first one.
@@ -59,13 +60,16 @@ class JobList:
             del known[job_id]
             self._views.pop(job_id, None)
         told = {}
-        for job_id in self._to_read(ids, queued, known):
+        for job_id in self._to_read(ids, queued | self._to_reap, known):
             # One spoiled folder must not hide the other jobs.
             with contextlib.suppress(BackendError):
                 view = self._jobs.show(job_id)
                 told[job_id] = self._views[job_id] = view
                 known[job_id] = line_of(view)
             worker_yield.pause()
+        self._to_reap = frozenset(
+            job_id for job_id, view in told.items() if view.unrecorded_end is not None
+        )
         self._lines = known
         self._forget_old(ids)
         return JobListing(
@@ -73,6 +77,7 @@ class JobList:
             lines=tuple(line for line in fresh if line.id not in told),
             gone=gone,
             total=len(known),
+            to_reap=tuple(self._to_reap),
         )
 
     def _to_read(

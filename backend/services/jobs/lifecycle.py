@@ -8,6 +8,7 @@ pressed on two desktops) returns what is there and is no error.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +21,13 @@ from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
+from backend.datastore.jobs.reaper import reap
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_starter import Prepared, RunStarter
@@ -34,6 +37,9 @@ from backend.ssh.interface import Unreachable
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
+
+
+_log = logging.getLogger(__name__)
 
 
 class JobLifecycle(JobQueries):
@@ -74,7 +80,7 @@ class JobLifecycle(JobQueries):
             Cancelled: By ``progress``, during the look at its nodes.
             BackendError: It cannot be started for another reason.
         """
-        folder, file, view = self._at(job_id)
+        folder, file, view = self._reaped(job_id)
         if view.state.is_live:
             return view
         self._bring_home(folder, progress)
@@ -101,7 +107,7 @@ class JobLifecycle(JobQueries):
         Raises:
             See `start`.
         """
-        folder, file, view = self._at(job_id)
+        folder, file, view = self._reaped(job_id)
         if view.state.is_live:
             return view
         self._bring_home(folder, progress)
@@ -121,7 +127,7 @@ class JobLifecycle(JobQueries):
 
         A job that has run before goes on from its newest checkpoint, unless it starts over.
         """
-        folder, file, view = self._at(job_id)
+        folder, file, view = self._reaped(job_id)
         file = _placed(file, placement)
         resume_from = weights = ""
         if view.run and not start_over:
@@ -133,6 +139,30 @@ class JobLifecycle(JobQueries):
             file, view.run + 1, resume_from=resume_from, start_from=weights
         )
         return folder, view, prepared
+
+    def reap(self, job_id: str) -> UnrecordedEnd | None:
+        """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
+
+        Raises:
+            BackendError: There is no such job, or its end cannot be written.
+        """
+        return reap(self._folder(job_id), self._share)
+
+    def reap_all(self) -> None:
+        """Reap the runs of all jobs that the catalogue does not know to be over."""
+        over = {line.id for line in self.lines() if line.state.is_over}
+        for job_id in self.ids():
+            if job_id not in over:
+                try:
+                    self.reap(job_id)
+                except BackendError:
+                    _log.warning("The job %s could not be reaped", job_id, exc_info=True)
+
+    def _reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        """Read a job about to be started, after reaping its last run."""
+        with contextlib.suppress(Unreachable):
+            self.reap(job_id)
+        return self._at(job_id)
 
     def stop(self, job_id: str) -> JobView:
         """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
@@ -255,7 +285,9 @@ class JobLifecycle(JobQueries):
         if view.run and not start_over:
             raise BackendError(
                 f"The job {view.id} has run before.",
-                "Resume it, or start over: what earlier runs made is kept in its runs folder.",
+                f"Resume it: {COMMAND} job resume {view.id}. Or start it over "
+                f"({COMMAND} job start {view.id} --start-over): what earlier runs made is kept in "
+                "its runs folder.",
             )
         return self._weights(file.config.start_from)
 

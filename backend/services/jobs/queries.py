@@ -1,7 +1,7 @@
-"""What is known of jobs: which there are, how far each is, what it has made.
+"""Read jobs: which exist, their state and progress, their history, logs and checkpoints.
 
-The folder of a job is the truth and the catalogue is an index of it. So every look reads the folder
-first, and tells the catalogue last.
+The folder of a job is the source of truth and the catalogue is an index of it: each call reads the
+folder first and updates the catalogue last. No call signals a process or writes a file of a run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Cursor:
 
 
 class JobQueries:
-    """Changes nothing. Every call is plain and blocking and may run on any thread."""
+    """The queries about jobs. Each call blocks and may run on any thread."""
 
     def __init__(
         self, root: DataRoot, index: Catalogue, cache: Path, share: DataRootAccess = MOUNTED
@@ -296,11 +296,15 @@ class JobQueries:
         if status.run:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
                 best = best_value(list_checkpoints(folder, policy, self._share), policy)
-        return view_of(file, status, best, found.doubt or " ".join(found.problems))
+        view = view_of(file, status, best, found.doubt or " ".join(found.problems))
+        return replace(view, unrecorded_end=found.unrecorded_end)
 
     def _tell(self, view: JobView) -> JobView:
-        """The catalogue learns what was seen; what merely moves on is not worth a write."""
+        """Write a changed state to the catalogue; progress alone is not worth a write."""
         if view.state.is_live and self._told.get(view.id) == (view.run, view.state):
+            return view
+        if view.unrecorded_end is not None:
+            # Not before it is reaped: the catalogue's jobs that are over are not read again.
             return view
         try:
             self._index.put_job(replace(view, doubt=""))

@@ -437,7 +437,7 @@ class JobService(JobLifecycle):
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
-        folder, _, view = self._at(job_id)
+        folder, _, view = self._reaped(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         self._bring_home(folder, None)

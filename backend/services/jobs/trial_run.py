@@ -18,6 +18,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.files import JobFile, read_job
+from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunState, RunStateReader
 from backend.node.system import wording
 from backend.records.base.layout import DataRoot, JobFolder
@@ -109,6 +110,8 @@ class CanaryService:
         is_cancelled = is_stopping = False
         while True:
             found = reader.read()
+            if found.unrecorded_end is not None:
+                reap(folder, self._share)
             if found.state is not told:
                 told = found.state
                 on_state(told)

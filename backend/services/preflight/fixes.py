@@ -25,10 +25,10 @@ from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
+from backend.records.nodes.reading import Orphan
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight import node_findings
 from backend.services.preflight.setup_mismatch import to_be_alike
 from backend.ssh.interface import Shell
 
@@ -187,7 +187,9 @@ class PreflightMender:
     def _end_orphans(self, node: str) -> None:
         """Those only whose run is known in this data root, and known to be over."""
         if node == THIS_COMPUTER:
-            old = [one for one in orphans.find(self._root) if node_findings.is_over(one.why)]
+            old = [
+                one for one in orphans.find(self._root) if one.reason and one.reason.is_known_run
+            ]
             left: object = orphans.end(
                 self._root, [(one.process.pid, one.process.start_ticks) for one in old]
             )
@@ -211,11 +213,11 @@ class PreflightMender:
         argv += ["--data-root", entry.data_root]
         shell = self._cluster.open_shell(node)
         try:
-            found = _answer(shell, node, argv)["orphans"]
+            found = map(Orphan.from_dict, _answer(shell, node, argv)["orphans"])
             wanted = [
-                f"{one['process']['pid']}:{one['process']['start_ticks']}"
+                f"{one.process.pid}:{one.process.start_ticks}"
                 for one in found
-                if node_findings.is_over(one["why"])
+                if one.reason and one.reason.is_known_run
             ]
             return _answer(shell, node, [*argv, "--end", *wanted])["left"] if wanted else []
         finally:

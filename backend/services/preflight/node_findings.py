@@ -16,6 +16,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.records.nodes.reading import Orphan
 from backend.services.preflight.findings import (
     AGENT,
     DATA_ROOT,
@@ -308,9 +309,10 @@ def _mpirun(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
 
 def _leftovers(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:
     # Another data root's jobs are none of ours, whatever their tags say.
-    old = [one for one in told.of("leftovers").get("orphans", ()) if is_over(one["why"])]
+    listed = map(Orphan.from_dict, told.of("leftovers").get("orphans", ()))
+    old = [one for one in listed if one.reason and one.reason.is_known_run]
     if old:
-        tags = ", ".join(sorted({sanitize(one["run_tag"]) for one in old}))
+        tags = ", ".join(sorted({sanitize(one.run_tag) for one in old}))
         many = f"{len(old)} processes" if len(old) > 1 else "A process"
         yield fault(
             LEFTOVERS,
@@ -321,11 +323,6 @@ def _leftovers(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
             Fix.END_ORPHANS,
             is_warning=True,
         )
-
-
-def is_over(why: str) -> bool:
-    """Whether the run of a left-over process is known here, and known to be over."""
-    return why.startswith("Run ")
 
 
 def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding]:

@@ -13,6 +13,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
 
@@ -40,6 +41,8 @@ class Jobs:
         self.view = LIVE
         self.broken = ""
         self.cursors = []
+        self.reaped = []
+        self.is_read_only = False
 
     def poll(self, job_id, cursor):
         self.cursors.append(cursor)
@@ -52,7 +55,16 @@ class Jobs:
     def list(self):
         if self.broken:
             raise BackendError(self.broken)
-        return JobListing((self.view,), total=1)
+        to_reap = (self.view.id,) if self.view.unrecorded_end else ()
+        return JobListing((self.view,), total=1, to_reap=to_reap)
+
+    def reap(self, job_id):
+        """The ranks had all finished, unless the folder cannot be written."""
+        self.reaped.append(job_id)
+        if self.is_read_only:
+            raise BackendError("The end of run 1 cannot be written: Read-only file system.")
+        self.view = replace(self.view, state=JobState.FINISHED, unrecorded_end=None)
+        return UnrecordedEnd.SUPERVISOR_GONE
 
 
 @pytest.fixture
@@ -62,7 +74,7 @@ def jobs():
 
 @pytest.fixture
 def poller(qapp, jobs, immediately):
-    return StatusPoller(jobs.look, jobs.list, immediately, NEVER)
+    return StatusPoller(jobs.poll, jobs.list, jobs.reap, immediately, NEVER)
 
 
 def look_at_all(poller):
@@ -104,7 +116,7 @@ def test_a_look_that_was_under_way_when_the_job_was_opened_does_not_double_its_p
         def run(self, lane, work, then, otherwise):
             waiting.append((work, then))
 
-    poller = StatusPoller(jobs.look, jobs.list, Later(), NEVER)
+    poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, Later(), NEVER)
     seen = []
     poller.updated.connect(lambda update: seen.extend(update.history.steps))
     poller.know(LIVE)
@@ -131,7 +143,7 @@ def test_f32_of_a_job_whose_look_hangs_there_is_no_news_until_it_comes_back(
         def run(self, lane, work, then, otherwise):
             hanging.append((work, then))
 
-    poller = StatusPoller(jobs.look, jobs.list, Never(), NEVER)
+    poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, Never(), NEVER)
     seen = []
     poller.updated.connect(lambda update: seen.append(update))
     poller.know(LIVE)
@@ -239,7 +251,7 @@ def slow(qapp):
     def look(job_id, _cursor):
         return RunUpdate(by_id[job_id], HistoryUpdate(), 0)
 
-    poller = StatusPoller(look, lambda: listing, runner, NEVER)
+    poller = StatusPoller(look, lambda: listing, pytest.fail, runner, NEVER)
     poller.poll_list()
     runner.end(0)
     runner.begun.clear()
@@ -254,7 +266,7 @@ def test_the_open_job_is_looked_at_each_time_and_the_others_each_second(qtbot, j
         looked_at.append(job_id)
         return RunUpdate(replace(LIVE, id=job_id), HistoryUpdate(), 0)
 
-    poller = StatusPoller(look, lambda: others, immediately, NEVER)
+    poller = StatusPoller(look, lambda: others, pytest.fail, immediately, NEVER)
     poller.poll_list()
     poller.open("job01")
     looked_at.clear()
@@ -298,7 +310,7 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
     jobs = [(job_id, sentence[:14]) for job_id, sentence in told if job_id]
     assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
     assert told[-1][1].startswith("The data root does not answer: no news since ")
-    first = StatusPoller(pytest.fail, pytest.fail, runner, NEVER)
+    first = StatusPoller(pytest.fail, pytest.fail, pytest.fail, runner, NEVER)
     first.unlisted.connect(pytest.fail)
     first.poll_list()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 99.0)
@@ -307,7 +319,9 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
 
 def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
     runner = Slow()
-    poller = StatusPoller(pytest.fail, lambda: JobListing(views(40), total=40), runner, NEVER)
+    poller = StatusPoller(
+        pytest.fail, lambda: JobListing(views(40), total=40), pytest.fail, runner, NEVER
+    )
     poller.poll_list()
     runner.end(0)
     now = time.monotonic()
@@ -316,3 +330,31 @@ def test_looks_that_hang_leave_threads_to_others(qapp, monkeypatch):
         now += 5.0
         monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda at=now: at)
     assert len([lane for lane, _ in runner.begun if lane.startswith("look")]) == 8
+
+
+def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller, jobs):
+    poller.poll_list()
+    seen, listed = [], []
+    poller.updated.connect(lambda update: seen.append(update.view.state))
+    poller.listed.connect(lambda views: listed.extend(view.state for view in views))
+    jobs.view = replace(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    look_at_all(poller)
+    assert jobs.reaped == ["a"]
+    assert seen == [JobState.FINISHED]
+    poller.poll_list()
+    assert JobState.ERROR not in listed
+    assert jobs.reaped == ["a"]
+
+
+def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
+    poller.poll_list()
+    seen, said = [], []
+    poller.updated.connect(lambda update: seen.append(update.view.state))
+    poller.unreadable.connect(lambda _job, sentence: said.append(sentence))
+    jobs.is_read_only = True
+    jobs.view = replace(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    look_at_all(poller)
+    poller.poll_list()
+    assert jobs.reaped == ["a"]
+    assert seen == [JobState.ERROR]
+    assert said == ["The end of run 1 cannot be written: Read-only file system."]

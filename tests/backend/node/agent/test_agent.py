@@ -192,8 +192,8 @@ def test_f32_f34_a_data_root_that_is_away_is_waited_for(
 HANGING = """
 import os, sys
 import backend.node.agent.agent as agent
-replace = agent.Spare.replace_bytes
-agent.Spare.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
+replace = agent.PreallocatedFile.replace_bytes
+agent.PreallocatedFile.replace_bytes = lambda *what: (open({fifo!r}).close(), replace(*what))
 sys.exit(agent.main(sys.argv[1:]))
 """
 
@@ -349,7 +349,7 @@ def test_an_end_that_cannot_be_written_is_tried_again_a_minute_later(
     folder = job(root, replace(process_identity.own(), start_ticks=1))
     watch = RunWatch(root, "gpu1", lambda: now)
     with monkeypatch.context() as patch:
-        patch.setattr("backend.node.run.finalize.Spare.replace_json", refuse)
+        patch.setattr("backend.node.run.finalize.PreallocatedFile.replace_json", refuse)
         assert watch.poll() == ()
     assert watch.poll() == ()
     now += 61

@@ -1,0 +1,65 @@
+"""Reap runs of this computer that ended without a record.
+
+Reading a job's state changes nothing. Reaping kills what is left of such a run here, writes its
+``exit.json``, and notifies those who want to know of its end. It is called by the poller of the
+window, by the job commands of the command line before they read, and before a start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from dataclasses import replace
+
+from backend.base.errors import BackendError
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.datastore.jobs.run_status import RunStateReader, judge
+from backend.node.run.finalize import Supervision, close_run
+from backend.records.base.layout import JobFolder
+from backend.records.jobs.status import START_LIMIT_S, UnrecordedEnd
+
+_log = logging.getLogger(__name__)
+
+
+def reap(folder: JobFolder, share: DataRootAccess = MOUNTED) -> UnrecordedEnd | None:
+    """Reap the newest run of a job; None where it ended with a record, or has not ended.
+
+    Raises:
+        BackendError: The job cannot be read, or the end cannot be written.
+    """
+    try:
+        share.refresh_job(folder)
+        facts = RunStateReader(folder, share=share).collect()
+    except OSError as error:
+        raise BackendError(
+            f"The job's folder {folder.path} cannot be read: {error.strerror}.",
+            "Check that the data root is mounted.",
+        ) from error
+    if facts.run and facts.exit is None and facts.supervision is Supervision.NOT_SEEN:
+        facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run))
+    reason = judge(facts).unrecorded_end
+    if reason is None:
+        return None
+    _log.info("Reaping run %d of job %s: %s", facts.run, folder.job_id, reason.value)
+    _, problem = close_run(folder, facts.run, reason.sentence, facts.status)
+    if problem:
+        raise BackendError(problem, "Check that you may write there.")
+    share.notify_end(folder, facts.run)
+    return reason
+
+
+def _claim_age_s(folder: JobFolder, run: int) -> float:
+    """Return the age of a run's claim by the file server's clock, 0.0 if unknown."""
+    attempt = folder.attempt(run).path
+    try:
+        claimed = attempt.stat().st_mtime
+        if time.time() - claimed <= START_LIMIT_S:
+            return 0.0
+        # Our clock may be ahead of the file server's: a new file has that server's time.
+        with tempfile.NamedTemporaryFile(dir=attempt, prefix=".now-") as file:
+            return os.fstat(file.fileno()).st_mtime - claimed
+    except OSError:
+        _log.debug("The age of run %d of %s is unknown", run, folder.path, exc_info=True)
+        return 0.0

@@ -1,0 +1,151 @@
+"""Runs that ended without a record: reads report them and change nothing, reaping ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.datastore.jobs.reaper import reap
+from backend.datastore.jobs.run_status import RunStateReader
+from backend.node.system import process_identity
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit, RunStatus, UnrecordedEnd
+from tests.fakes.runs import Run
+from tests.waiting import LIMIT_S, wait_for
+
+TRAINING = RunStatus(JobState.TRAINING, run=1, step=40, heartbeat=7, metrics={"loss": 0.5})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    folder = JobFolder(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}")
+    folder.attempt(1).path.mkdir(parents=True)
+    replace_json(folder.status, TRAINING.to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run(tmp_path, steps=1_000_000, mpi=True)
+    yield run
+    run.clean()
+
+
+def contents(folder: JobFolder) -> dict[str, tuple[int, bytes]]:
+    files = (path for path in folder.path.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_m07_a_claim_that_is_old_by_the_shares_clock_is_reaped(folder: JobFolder) -> None:
+    folder.attempt(1).supervisor.unlink()
+    replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
+    assert reap(folder) is None
+    attempt = folder.attempt(1).path
+    old = attempt.stat().st_mtime - 200
+    os.utime(attempt, (old, old))
+    assert reap(folder) is UnrecordedEnd.NEVER_STARTED
+    assert RunStateReader(folder).read().status.message == "The run did not start within 120 s."
+    assert read_json(folder.attempt(1).exit)["state"] == "ERROR"
+
+
+def test_f10_a_run_from_before_a_reboot_has_ended_though_its_pid_lives_again(
+    folder: JobFolder,
+) -> None:
+    before = replace(process_identity.own(), boot_id="the boot before")
+    replace_json(folder.attempt(1).supervisor, before.to_dict())
+    found = RunStateReader(folder).read()
+    assert (found.state, found.unrecorded_end) == (JobState.ERROR, UnrecordedEnd.REBOOTED)
+    assert reap(folder) is UnrecordedEnd.REBOOTED
+    found = RunStateReader(folder).read()
+    assert (found.state, found.unrecorded_end) == (JobState.ERROR, None)
+    assert found.status.message == "The computer was restarted during the run."
+    assert read_json(folder.status)["state"] == "ERROR"
+    assert process_identity.is_alive(process_identity.own())
+
+
+@pytest.mark.parametrize("victims", ["F4", "F5"])
+def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
+    run: Run, victims: str
+) -> None:
+    run.start().wait_until_training()
+    assert reap(run.folder) is None
+    mpirun = run.find(" --map-by ")
+    process_identity.send_signal(run.supervisor, signal.SIGKILL)
+    if victims == "F5":
+        process_identity.send_signal(mpirun, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(run.supervisor))
+    assert reap(run.folder) is UnrecordedEnd.SUPERVISOR_GONE
+    found = RunStateReader(run.folder).read()
+    assert found.state is JobState.ERROR
+    assert found.status.message == "The supervisor of the run ended without a record."
+    assert run.leftovers() == ()
+    assert not run.session.exists()
+    assert not run.shared_memory.exists()
+    assert RunExit.from_dict(read_json(run.attempt.exit)).state is JobState.ERROR
+    assert run.status.heartbeat > 1
+    assert reap(run.folder) is None
+
+
+def test_a_read_of_a_dead_run_signals_no_process_and_writes_no_file(folder: JobFolder) -> None:
+    gone = replace(process_identity.own(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, gone.to_dict())
+    old = folder.attempt(1).path.stat().st_mtime - 200
+    os.utime(folder.attempt(1).path, (old, old))
+    environment = {**os.environ, RUN_VARIABLE: run_tag(folder.job_id, 1)}
+    rank = subprocess.Popen(["sleep", "600"], env=environment)
+    try:
+        before = contents(folder)
+        reader = RunStateReader(folder)
+        reasons = {reader.read().unrecorded_end for _ in range(3)}
+        assert reasons == {UnrecordedEnd.SUPERVISOR_GONE}
+        assert contents(folder) == before
+        assert rank.poll() is None
+        assert reap(folder) is UnrecordedEnd.SUPERVISOR_GONE
+        assert rank.wait(LIMIT_S) == -signal.SIGTERM
+        assert contents(folder) != before
+    finally:
+        rank.kill()
+        rank.wait()
+
+
+def test_a_run_whose_ranks_all_finished_is_finished_though_its_supervisor_was_killed(
+    run: Run,
+) -> None:
+    for rank in (0, 1):
+        record = {"rank": rank, "run": 1, "host": "h", "node": "this-computer"}
+        replace_json(run.attempt.rank_exit(rank), {**record, "outcome": "finished"})
+    gone = replace(process_identity.own(), start_ticks=1)
+    replace_json(run.attempt.supervisor, gone.to_dict())
+    assert reap(run.folder) is UnrecordedEnd.SUPERVISOR_GONE
+    assert RunStateReader(run.folder).read().state is JobState.FINISHED
+
+
+def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = replace(process_identity.own(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, gone.to_dict())
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("backend.node.run.finalize.PreallocatedFile.replace_json", full)
+        with pytest.raises(BackendError, match="No space left"):
+            reap(folder)
+    assert reap(folder) is UnrecordedEnd.SUPERVISOR_GONE
+
+
+def test_a_folder_that_is_away_reaps_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="cannot be read"):
+        reap(JobFolder(tmp_path / "nothing"))
