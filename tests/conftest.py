@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 # Before PySide6, as in the program: how its types are made is settled when it is imported.
@@ -21,6 +22,7 @@ from pytestqt.qtbot import QtBot
 
 from app.runtime.gui_thread_gc import collect_due
 from backend.base.errors import BackendError
+from backend.base.log import PACKAGES
 from backend.base.progress import Progress
 from tests.scheduling import FileScheduling, is_of_cluster
 from tests.waiting import LIMIT_MS
@@ -114,6 +116,40 @@ def pytest_terminal_summary(
         is_over = is_gate and budget_s is not None and took_s > budget_s
         told = f", more than its {budget_s}" if is_over else ""
         terminalreporter.write_line(f"{took_s:7.1f}  {folder}{told}", yellow=is_over)
+
+
+class LogWatch(logging.Handler):
+    """The warnings and errors that this program logs during a test."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.expected: list[str] = []
+        self._records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] in PACKAGES:
+            self._records.append(record)
+
+    def expect(self, part: str) -> None:
+        """Allow records whose message holds ``part``; at least one must come."""
+        self.expected.append(part)
+
+    def check(self) -> None:
+        messages = [record.getMessage() for record in self._records]
+        missing = [part for part in self.expected if not any(part in one for one in messages)]
+        assert not missing, f"not logged: {missing}"
+        others = [one for one in messages if not any(part in one for part in self.expected)]
+        assert not others, f"logged and not expected: {others}"
+
+
+@pytest.fixture(autouse=True)
+def log_watch() -> Iterator[LogWatch]:
+    """Fail a test in which this program logs a warning or an error that it does not expect."""
+    watch = LogWatch()
+    logging.getLogger().addHandler(watch)
+    yield watch
+    logging.getLogger().removeHandler(watch)
+    watch.check()
 
 
 class Immediately:

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.jobs.bulk_runner import Done, Named, do_each
 from app.jobs.job_controller import JobController
 from app.runtime.background import Runner
+from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
@@ -73,7 +74,7 @@ class ManyJobs(QObject):
             f"job {job_id}",
             partial(self._jobs.show, job_id),
             self._page.show_view,
-            lambda _error: None,
+            log.swallowed,
         )
 
     # Tags.

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from app.jobs.file_export import show_in_folder
 from app.runtime.background import Runner
+from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.bundles.job_archive import Bundled, ReplayResult, Unbundled
@@ -151,7 +152,7 @@ class BundleController(QObject):
             if verdict is not None:
                 self._detail.show_check_result(view.id, verdict.sentence, verdict.is_same)
 
-        self._runner.run(f"read {view.id}", judge, show, lambda _error: None)
+        self._runner.run(f"read {view.id}", judge, show, log.swallowed)
 
     @Slot(str)
     def compare(self, job_id: str) -> None:

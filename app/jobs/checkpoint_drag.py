@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import suppress
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.service import JobService
 from widgets.common.lazy_file_drag import Promise
@@ -88,7 +88,7 @@ class CarryOut(QObject):
 
     def close(self) -> None:
         """What was not copied by now is not wanted; blocks for as long as it takes to delete."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             shutil.rmtree(self._folder)
 
     def _kept(self, promise: Promise, key: tuple[str, ...], path: Path) -> None:

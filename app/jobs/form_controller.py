@@ -15,6 +15,7 @@ from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
 from app.jobs.terms import read_terms
 from app.runtime.background import Runner
+from backend.base import log
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.base.timestamps import seconds
@@ -181,9 +182,7 @@ class FormController(QObject):
 
     def show_draft(self, draft: JobDraft) -> None:
         self._form.show_draft(draft)
-        self._runner.run(
-            "metrics", self._known_metrics, self._form.show_metrics, lambda _error: None
-        )
+        self._runner.run("metrics", self._known_metrics, self._form.show_metrics, log.swallowed)
         self._name_weights(str(draft.raw.get("start_from", "")))
         self.templates.refresh()
         self.form_wished.emit()
@@ -283,7 +282,7 @@ class FormController(QObject):
                 "weights",
                 lambda: self._jobs.show(job_id).name,
                 lambda name: self._form.start_from.name(start_from, f"{name}, {checkpoint}"),
-                lambda _error: None,
+                log.swallowed,
             )
 
     # The check.
@@ -328,7 +327,7 @@ class FormController(QObject):
                 self._check(self._form.draft())
 
         self._runner.run(
-            "count", partial(self._jobs.count_items, draft.raw), counted, lambda _error: None
+            "count", partial(self._jobs.count_items, draft.raw), counted, log.swallowed
         )
 
     # One batch.

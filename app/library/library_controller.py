@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.library.item import Kind, LibraryItem, Together
 from backend.records.library.preview import ModelCheck, Preview
@@ -407,7 +407,7 @@ class LibraryController(QObject):
 
 def _path_of(source: str) -> Path:
     """The path that a person typed; ``~`` of a user who does not exist is a name like others."""
-    with contextlib.suppress(RuntimeError):
+    with suppress(RuntimeError):
         return Path(source).expanduser()
     return Path(source)
 

@@ -25,6 +25,7 @@ from app.runtime.paths import settings_file
 from app.runtime.settings import Settings
 from app.runtime.settings_writer import SettingsWriter
 from app.shell.window_geometry import WindowPlace
+from backend.base import log
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
@@ -247,7 +248,7 @@ class Program(QObject):
         self._compare_controller.start()
         self._poller.start()
         self.jobs.begin_reading()
-        self._background.run("doctor", services.nodes.doctor, self._checked, lambda _error: None)
+        self._background.run("doctor", services.nodes.doctor, self._checked, log.swallowed)
         if self._demo_workers is not None:
             self._job_controller.train_example(self._demo_workers)
         self._garbage.freeze()

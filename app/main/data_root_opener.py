@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
+from backend.base import log
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base.remote_root import RemoteRoot
 from widgets.common.cards import EmptyState
 from widgets.common.dialog_holder import DialogHolder
@@ -132,7 +133,7 @@ class Opening(QObject):
             self._again()
 
         dialog.given.connect(take)
-        self._runner.run("keyring", SystemKeyring().fault, self._tell_keyring, lambda _error: None)
+        self._runner.run("keyring", SystemKeyring().fault, self._tell_keyring, log.swallowed)
         self._dialog.open(dialog)
 
     def _tell_keyring(self, fault: str) -> None:

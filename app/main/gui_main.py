@@ -12,9 +12,10 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.main.bootstrap import Program
-from app.runtime.excepthook import ExceptHook, log_to
+from app.runtime.excepthook import ExceptHook
 from app.runtime.paths import log_file, settings_file
 from app.runtime.settings import Settings
+from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.base.program_name import COMMAND
 from backend.records.base.remote_root import RemoteRoot
@@ -43,7 +44,7 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
     app = QApplication(sys.argv[:1])
     app.setApplicationName("Ringmaster")
     app.setDesktopFileName("ringmaster")
-    log_to(log_file())
+    log.to_file(log_file())
     program = Program(app, data_root, catalogue, demo_workers)
     ExceptHook(partial(_tell_bug, program.window), log_file()).install()
     # Python sees Ctrl+C only between two of its own instructions: give it some.

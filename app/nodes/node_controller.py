@@ -21,7 +21,7 @@ from app.nodes.provisioning_controller import SetUpController
 from app.nodes.ssh_poller import SshWatch
 from app.runtime.background import Runner
 from app.runtime.stale_data import stale_reason
-from backend.base import worker_yield
+from backend.base import log, worker_yield
 from backend.base.errors import BackendError
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView
@@ -139,7 +139,7 @@ class NodeController(QObject):
     @Slot()
     def refresh(self) -> None:
         """One look; a look that has not ended is not repeated, and delays no other."""
-        self._look_in("node this-computer", self._state_here, self._take_here, lambda _error: None)
+        self._look_in("node this-computer", self._state_here, self._take_here, log.swallowed)
         self._look_in("nodes", self._services.nodes.remote, self._take_far, self._miss_far)
 
     def _look_in(
@@ -222,7 +222,7 @@ class NodeController(QObject):
             f"wake {name}",
             partial(self._services.set_up.wake, name),
             lambda _: None,
-            lambda _error: None,
+            log.swallowed,
         )
 
     def _show(self) -> None:
@@ -256,7 +256,7 @@ class NodeController(QObject):
             lane or f"past {name}",
             lambda: past_of(self._services.nodes.past(name)),
             partial(self._show_past, name),
-            lambda _error: None,
+            log.swallowed,
         )
 
     def _show_past(self, name: str, past: NodeHistoryData) -> None:
@@ -383,7 +383,7 @@ class NodeController(QObject):
                 dialog.show_keyring(fault)
 
         keyring = self._services.cluster.keyring
-        self._runner.run("keyring", keyring.fault, show, lambda _error: None)
+        self._runner.run("keyring", keyring.fault, show, log.swallowed)
 
     @Slot(str)
     def _forget_passphrase(self, name: str) -> None:

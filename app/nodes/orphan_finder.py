@@ -9,6 +9,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.runtime.background import Runner
+from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
@@ -47,7 +48,7 @@ class OrphanFinder(QObject):
                 f"orphans {node}",
                 partial(self._services.nodes.orphans, node),
                 partial(self._show, node),
-                lambda _error: None,
+                log.swallowed,
             )
 
     @Slot(str, object)

@@ -1,4 +1,4 @@
-"""A bug of ours: written to the log, and told in one dialog. Never a silent print."""
+"""Log an exception that nothing caught, and show it in one dialog."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-log = logging.getLogger("ringmaster")
+_log = logging.getLogger(__name__)
 
 
 class ExceptHook:
-    """Takes the place of ``sys.excepthook``; ``tell`` shows the dialog, once at a time."""
+    """The window's ``sys.excepthook``; ``tell`` shows the dialog, one at a time."""
 
     def __init__(self, tell: Callable[[str, Path], None], log_path: Path) -> None:
         self._tell = tell
@@ -27,7 +27,7 @@ class ExceptHook:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         text = "".join(traceback.format_exception(kind, error, trace))
-        log.error("A bug:\n%s", text)
+        _log.error("A bug:\n%s", text)
         sys.stderr.write(text)
         if issubclass(kind, KeyboardInterrupt) or self._telling:
             return
@@ -36,13 +36,3 @@ class ExceptHook:
             self._tell(text, self._log_path)
         finally:
             self._telling = False
-
-
-def log_to(path: Path) -> None:
-    """Errors of the window go to ``path``, readable by its user alone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    path.touch(mode=0o600, exist_ok=True)

@@ -42,6 +42,9 @@ def make_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--json", action="store_true", help="print one JSON document, and no progress bars"
     )
+    group.add_argument(
+        "--verbose", action="store_true", help="log to the standard error what the command does"
+    )
     parser = argparse.ArgumentParser(
         prog=COMMAND,
         description="Train on a small GPU cluster. Without a command the window opens.",

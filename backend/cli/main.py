@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.base import log
 from backend.base.errors import BackendError
 from backend.cli import (
     bundle,
@@ -42,6 +43,8 @@ def run(argv: Sequence[str], open_window: Window) -> int:
     parser = make_parser()
     arguments = parser.parse_args(argv)
     as_json = getattr(arguments, "json", False)
+    if getattr(arguments, "verbose", False):
+        log.to_stderr()
     # A name may hold what the terminal's encoding does not know; a result is no reason to fail.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

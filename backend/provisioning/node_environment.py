@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheelhouse import Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome

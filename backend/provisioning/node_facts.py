@@ -7,12 +7,13 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import Interface, NodeFacts, PythonFound

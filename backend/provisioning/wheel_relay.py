@@ -10,10 +10,10 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import suppress
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheelhouse import Wheel
 from backend.records.base.layout import NodeHome

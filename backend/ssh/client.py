@@ -56,7 +56,7 @@ _AGENT_LIMIT_S = 30.0
 """A person may have to confirm, or to touch a stick."""
 _SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
 
-_log = logging.getLogger("ringmaster.ssh")
+_log = logging.getLogger(__name__)
 # Without a handler Python prints paramiko's tracebacks on standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 

@@ -14,12 +14,13 @@ import posixpath
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.ssh.interface import RemoteFile
 
 _PIECE_BYTES = 32 * 1024

@@ -11,7 +11,6 @@ stays, and the next one is tried as usual.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import os
@@ -25,6 +24,7 @@ from typing import IO, Any, cast
 import torch
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base import number_format, timestamps
 from backend.records.base.atomic_files import FILE_MODE, read_json, replace_json
 from backend.records.base.layout import (
@@ -230,7 +230,7 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     found = []
     kept = kept_names(folder)
     for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
             found.append(replace(record, path=str(path), is_kept=path.stem in kept))
     return sorted(found, key=lambda c: (c.step, c.created))

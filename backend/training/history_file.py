@@ -11,10 +11,10 @@ import errno
 import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from backend.base.log import suppress
 from backend.records.jobs.history import BLOCK_END, Block, encode
 
 FLUSH_INTERVAL_S = 2.0

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import contextlib
 import importlib
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         rank.record(error)
         _leave(1)
     # Users' programs may count on atexit; tearing down the interpreter and torch is left out.
-    with contextlib.suppress(BaseException):
+    with suppress(BaseException):
         atexit._run_exitfuncs()
     beat.beat(last)
     _leave(0)
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
 
@@ -191,20 +191,20 @@ class Rank:
         attempt = self._folder.attempt(self._run)
         _tell_guard(record)
         # The disk may be what ended it.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             attempt.path.mkdir(parents=True, exist_ok=True)
             replace_json(attempt.rank_error(self._rank), record)
         if trainer is not None and trainer.workers is not None:
             # The last steps before the failure, and the checkpoint that is being written.
-            with contextlib.suppress(BaseException):
+            with suppress(BaseException):
                 trainer.workers.reporter.close()
-            with contextlib.suppress(BaseException):
+            with suppress(BaseException):
                 trainer.workers.checkpointer.wait()
 
 
 def _tell_guard(record: Mapping[str, Any]) -> None:
     """Where no guard is, nobody gave a place for it."""
-    with contextlib.suppress(KeyError, ValueError, OSError):
+    with suppress(KeyError, ValueError, OSError):
         memory = int(os.environ[LAST_WORDS_VARIABLE])
         os.pwrite(memory, json.dumps(record).encode(), 0)
 
@@ -226,7 +226,7 @@ def _import_ahead() -> None:
     Meeting is 1.2 s of native code in which nobody needs the interpreter.
     """
     # What is missing there, or broken, is told by who needs it.
-    with contextlib.suppress(ImportError):
+    with suppress(ImportError):
         importlib.import_module("backend.training.loop")
 
 

@@ -17,10 +17,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base import timestamps
 from backend.records.base.layout import JobFolder
 from backend.records.base.preallocated_file import PreallocatedFile

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import sys
 from typing import TYPE_CHECKING
 
+from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def write_environment(folder: JobFolder, run: int, launch: Launch, device: torch.device) -> None:
     """``attempts/<run>/environment.json``; a disk that refuses it ends no run."""
     place = folder.attempt(run)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         place.path.mkdir(parents=True, exist_ok=True)
         replace_json(place.environment, environment_of(run, launch, device).to_dict())
 
@@ -46,7 +46,7 @@ def environment_of(run: int, launch: Launch, device: torch.device) -> RunEnviron
 
 def _processor() -> str:
     """Its model, as ``/proc/cpuinfo`` has it on x86; elsewhere what Python knows."""
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             name, _, value = line.partition(":")
             if name.strip() == "model name":

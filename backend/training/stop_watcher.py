@@ -6,11 +6,11 @@ ballot instead (`ballot`), and all ranks leave after the same step.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.records.jobs.stop_request import write_stop_request
 
 INTERVAL_S = 0.1
@@ -39,7 +39,7 @@ class StopWatcher:
 
     def _look(self) -> None:
         # A share that is away for a while must not end the job; it is asked again.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if write_stop_request(self._lock, self._run):
                 self.wanted = True
                 self._on_wanted()

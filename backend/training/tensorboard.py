@@ -7,12 +7,13 @@ whoever calls, and an error of the disk is the caller's to know.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from backend.base.log import suppress
 
 _VERSION = "brain.Event:2"
 
@@ -52,7 +53,7 @@ class EventFile:
     def close(self) -> None:
         records, self._records = self._records, None
         if records is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 records.close()
 
     def _begin(self) -> None:

@@ -7,10 +7,11 @@ new folder takes after the one that it lies in.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from pathlib import Path
+
+from backend.base.log import suppress
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -29,7 +30,7 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
             return
         raise
     # A share that knows no modes or owners decides by itself who may write.
-    with contextlib.suppress(PermissionError, NotImplementedError):
+    with suppress(PermissionError, NotImplementedError):
         take_after(path, path.parent)
 
 

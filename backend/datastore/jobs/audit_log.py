@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import secrets
 import socket
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.files import JobFile, user_name
 from backend.records.base import timestamps
@@ -19,7 +19,7 @@ from backend.records.jobs.audit_entry import AuditEntry
 
 _REMEMBERED = 4096
 _IN_A_ROW_S = 600.0
-_log = logging.getLogger("ringmaster")
+_log = logging.getLogger(__name__)
 
 
 def add(folder: JobFolder, what: str, share: DataRootAccess = MOUNTED) -> None:
@@ -46,7 +46,7 @@ def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
     found = []
     for path in folder.acts.glob("*.json"):
         # Half of one, or one of another program: the others still tell.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with suppress(OSError, ValueError, AttributeError):
             found.append(_act_in(path))
     found.sort(key=lambda act: act.time, reverse=True)
     return (*found, AuditEntry(file.created, "Created", file.user))

@@ -5,13 +5,13 @@ The file itself is never loaded here; that needs torch and belongs to the nodes.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import (
@@ -38,7 +38,7 @@ def list_checkpoints(
     # A mirror holds a sidecar only while the file is on the far side.
     suffix = CHECKPOINT_SUFFIX if share.has_files_of(folder) else SIDECAR_SUFFIX
     kept: set[str] = set()
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         for entry in folder.checkpoints.iterdir():
             if entry.suffix == KEEP_SUFFIX:
                 kept.add(entry.stem)
@@ -46,7 +46,7 @@ def list_checkpoints(
                 continue
             path = entry.with_suffix(CHECKPOINT_SUFFIX)
             # One that is being made or pruned just now has no sidecar, or a moment later no file.
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 found.append(_checkpoint_of(path.with_suffix(SIDECAR_SUFFIX)))
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
     latest = newest_name(folder) or (found[-1].name if found else "")

@@ -24,6 +24,7 @@ from typing import Any
 import tomli_w
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, read_once
@@ -201,7 +202,7 @@ def read_job(folder: JobFolder) -> JobFile:
             f"config.toml of the job {folder.job_id} was changed and is no job file any more: "
             f"{parsed.faults[0].sentence}"
         )
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+    with suppress(FileNotFoundError, ValueError, KeyError):
         changed = read_json(folder.placement)
         placement, faults = parse_placement(changed["placement"])
         config = config if faults else replace(config, placement=placement)
@@ -209,7 +210,7 @@ def read_job(folder: JobFolder) -> JobFile:
         if isinstance(batch_size, int) and batch_size > 0:
             config = replace(config, batch_size=batch_size)
     name, notes, tags = config.name, config.notes, config.tags
-    with contextlib.suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):
         edited = read_json(folder.notes)
         name, notes = str(edited.get("name", name)), str(edited.get("notes", notes))
         tags = tuple(str(tag) for tag in edited.get("tags", tags))
@@ -308,7 +309,7 @@ def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:
 def clear_old_stop_request(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
     share.refresh_file(folder.lock)
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         try:
             meant = int(read_json(folder.lock)["run"])
         except (ValueError, KeyError, TypeError):

@@ -8,7 +8,6 @@ since is read from the file.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.base.log import suppress
 from backend.datastore.jobs.history_reader import Column, HistoryCursor, read_history
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -116,7 +116,7 @@ class HistoryReader:
             "reached": cursor.reached,
         }
         # A full disk here costs only the next opening's speed.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             header["tail"] = _tail(path, cursor.offset)
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             content = [

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import ENDED_UNRECORDED, Supervision, supervision_of

@@ -37,7 +37,7 @@ _DATA_FILE = re.compile(
     r"|lmdb|mdb|tfrecords?|nc|xlsx?|zip|tar|t?gz|bz2|xz|zst)",
     re.IGNORECASE,
 )
-_log = logging.getLogger("ringmaster.projects")
+_log = logging.getLogger(__name__)
 
 
 def inspect(path: Path) -> ImportGuess:

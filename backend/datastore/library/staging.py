@@ -7,7 +7,6 @@ computer by having been silent for a week by the file server's own clock.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.datastore.access.folder_modes import make_folder
 from backend.records.jobs.status import ProcessIdentity
 
@@ -51,7 +51,7 @@ def make_staging(folder: Path, name: str) -> Path:
 
 def make_shared_folder(path: Path) -> None:
     """Make a folder that the nodes can read, whatever the umask; one that is there stays."""
-    with contextlib.suppress(FileExistsError):
+    with suppress(FileExistsError):
         path.mkdir()
         path.chmod(_FOLDER_MODE)
 

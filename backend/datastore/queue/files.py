@@ -6,9 +6,9 @@ changes to one job the later counts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import files as job_files
 from backend.node.queue import entries as queue_entries
@@ -40,7 +40,7 @@ def entries(root: DataRoot, share: DataRootAccess = MOUNTED) -> tuple[QueueEntry
     found = []
     for job_id in queued_ids(root, share):
         folder = root.job(job_id)
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             share.refresh_job(folder)
         entry = queue_entries.entry_of(folder)
         if entry is not None:
@@ -67,7 +67,7 @@ def put(
 def leave(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
     """The job waits no longer; none that waited is no error."""
     for path in (folder.queued, folder.queued_launch, root.queue / folder.job_id):
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             share.remove(path)
 
 

@@ -9,7 +9,6 @@ one desktop may win is still decided by one call of the far file system.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.datastore.access.root_access import not_staged
@@ -75,7 +75,7 @@ class Mirror(MirrorReader):
         try:
             return files.status(path)
         except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
+            with suppress(FileExistsError):
                 files.make_folder(path)
             return files.status(path)
 
@@ -160,14 +160,14 @@ class Mirror(MirrorReader):
 
     def _prune_daily(self) -> None:
         mark = self._root.path / _PRUNED
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if not mark.exists() or time.time() - mark.stat().st_mtime > _PRUNE_S:
                 mark.touch()
                 self._prune()
 
     def _prune(self) -> None:
         # Room is made by the way: whatever keeps it from that keeps nobody from his work.
-        with contextlib.suppress(BackendError, OSError):
+        with suppress(BackendError, OSError):
             found = mirror_cache.to_drop(mirror_cache.kept(self._root), time.time())
             if found:
                 self._drop(found)
@@ -181,7 +181,7 @@ class Mirror(MirrorReader):
 
     def _is_there(self, shell: Shell, one: CachedItem) -> bool:
         far = self._far(one.path)
-        with contextlib.suppress(FileNotFoundError), shell.files() as files:
+        with suppress(FileNotFoundError), shell.files() as files:
             if not one.path.is_dir():
                 return is_same(one.path, files.status(far))
             there = remote_content.walk(files, far).files
@@ -226,7 +226,7 @@ class Mirror(MirrorReader):
     def rename(self, old: Path, new: Path) -> None:
         self._line.act(lambda files: files.rename(self._far(old), self._far(new)))
         # A look on another thread may have done it already; what is missing comes with the next.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             make_here(new.parent)
             os.rename(old, new)
         shutil.rmtree(old, ignore_errors=True)
@@ -238,7 +238,7 @@ class Mirror(MirrorReader):
     def remove_tree(self, path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
         # It clears up after a failure, which is what is to be told.
-        with contextlib.suppress(BackendError, OSError):
+        with suppress(BackendError, OSError):
             self._line.act(lambda files: files.remove_tree(self._far(path)))
 
     def publish(self, built: Path, progress: Progress) -> None:

@@ -12,10 +12,10 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.datastore.library import library_files
 from backend.records.base.layout import CHECKPOINT_SUFFIX, DataRoot
 from backend.records.library.item import Kind

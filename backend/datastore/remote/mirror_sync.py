@@ -7,7 +7,6 @@ seconds back by the far disk's own clock: within one second a file can be replac
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.library import library_files
 from backend.datastore.nodes import history as node_history
 from backend.records.base.atomic_files import replace_bytes
@@ -77,7 +77,7 @@ class MirrorReader:
             for name, far in found.items():
                 folder = self._root.job(name)
                 if not is_same(folder.path, far):
-                    with contextlib.suppress(FileNotFoundError):
+                    with suppress(FileNotFoundError):
                         self._pull_job(files, folder)
                         self._mark(folder.path, far)
 
@@ -303,7 +303,7 @@ class MirrorReader:
         mark = f"{self._far_root.path}/.now-{secrets.token_hex(4)}"
         self._clock_ahead_s = None
         # On a data root that is read-only no time is settled, and everything small is read anew.
-        with contextlib.suppress(FileNotFoundError, FileExistsError, BackendError):
+        with suppress(FileNotFoundError, FileExistsError, BackendError):
             files.create(mark, b"")
             try:
                 self._clock_ahead_s = files.status(mark).mtime_s - time.monotonic()
@@ -321,7 +321,7 @@ class MirrorReader:
         """``path`` is as ``far`` was, where nothing can have changed within that second since."""
         ahead_s = self._clock_ahead_s
         if ahead_s is not None and far.mtime_s < self._looked_s + ahead_s - _RACY_S:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.utime(path, (far.mtime_s, far.mtime_s))
 
 

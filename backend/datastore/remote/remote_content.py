@@ -5,7 +5,6 @@ An account may be allowed SFTP alone; then a hash costs a transfer, and nothing 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import posixpath
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.records.base.validation import sanitize
@@ -145,7 +145,7 @@ def bring(
                 done += one.bytes
             hashes.compare(f"The folder {path}", staging, wanted)
             # Another process of this desktop may have been first.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.rename(staging, folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -173,7 +173,7 @@ def publish(
                 if not tries_left:
                     raise
     except BaseException:
-        with contextlib.suppress(BackendError), connect() as shell, shell.files() as files:
+        with suppress(BackendError), connect() as shell, shell.files() as files:
             files.remove_tree(path)
         raise
 
@@ -185,10 +185,10 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
     )
     total = sum(here.values())
     with shell.files() as files:
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             files.make_folder(posixpath.dirname(path))
         for folder in (path, *(f"{path}/{one}" for one in folders)):
-            with contextlib.suppress(FileExistsError):
+            with suppress(FileExistsError):
                 files.make_folder(folder, _FOLDER_MODE)
         there = walk(files, path).files
         for name in there.keys() - here.keys():

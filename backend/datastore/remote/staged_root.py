@@ -9,7 +9,6 @@ rank 0 itself took away over there.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import posixpath
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import folder_modes, hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
@@ -98,7 +98,7 @@ class StagedRoot(MirrorReader):
                 if folder.entry.exists():
                     self._pull_file(files, path)
 
-        with contextlib.suppress(BackendError, OSError):
+        with suppress(BackendError, OSError):
             self._ask(fetch)
         if self._is_closed:
             self._line.close()
@@ -123,7 +123,7 @@ class StagedRoot(MirrorReader):
 
     def refresh_small_file(self, path: Path) -> None:
         def look(files: SftpFiles) -> None:
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 self._pull_known(files, path, files.status(self._far(path)))
 
         self._look(look)
@@ -203,7 +203,7 @@ class StagedRoot(MirrorReader):
 
             _make_folders_here(path.parent)
             files.fetch(one.path, path, tell)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.utime(path, (time.time(), one.mtime_s))
             before += one.bytes
 
@@ -264,7 +264,7 @@ class StagedRoot(MirrorReader):
         sending = f"Sending {what} to {self.node}"
         remote_content.publish(self._line.apart, version, staging, progress, sending)
         # Of two desktops that bring the same one, the second finds it there.
-        with contextlib.suppress(FileExistsError):
+        with suppress(FileExistsError):
             self._line.act(lambda files: files.rename(staging, far))
             return
         self._line.act(lambda files: files.remove_tree(staging))
@@ -325,7 +325,7 @@ class StagedRoot(MirrorReader):
 
     def _set_aside(self, files: SftpFiles, far: str) -> None:
         trash = self._far(self._root.trash)
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             files.status(far)
             self._make_folders(files, trash)
             files.rename(far, f"{trash}/{posixpath.basename(far)}-{secrets.token_hex(4)}")
@@ -335,14 +335,14 @@ class StagedRoot(MirrorReader):
             files.status(far)
         except FileNotFoundError:
             self._make_folders(files, posixpath.dirname(far))
-            with contextlib.suppress(FileExistsError):
+            with suppress(FileExistsError):
                 files.make_folder(far)
 
 
 def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
     """Of all runs, those before a start over as well."""
     for attempts in (folder.attempts, *folder.runs.glob(f"*/{folder.attempts.name}")):
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             yield from (AttemptFolder(path) for path in attempts.iterdir())
 
 

@@ -8,7 +8,6 @@ desktops: the claim of a run is made in it alone.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted, OnBytes
 from backend.datastore.nodes import files as node_files
@@ -163,7 +163,7 @@ class StagingAccess(Mounted):
         replace_json(folder.attempt(run).staged_marker, RemoteRun(nodes[0]).to_dict())
         # Who wished for its end before that wished so here alone.
         if folder.lock.exists():
-            with contextlib.suppress(FileExistsError):
+            with suppress(FileExistsError):
                 self._named(nodes[0]).create(folder.lock, folder.lock.read_bytes())
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
@@ -196,7 +196,7 @@ class StagingAccess(Mounted):
 
             def bring() -> None:
                 # What is away stays there, and is asked for again.
-                with contextlib.suppress(BackendError, OSError):
+                with suppress(BackendError, OSError):
                     self.bring_home(folder, coming.progress)
 
             coming.thread = threading.Thread(target=bring, daemon=True)

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.base import log
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.node.metrics.history_writer import HistoryWriter, Lines
 from backend.node.metrics.probe import Probe
 from backend.node.run.unrecorded_runs import RunWatch
@@ -38,6 +40,7 @@ from backend.records.nodes.reading import NodeReading
 if TYPE_CHECKING:
     from backend.node.queue.scheduler import QueueWatch
 
+_log = logging.getLogger(__name__)
 CODE_ROOT = Path(__file__).resolve().parents[3]
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WRITE_LIMIT_S = 2.0
@@ -71,7 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if options.detach and not _detach(options.log):
         return 0
+    if str(options.log) != os.devnull:
+        log.to_file(options.log)
     lock.sign()
+    _log.info("Agent of %s started, pid %d, code %s", options.name, os.getpid(), CODE_ROOT)
     root = DataRoot(Path(os.path.abspath(options.data_root)))
     Agent(options.name, folder, root, options.interval).work(lock)
     return 0
@@ -118,7 +124,8 @@ class Agent:
         lines = self._past.lines(reading)
         try:
             self._share.call(lambda: self._write(reading, lines))
-        except OSError:  # away, full, or hanging: a later one gets there
+        except OSError as error:  # away, full, or hanging: a later one gets there
+            log.swallowed(error)
             return False
         return True
 

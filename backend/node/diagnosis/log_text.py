@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.records.base.layout import JobFolder
 from backend.records.base.terminal_text import last_state
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.base.log import suppress
 from backend.node.system import process_identity
 from backend.node.system.process_info import Owner, age_s, owner_of
 from backend.node.system.timeout_call import TimeoutCall

@@ -12,9 +12,9 @@ import os
 import socket
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.node.metrics.gpus import Gpus
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.nodes.reading import Cpu, NodeReading

@@ -14,11 +14,11 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from backend.base.log import suppress
 from backend.node.notifications.transport import NotSent
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json

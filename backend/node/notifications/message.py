@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.node.diagnosis.log_text import tidy
 from backend.node.run.finalize import launch_of
 from backend.records.base.atomic_files import read_json

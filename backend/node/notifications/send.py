@@ -13,9 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
+from backend.base.log import suppress
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder

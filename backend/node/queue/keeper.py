@@ -12,10 +12,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.node.metrics.probe import Probe
 from backend.node.queue.entries import entries, is_led_by
 from backend.node.queue.scheduler import QueueWatch

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 
+from backend.base.log import suppress
 from backend.node.run import finalize
 from backend.node.system import process_identity
 from backend.node.system.machine_id import machine

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter

@@ -12,11 +12,11 @@ import hashlib
 import os
 import re
 import stat
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.node.queue import entries as queue_entries
 from backend.node.run import finalize
 from backend.node.system import process_identity

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from backend.base.log import suppress
 from backend.records.base.preallocated_file import PreallocatedFile
 
 

@@ -6,9 +6,9 @@ command line, `backend.datastore.jobs.reaper`. Reading a job's state never calls
 
 from __future__ import annotations
 
-from contextlib import suppress
 from enum import Enum
 
+from backend.base.log import suppress
 from backend.node.run.run_outcome import EndedRun, run_exit
 from backend.node.run.supervisor import final_status
 from backend.node.system import process_cleanup, process_identity, temp_dirs

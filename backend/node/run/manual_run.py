@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import suppress
 from dataclasses import replace
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch

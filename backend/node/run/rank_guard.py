@@ -18,11 +18,12 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from backend.base import log
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.node.run import manual_run
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
@@ -31,6 +32,7 @@ from backend.node.system import prctl, process_cleanup
 from backend.node.system.process_identity import process, send_signal
 from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
+from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
@@ -64,6 +66,8 @@ _EXIT_S = 20.0
 """How long a rank may take to leave after its last act."""
 _WRITE_LIMIT_S = 90.0
 """A share that is back after a minute shall have it; the rank is gone and holds nothing."""
+_LOG_LIMIT_S = 2.0
+"""How long the guard's own log may take to write; its share may hang."""
 _LOG_TAIL_BYTES = 16_384
 _MEMORY_BYTES = 200_000
 
@@ -87,10 +91,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return manual_run.refuse(error)
     else:
         launch = Launch.from_dict(read_json(folder.launch))
+    attempt = folder.attempt(launch.run)
+    log.to_file_at_end(attempt.guard_log(rank))
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
-    write_until_done(folder.attempt(launch.run).rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
-    return 0 if record.outcome in ("finished", "interrupted") else 1
+    write_until_done(attempt.rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
+    code = 0 if record.outcome in ("finished", "interrupted") else 1
+    try:
+        TimeoutCall(_LOG_LIMIT_S).call(log.write_out)
+    except TimeoutError:
+        # mpirun waits for this process, and Python would write the log again at exit.
+        os._exit(code)
+    return code
 
 
 class Guard:

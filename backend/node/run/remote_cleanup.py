@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.node.run import remote_logs
 from backend.node.system import process_cleanup
 from backend.records.base.layout import JobFolder

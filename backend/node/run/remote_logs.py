@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from backend.base.log import suppress
 from backend.node.run import run_files
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder

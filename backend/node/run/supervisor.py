@@ -10,15 +10,17 @@ One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from backend.base import log
+from backend.base.log import suppress
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
 from backend.node.run import remote_cleanup, run_files
@@ -37,6 +39,7 @@ from backend.records.jobs.stop_request import kill_requested, who_wished, write_
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
 _LOOK_S = 0.3
+_log = logging.getLogger(__name__)
 _LAUNCHER_TERM_S = 5.0
 """From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
 _AFTER_FAILURE_S = 10.0
@@ -66,13 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.setsid()
     if options.detach:
         prctl.let_go(folder.attempt(options.run).supervisor_log)
-    Supervisor(folder, options.run).supervise()
-    _tell(folder, options.run)
+    log.to_file_at_end(folder.attempt(options.run).supervisor_log)
+    ended = Supervisor(folder, options.run).supervise()
+    _log.info("Run %d of %s ended: %s", options.run, folder.job_id, ended.state.value)
+    _notify(folder, options.run)
+    log.write_out()
     return 0
 
 
-def _tell(folder: JobFolder, run: int) -> None:
-    # Loaded only now: the run is over, and whatever is wrong with a notice costs it nothing.
+def _notify(folder: JobFolder, run: int) -> None:
+    # Imported only now: the run is over, and a fault in a notification cannot harm it.
     from backend.node.notifications import send as send_notice
 
     send_notice.begin(folder, run)
@@ -173,8 +179,8 @@ class Supervisor:
 
     def _start(self, launch: Launch) -> str:
         """Start mpirun; returns why it could not be started, or ""."""
-        log = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.write(log, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
+        output = os.open(self._folder.mpirun_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
         environment = _environment(launch, self._tag)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
@@ -185,8 +191,8 @@ class Supervisor:
                 prctl.die_with_parent(signal.SIGKILL, parent)
                 os.setsid()
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.dup2(log, 1)
-                os.dup2(log, 2)
+                os.dup2(output, 1)
+                os.dup2(output, 2)
                 os.chdir("/")
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
                 os.execvpe(launch.argv[0], launch.argv, environment)
@@ -195,7 +201,7 @@ class Supervisor:
                 os.write(writing, str(reason).encode())
                 os._exit(127)
         os.close(writing)
-        os.close(log)
+        os.close(output)
         with os.fdopen(reading, "rb") as pipe:
             reason = pipe.read().decode("utf-8", "replace")
         if reason:
@@ -361,8 +367,8 @@ class Supervisor:
         self._unreached = tuple(node for node, answer in answers.items() if not answer.reached)
         for node, answer in answers.items():
             if answer.sentence:
-                with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as log:
-                    log.write(f"── after the end, {node}: {answer.sentence} ──\n")
+                with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as file:
+                    file.write(f"── after the end, {node}: {answer.sentence} ──\n")
 
     def _close(
         self,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+
+from backend.base.log import suppress
 
 _MACHINE_ID = Path("/etc/machine-id")
 

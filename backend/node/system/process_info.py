@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 
+from backend.base.log import suppress
 from backend.node.system.process_cleanup import run_tag_of
 from backend.records.jobs.status import ProcessIdentity
 

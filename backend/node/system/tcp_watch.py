@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
+
+from backend.base.log import suppress
 
 LIMIT_S = 50.0
 """So that all is over within 90 s; after a cut of 15 s the next try may come 15 s late."""

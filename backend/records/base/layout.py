@@ -256,6 +256,9 @@ class AttemptFolder:
     def supervisor(self) -> Path:
         return self.path / "supervisor.json"
 
+    def guard_log(self, rank: int) -> Path:
+        return self.path / f"guard-{rank}.log"
+
     @property
     def supervisor_log(self) -> Path:
         return self.path / "supervisor.log"

@@ -14,10 +14,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from backend.base.log import suppress
 from backend.records.base.atomic_files import FILE_MODE, replace_bytes
 
 _BYTES = 16_384

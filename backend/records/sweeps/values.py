@@ -6,13 +6,13 @@ What a person types is the same in the window and on the command line: ``0.01, 0
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backend.base.log import suppress
 from backend.records.base.validation import sanitize
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 
@@ -180,9 +180,9 @@ def _value(kind: str, text: str) -> Any:
 
 
 def _number(text: str) -> int | float | str:
-    with contextlib.suppress(ValueError):
+    with suppress(ValueError):
         return int(text)
-    with contextlib.suppress(ValueError):
+    with suppress(ValueError):
         return float(text)
     return text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.hashes import hash_file
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
@@ -261,7 +261,7 @@ class BundleService:
                 )
         except BaseException:
             for kind, reference in imported:
-                with contextlib.suppress(BackendError):
+                with suppress(BackendError):
                     self._library.remove(kind, reference)
             raise
         if manifest.left_out:

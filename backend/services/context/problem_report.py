@@ -70,9 +70,14 @@ def _parts(services: Services, log: Path) -> dict[str, str]:
         "versions.json": _json(_versions() | {"jobs": len(views)}),
         "checks.json": _json([asdict(finding) for finding in services.nodes.doctor()]),
         "jobs.json": _json(jobs),
-        "window.log": _end_of(log),
+        **{path.name: _end_of(path) for path in log.parent.glob(f"{log.name}*")},
+        "agent.log": _end_of(Path.home() / ".ringmaster" / "agent.log"),
     }
-    return {name: hide(text) for name, text in parts.items()}
+    for view in newest:
+        attempt = services.data_root.job(view.id).attempt(view.run)
+        for path in (attempt.supervisor_log, *attempt.path.glob("guard-*.log")):
+            parts[f"{view.id}/{path.name}"] = _end_of(path)
+    return {name: hide(text) for name, text in parts.items() if text}
 
 
 class _Hider:

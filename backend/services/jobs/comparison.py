@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import itertools
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import replace_pieces
 from backend.records.jobs.comparison import (
@@ -69,7 +69,7 @@ class ComparisonService:
         """These jobs, without those that are not there any more."""
         found = []
         for job_id in job_ids:
-            with contextlib.suppress(BackendError):
+            with suppress(BackendError):
                 found.append(self._jobs.show(job_id))
         return tuple(found)
 

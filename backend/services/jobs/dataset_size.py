@@ -6,11 +6,11 @@ the same number, so it is asked for once.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.library.item import Kind, Pin
@@ -31,7 +31,7 @@ class DataSizes:
         """The size, if it was counted before."""
         if not {"dataset", "loader"} <= pins.keys():
             return None
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             return DataSize.from_dict(read_json(self._file(pins)))
         return None
 
@@ -68,7 +68,7 @@ class DataSizes:
             progress=progress,
         )
         # A full disk here costs only that it is counted again.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_json(self._file(pins), size.to_dict(), mode=0o600)
         return size

@@ -7,13 +7,13 @@ turn, as long as a look may take.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, JobSummary, line_of
 from backend.records.jobs.view import JobView
@@ -62,7 +62,7 @@ class JobList:
         told = {}
         for job_id in self._to_read(ids, queued | self._to_reap, known):
             # One spoiled folder must not hide the other jobs.
-            with contextlib.suppress(BackendError):
+            with suppress(BackendError):
                 view = self._jobs.show(job_id)
                 told[job_id] = self._views[job_id] = view
                 known[job_id] = line_of(view)

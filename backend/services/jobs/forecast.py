@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
@@ -74,13 +74,13 @@ class JobForecasts:
         return (size or 0) * checkpoints_kept(config, None, None, writing=1)
 
     def _jobs(self) -> tuple[JobView, ...]:
-        with contextlib.suppress(BackendError):
+        with suppress(BackendError):
             return self._index.jobs(limit=_JOBS_LOOKED_AT)
         return ()
 
     def _twin(self, jobs: Sequence[JobView]) -> Twin | None:
         for view in jobs[:_FOLDERS_LOOKED_AT]:
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 status = RunStatus.from_dict(read_json(self._root.job(view.id).status))
                 found = twin_of(view, status.pace_s)
                 if found is not None:
@@ -103,13 +103,13 @@ class JobForecasts:
             and view.config.optimizer.settings == config.optimizer.settings
         ]
         for view in alike[:_FOLDERS_LOOKED_AT]:
-            with contextlib.suppress(OSError, BackendError):
+            with suppress(OSError, BackendError):
                 found = list_checkpoints(
                     self._root.job(view.id), view.config.checkpoint, self._share
                 )
                 if found:
                     return max(record.bytes for record in found)
-        with contextlib.suppress(BackendError):
+        with suppress(BackendError):
             known = self._library.show(Kind.MODEL, model.reference).facts.get("parameter_bytes")
             if isinstance(known, int):
                 return checkpoint_bytes(known, config.optimizer)
@@ -118,6 +118,6 @@ class JobForecasts:
     def _free_bytes(self) -> int | None:
         if not self._share.is_mounted:
             return None
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             return shutil.disk_usage(self._root.path).free
         return None

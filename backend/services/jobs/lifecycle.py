@@ -7,7 +7,6 @@ pressed on two desktops) returns what is there and is no error.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
@@ -160,7 +160,7 @@ class JobLifecycle(JobQueries):
 
     def _reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         """Read a job about to be started, after reaping its last run."""
-        with contextlib.suppress(Unreachable):
+        with suppress(Unreachable):
             self.reap(job_id)
         return self._at(job_id)
 
@@ -245,7 +245,7 @@ class JobLifecycle(JobQueries):
 
     def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
         """What the last run left on a node; where that is silent, what is here has to do."""
-        with contextlib.suppress(Unreachable):
+        with suppress(Unreachable):
             self._share.bring_home(folder, progress or Progress())
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:

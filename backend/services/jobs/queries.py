@@ -6,7 +6,6 @@ folder first and updates the catalogue last. No call signals a process or writes
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
@@ -81,7 +81,7 @@ class JobQueries:
         file = read_job(folder)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             # Whether there is news at all, the reader has said.
-            with contextlib.suppress(Unreachable):
+            with suppress(Unreachable):
                 self._share.refresh_history(folder)
             history, read_to = self._read_history(folder.history, before.history)
         view = self._tell(self._view(folder, file, found))
@@ -125,7 +125,7 @@ class JobQueries:
             is_still = view is not None and view.state.is_over and job_id not in queued
             if view is None or not is_still or self.has_changed(view):
                 # One spoiled folder must not hide the other jobs.
-                with contextlib.suppress(BackendError):
+                with suppress(BackendError):
                     view = self.show(job_id)
             if view is not None:
                 views.append(view)
@@ -255,7 +255,7 @@ class JobQueries:
         # Of a share that died, or is stale, asking alone is an error.
         with as_backend_error(f"The job {sanitize(job_id)} could not be read"):
             if not folder.meta.is_file():
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     self._share.refresh_job(folder)
             return folder.meta.is_file()
 

@@ -6,7 +6,6 @@ copied, named, exported and removed.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.imported_job import mark_replay
@@ -191,7 +191,7 @@ class JobService(JobLifecycle):
         try:
             launch = Launch.from_dict(read_json(folder.launch))
         except (OSError, ValueError):
-            with contextlib.suppress(BackendError):
+            with suppress(BackendError):
                 plan = self._starter.plan(file.config, job_id, view.run + 1)
                 return JobCommand(mpirun.shown(plan.argv, {}))
             return JobCommand()
@@ -235,7 +235,7 @@ class JobService(JobLifecycle):
             return self._run(folder, file, 1, False, progress, start_from=weights)
         except BackendError:
             # A run that was claimed stays: it may have begun, and says why it failed.
-            with contextlib.suppress(BackendError, OSError):
+            with suppress(BackendError, OSError):
                 if not self._share.names(folder.attempts):
                     self.remove(file.id)
             raise
@@ -244,7 +244,7 @@ class JobService(JobLifecycle):
         checked = self._checker.check(raw)
         if checked.config is not None and not checked.faults:
             # A loader may need what only the job gives it; then the ranks will say what is wrong.
-            with contextlib.suppress(ToolError):
+            with suppress(ToolError):
                 check_size(checked, self._sizes.count(checked.pins, progress))
         if checked.faults or checked.config is None:
             raise BackendError(
@@ -270,7 +270,7 @@ class JobService(JobLifecycle):
             raw[key] = pin.reference
         if not file.config.start_from and "model" in file.pins:
             # The model may have been given weights since, with which this job did not begin.
-            with contextlib.suppress(BackendError):
+            with suppress(BackendError):
                 if self._library.weights(raw["model"]) is not None:
                     raw["start_from"] = NOTHING
         # With other settings it is no job of that sweep.
@@ -399,7 +399,7 @@ class JobService(JobLifecycle):
             others = 0
             for entry in folder.path.rglob("*"):
                 # A rank may take a file away meanwhile.
-                with contextlib.suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):
                     if entry.name not in weights and not entry.is_symlink() and entry.is_file():
                         others += entry.stat().st_size
         return others + sum(weights.values())

@@ -7,7 +7,6 @@ up and read as plain files with all else.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import tomli_w
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
@@ -95,7 +95,7 @@ class TemplateService:
     def _names(self) -> tuple[str, ...]:
         with (
             as_backend_error("The templates could not be read"),
-            contextlib.suppress(FileNotFoundError),
+            suppress(FileNotFoundError),
         ):
             found = self._share.names(self._root.templates)
             names = (

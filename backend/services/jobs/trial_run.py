@@ -7,7 +7,6 @@ checkpoint, verifies it and reads it back.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.files import JobFile, read_job
@@ -93,7 +93,7 @@ class CanaryService:
     def _job(self, job_id: str) -> JobFile:
         folder = self._root.job(job_id)
         # Of one that is gone, reading it tells.
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             self._share.refresh_job(folder)
         return read_job(folder)
 
@@ -129,7 +129,7 @@ class CanaryService:
     def _sweep(self, config: JobConfig) -> None:
         """What a desktop left that was ended in the middle of its trial."""
         share = self._share
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             for name in share.names(self._root.jobs):
                 folder = self._root.job(name)
                 if name.startswith(PREFIX) and share.exists(folder.attempt(_RUN).exit):
@@ -141,7 +141,7 @@ class CanaryService:
         share.remove_tree(folder.path)
         if head == THIS_COMPUTER:
             return
-        with contextlib.suppress(BackendError):
+        with suppress(BackendError):
             entry = self._cluster.entry(head)
             if not share.exists(folder.path) and not entry.no_share:
                 return

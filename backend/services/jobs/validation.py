@@ -6,7 +6,6 @@ and the size of the data.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import read_job
@@ -181,7 +181,7 @@ class JobChecker:
         folder = self._root.job(job_id)
         may_be_job = name and job_id == Path(job_id).name and not job_id.startswith(".")
         if may_be_job:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._share.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
             found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
@@ -190,7 +190,7 @@ class JobChecker:
                 raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
             return Weights(Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
-            with contextlib.suppress(BackendError, ValueError):
+            with suppress(BackendError, ValueError):
                 pin = self._library.pin(Kind.MODEL, job_id)
                 own = self._library.weights(pin.reference)
                 if own is not None and own.name == name:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access.root_access import DataRootAccess
@@ -42,7 +42,7 @@ class Rescan:
         fresh = []
         for key in folders.keys() - known:
             # A folder that cannot be read is told by a rescan; a list shows what can be used.
-            with contextlib.suppress(BackendError):
+            with suppress(BackendError):
                 fresh.append(library_files.read_item(folders[key]))
         gone = known - folders.keys()
         if fresh or gone:

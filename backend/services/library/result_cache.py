@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 
 
@@ -41,14 +41,14 @@ class KeptResults:
             return known
         found = find()
         # A full disk is no reason to show nothing.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_json(self._place(key), found.to_dict(), mode=0o600)
         return found
 
     def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
         """What is kept under this key, None where nothing is that can be read."""
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             return read(read_json(self._place(key), _MOST_BYTES))
         return None
 

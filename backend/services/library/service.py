@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError, Cancelled, as_backend_error
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
@@ -412,7 +413,7 @@ class LibraryService:
         self, kind: Kind, name: str, sha256: str, most: int | None = None
     ) -> LibraryItem | None:
         for version in library_files.versions(self._root, kind, name)[:most]:
-            with contextlib.suppress(BackendError):
+            with suppress(BackendError):
                 item = library_files.read_item(VersionFolder(self._root, kind, name, version))
                 if item.sha256 == sha256:
                     return item
@@ -438,7 +439,7 @@ class LibraryService:
             return item
         known = replace(item, facts=merged)
         # Facts are a comfort: on a data root that is read-only they are in the catalogue alone.
-        with contextlib.suppress(OSError, BackendError):
+        with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
             library_files.write_item(folder.path, known, self._share)
         self._catalogue.put_item(known)

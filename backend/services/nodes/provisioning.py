@@ -13,13 +13,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
@@ -42,7 +42,7 @@ from backend.ssh.interface import Shell
 from backend.ssh.known_hosts import fingerprint_of
 
 _MOST_AT_ONCE = 16
-_log = logging.getLogger("ringmaster.set_up")
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OpenShell = Callable[[NodeEntry], Shell]

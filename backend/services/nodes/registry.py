@@ -7,13 +7,13 @@ for as long as the program runs; in the system keyring only those that a person 
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, inspect
@@ -89,7 +89,7 @@ class ClusterService:
 
     def entries_known(self) -> tuple[NodeEntry, ...]:
         """As `list`; while the data root does not answer, those that were there before."""
-        with contextlib.suppress(Unreachable):
+        with suppress(Unreachable):
             self.share.refresh_nodes()
         try:
             found = node_files.entries(self._root)
@@ -203,7 +203,7 @@ class ClusterService:
         mine = self._identities(entry)
         node_files.remove_entry(self._root, name, self.share)
         others = {one for other in self.list() for one in self._identities(other)}
-        with contextlib.suppress(BackendError):
+        with suppress(BackendError):
             self._forget_passphrases([one for one in mine if one not in others])
         return entry
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes.heartbeat_watch import NodeNews, StatusWatch
@@ -94,7 +95,7 @@ class NodeService:
         with self._watching:
             while True:
                 # Who cannot be asked falls silent by itself: what is here grows old.
-                with contextlib.suppress(Unreachable):
+                with suppress(Unreachable):
                     self._share.refresh_nodes()
                 news = {}
                 for entry in entries:
@@ -118,7 +119,7 @@ class NodeService:
             return ()
         facts = self._cluster.entry(name).facts
         ahead_s = facts.clock_offset_s if facts is not None else None
-        with contextlib.suppress(Unreachable):
+        with suppress(Unreachable):
             self._share.refresh_past(self._root.node(name))
         with self._reading_past:
             return self._past.read(name, time.time(), ahead_s or 0.0, PAST_S)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
 from backend.datastore.access.root_access import DataRootAccess
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery

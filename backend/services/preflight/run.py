@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from backend.base.errors import BackendError, Cancelled
+from backend.base.log import suppress
 from backend.datastore.access.folder_modes import is_narrower
 from backend.launch.network import common_subnet
 from backend.node.system.mpi import find_mpirun
@@ -167,7 +168,7 @@ class PreflightRun:
         bundle = bundle_name()
         jobs_are_narrow = False
         if self._share.is_mounted:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 jobs_are_narrow = is_narrower(self._root.jobs, self._root.path)
         for number, placement in enumerate(self._config.placement):
             name = placement.node
@@ -330,13 +331,13 @@ class PreflightRun:
         folder = f"{entry.data_root}/{self._folder}"
         with shell.files() as files:
             # What keeps it from being written, the look says: it does not see it.
-            with contextlib.suppress(BackendError, OSError):
+            with suppress(BackendError, OSError):
                 files.make_folder(folder)
                 files.write(f"{folder}/desktop", self._nonce.encode(), 0o644)
             try:
                 yield
             finally:
-                with contextlib.suppress(BackendError, OSError):
+                with suppress(BackendError, OSError):
                     files.remove_tree(folder)
 
     def _request(self, site: PreflightTarget) -> Mapping[str, Any]:
@@ -373,7 +374,7 @@ class PreflightRun:
         path = self._root.path / self._folder / part.site.node
         end = time.monotonic() + _ANSWER_S
         while time.monotonic() < end:
-            with contextlib.suppress(OSError, BackendError):
+            with suppress(OSError, BackendError):
                 if self._share.read(path, 0, _NONCE_BYTES) == self._nonce.encode():
                     return []
             if self._over.wait(_LOOK_S):
@@ -400,7 +401,7 @@ class PreflightRun:
             assert entry.installation is not None
             request["ssh_config"] = entry.installation.ssh_config
         # What keeps it from looking is told by the look, which goes over the same connection.
-        with contextlib.suppress(BackendError):
+        with suppress(BackendError):
             part.met = node_probe.meet(shell, python, request)
 
     def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
@@ -164,7 +164,7 @@ class PreflightService:
     def _insist_on_room(self, config: JobConfig, job_id: str) -> None:
         needed = self.needed_bytes(config, job_id)
         # A data root that is away is told by what cannot be written there.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             free = shutil.disk_usage(self._root.path).free
             if free < needed:
                 fault = no_room(free, needed)
@@ -175,7 +175,7 @@ class PreflightService:
 
         Without a ``job_id`` it is a job that is not made yet.
         """
-        with contextlib.suppress(BackendError, OSError, ValueError):
+        with suppress(BackendError, OSError, ValueError):
             if not job_id:
                 return self._first_bytes(config, {})
             folder = self._root.job(job_id)

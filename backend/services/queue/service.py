@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
@@ -296,9 +297,9 @@ class QueueService:
             return
         path = self._root.node(head).info
         starts = False
-        with _world(f"The agent of {head} could not be looked up"), contextlib.suppress(ValueError):
+        with _world(f"The agent of {head} could not be looked up"), suppress(ValueError):
             self._share.refresh_file(path)
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 starts = read_json(path).get("starts_queued") is True
         if not starts:
             raise BackendError(

@@ -26,6 +26,7 @@ from typing import IO, Any, TypeVar
 import tomli_w
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG
@@ -299,7 +300,7 @@ class _Run:
                         "what runs at import.",
                         output=self.output,
                     )
-                with contextlib.suppress(subprocess.TimeoutExpired):
+                with suppress(subprocess.TimeoutExpired):
                     self._process.wait(_LOOK_S)
             self._look(lines)
 
@@ -363,14 +364,14 @@ class _Run:
             if not line.endswith(b"\n"):
                 lines.seek(-len(line), os.SEEK_CUR)
                 break
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with suppress(ValueError, KeyError, TypeError):
                 told = json.loads(line)
                 self._doing = sanitize(str(told["what"]), 120)
                 done, total = float(told["done"]), float(told["total"])
         return done, total
 
     def _drain(self, stream: IO[bytes]) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             while piece := os.read(stream.fileno(), 1 << 16):
                 self._tail += piece
                 if len(self._tail) > 2 * _OUTPUT_BYTES:
@@ -380,7 +381,7 @@ class _Run:
         """Kill what is left of the tool: its children while it still collects them, then it."""
         process = self._process
         if process.stdin is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 process.stdin.close()
         deadline = time.monotonic() + _KILL_S
         while time.monotonic() < deadline:
@@ -392,7 +393,7 @@ class _Run:
                 _kill_group(process.pid)
             elif not left:
                 break
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(_LOOK_S)
             time.sleep(0 if process.poll() is None else 0.01)
         self._reader.join(1.0)
@@ -430,13 +431,13 @@ def _environment(tag: str) -> dict[str, str]:
 
 
 def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 def _kill_group(pid: int) -> None:
     """Kill a process that is not collected yet, with its session where there are such."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
     _kill(pid)
@@ -446,7 +447,7 @@ def _tagged(tag: str) -> Iterator[int]:
     """Living processes here that carry the tag; none where there is no ``/proc``."""
     wanted = f"{RUN_VARIABLE}={tag}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if wanted in (folder / "environ").read_bytes().split(b"\0"):
                 yield int(folder.name)
 
@@ -455,7 +456,7 @@ def _below(pid: int) -> Iterator[int]:
     """Living descendants of a process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
             if state not in (b"Z", b"X"):
                 children.setdefault(int(parent), []).append(int(stat.parent.name))

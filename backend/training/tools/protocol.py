@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_json
 from backend.training.user_code import UserCodeError, is_out_of_memory
 
@@ -101,7 +102,7 @@ def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoRe
             )
         )
     replace_json(result, answer)
-    with contextlib.suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
     _end_descendants()
@@ -124,10 +125,10 @@ def _refusal(error: BackendError) -> dict[str, Any]:
 def _settle() -> None:
     """Arrange for an end that leaves nothing behind, before any code of a user runs."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         # When memory runs out, this process goes before the desktop does.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    with contextlib.suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     rope = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -148,9 +149,9 @@ def _end_descendants() -> None:
     deadline = time.monotonic() + _KILL_S
     while (children := _children()) and time.monotonic() < deadline:
         for pid in children:
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
+        with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         time.sleep(0.01)
@@ -160,7 +161,7 @@ def _children() -> list[int]:
     """Direct children that live, from ``/proc``: its ``children`` file is not in every kernel."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             # The name before the last bracket may hold anything.
             state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
             if int(parent) == os.getpid() and state not in (b"Z", b"X"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
+from backend.base.log import suppress
 from backend.training.user_code.known_packages import PYPI_NAMES
 from backend.training.user_code.sources import UserSource, known_sources
 
@@ -155,7 +156,7 @@ def describe(error: BaseException, limit: int = 300) -> str:
 
 def _text(error: BaseException) -> str:
     # A user's exception may have a __str__ that raises.
-    with contextlib.suppress(Exception):
+    with suppress(Exception):
         return str(error)
     return ""
 
@@ -169,7 +170,7 @@ def _public(text: str) -> str:
 
 def _place(filename: str, source: UserSource | None) -> str:
     for known in [source] if source else known_sources.values():
-        with contextlib.suppress(ValueError):
+        with suppress(ValueError):
             return Path(filename).relative_to(known.folder).as_posix()
     return Path(filename).name
 
