@@ -11,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 TOPICS = (
     ("guide.md", "Your first model"),
     ("first-node.md", "Add your first node"),
-    ("unwell-node.md", "When a node is unwell"),
+    ("node-problems.md", "Node problems"),
     ("terms.md", "What the words mean"),
 )
 # They show the window, which the reader has before him.

@@ -313,7 +313,7 @@ def test_the_items_of_the_dataset_are_counted_once_and_the_steps_are_told(
 def test_every_term_of_the_form_is_explained_in_the_help(form):
     terms = read_terms()
     assert {*TERMS.values(), *FIGURES.values()} <= set(terms)
-    assert terms["rank"].startswith("A job runs as several processes")
+    assert terms["rank"].startswith("One training process of a job")
     for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
         for name in known:
             form._fields.field(f"{table}.name").control.choose(name)

@@ -181,7 +181,7 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
     page = program._pages.help
     assert program.window.place == "help"
     qtbot.waitUntil(lambda: page._model.rowCount() == len(TOPICS))
-    assert page._text.document().firstBlock().text().startswith("From nothing")
+    assert page._text.document().firstBlock().text().startswith("Train your own model")
     page._text.anchorClicked.emit(QUrl("first-node.md"))
     assert page._text.document().firstBlock().text() == "Add your first node"
 
