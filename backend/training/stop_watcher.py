@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backend.base.log import suppress
-from backend.records.jobs.stop_request import write_stop_request
+from backend.records.jobs.stop_request import stop_requested
 
 INTERVAL_S = 0.1
 
@@ -40,6 +40,6 @@ class StopWatcher:
     def _look(self) -> None:
         # A share that is away for a while must not end the job; it is asked again.
         with suppress(OSError):
-            if write_stop_request(self._lock, self._run):
+            if stop_requested(self._lock, self._run):
                 self.wanted = True
                 self._on_wanted()

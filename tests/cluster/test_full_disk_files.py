@@ -15,7 +15,7 @@ from backend.datastore.jobs import files as job_files
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.preallocated_file import PreallocatedFile
-from backend.records.jobs.stop_request import write_stop_request
+from backend.records.jobs.stop_request import stop_requested
 from backend.training.tensorboard import EventFile
 from tests.cluster.disks import fill, small_disk
 
@@ -87,10 +87,10 @@ def test_f26_a_wish_to_stop_needs_no_room_and_means_one_run(disk: Path) -> None:
     folder.path.mkdir()
     fill(disk)
     assert job_files.request_stop(folder, 1)
-    assert write_stop_request(folder.lock, 1)
+    assert stop_requested(folder.lock, 1)
     assert not job_files.request_stop(folder, 1)
     job_files.clear_old_stop_request(folder, 2)
-    assert not write_stop_request(folder.lock, 2)
+    assert not stop_requested(folder.lock, 2)
     with pytest.raises(OSError, match="No space left"):
         MOUNTED.create(disk / "claim", b"x")
     assert not (disk / "claim").exists()

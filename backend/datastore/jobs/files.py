@@ -32,7 +32,7 @@ from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.records.jobs.stop_request import write_stop_request
+from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Pin
 
@@ -97,17 +97,6 @@ def view_of(
         alarms=status.alarms,
         doubt=doubt,
     )
-
-
-@dataclass(frozen=True)
-class StopState:
-    """``job.lock``: who wished which run to stop; ``at_once``, without a checkpoint."""
-
-    run: int
-    user: str = ""
-    host: str = ""
-    time: str = ""
-    at_once: bool = False
 
 
 def user_name() -> str:
@@ -279,12 +268,12 @@ def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNT
 
 def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. False: that wish was there already."""
-    wish = asdict(StopState(run, user_name(), socket.gethostname(), timestamps.now()))
+    wish = asdict(_stop_request(run))
     try:
         _create_wish(folder.lock, json.dumps(wish).encode(), share)
     except FileExistsError:
         share.refresh_file(folder.lock)
-        if write_stop_request(folder.lock, run):
+        if stop_requested(folder.lock, run):
             return False
         share.replace_json(folder.lock, wish)
     return True
@@ -292,8 +281,11 @@ def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -
 
 def ask_to_end(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
     """Wish ``run`` to end at once, where the wish to stop was of no use."""
-    wish = StopState(run, user_name(), socket.gethostname(), timestamps.now(), at_once=True)
-    share.replace_json(folder.lock, asdict(wish))
+    share.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
+
+
+def _stop_request(run: int, *, at_once: bool = False) -> StopRequest:
+    return StopRequest(run, user_name(), socket.gethostname(), timestamps.now(), at_once)
 
 
 def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:

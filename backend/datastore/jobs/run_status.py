@@ -30,7 +30,7 @@ from backend.records.jobs.status import (
     RunStatus,
     UnrecordedEnd,
 )
-from backend.records.jobs.stop_request import who_wished, write_stop_request
+from backend.records.jobs.stop_request import stop_requested, stop_requested_by
 
 DOUBT_AFTER_S = 30.0
 
@@ -205,7 +205,7 @@ class RunStateReader:
             self._read_status(problems)
         stop = False
         with suppress(OSError):
-            stop = run > 0 and write_stop_request(folder.lock, run)
+            stop = run > 0 and stop_requested(folder.lock, run)
         return RunFacts(
             run=run,
             exit=ended,
@@ -215,7 +215,7 @@ class RunStateReader:
             silent_s=now - self._news_at,
             last_news=self._last_news,
             stop_requested=stop,
-            stopped_by=who_wished(folder.lock) if stop else "",
+            stopped_by=stop_requested_by(folder.lock) if stop else "",
             is_queued=queue_entries.entry_of(folder) is not None,
             problems=tuple(problems),
         )

@@ -1,8 +1,4 @@
-"""Whether the agents of the nodes live, by the reader's own clock.
-
-What counts is that a heartbeat advances. No clock of a node is looked at: one that is ten minutes
-ahead, or that jumps, changes nothing.
-"""
+"""Presence of the nodes, for those who show it; `Heartbeat` is the judge."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from backend.datastore.nodes.files import read_status
+from backend.node.metrics.heartbeats import Heartbeat
 from backend.records.base.layout import DataRoot
-from backend.records.nodes.health import missed_after_s
 from backend.records.nodes.reading import Finding, NodeReading, Presence
 
 
@@ -34,48 +30,35 @@ class NodeNews:
 
 
 @dataclass
-class _Seen:
-    since: float
-    reading: NodeReading | None = None
-    at: float = 0.0
-    has_advanced: bool = False
+class _Node:
+    heartbeat: Heartbeat
     last_news: str = ""
 
 
 class StatusWatch:
-    """Looks at the nodes again and again; remembers when each one's heartbeat last advanced."""
+    """A reader of the nodes' status files that remembers when each heartbeat last advanced."""
 
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._monotonic = monotonic
-        self._seen: dict[str, _Seen] = {}
+        self._nodes: dict[str, _Node] = {}
 
     def read(self, name: str) -> NodeNews:
-        """One look at one node. Never raises for what stands in its files."""
+        """Read one node's status. Never raises for the content of its files."""
         found = read_status(self._root, name)
         now = self._monotonic()
-        seen = self._seen.setdefault(name, _Seen(since=now, at=now))
-        if isinstance(found, NodeReading):
-            # Any change is news: an agent whose file was lost counts from 1 again.
-            if seen.reading is None or found.heartbeat != seen.reading.heartbeat:
-                seen.has_advanced = seen.reading is not None
-                seen.at = now
-                if seen.has_advanced:
-                    seen.last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
-            seen.reading = found
+        node = self._nodes.setdefault(name, _Node(Heartbeat(now)))
+        heartbeat = node.heartbeat
+        if isinstance(found, NodeReading) and heartbeat.update(found, now):
+            node.last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
         problem = found if isinstance(found, Finding) else None
-        silent_s = now - seen.at
-        presence = self._presence(seen, silent_s)
+        presence = Presence.ONLINE if heartbeat.has_advanced else None
         message = ""
-        if presence is Presence.OFFLINE:
-            message = f"no news since {seen.last_news}" if seen.last_news else "no news"
-        return NodeNews(presence, seen.reading, silent_s, problem, message)
+        if heartbeat.is_missed(now):
+            presence = Presence.OFFLINE
+            message = f"no news since {node.last_news}" if node.last_news else "no news"
+        return NodeNews(presence, heartbeat.reading, now - heartbeat.at, problem, message)
 
     def remove(self, name: str) -> None:
-        """The node was removed, or is set up anew."""
-        self._seen.pop(name, None)
-
-    def _presence(self, seen: _Seen, silent_s: float) -> Presence | None:
-        if silent_s > missed_after_s(seen.reading):
-            return Presence.OFFLINE
-        return Presence.ONLINE if seen.has_advanced else None
+        """Start anew with a node that was removed or set up again."""
+        self._nodes.pop(name, None)

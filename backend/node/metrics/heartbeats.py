@@ -1,7 +1,7 @@
-"""Whether the agents of other nodes live, by this computer's own clock.
+"""Judge by their heartbeats whether the agents of nodes are alive.
 
-What counts is that a heartbeat advances: no two clocks are compared. As in
-`datastore.node_watch`, but for who never shows anything, so that it is small enough for an agent.
+Only that a heartbeat advances counts, by this computer's own clock: a node whose clock is ten
+minutes ahead, or jumps, changes nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from backend.base import log
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.nodes.health import missed_after_s
@@ -19,33 +20,46 @@ _LIMIT_BYTES = 1_000_000
 
 
 @dataclass
-class _Seen:
-    reading: NodeReading
+class Heartbeat:
+    """One node's heartbeat. ``at`` is when it last advanced, by a monotonic clock."""
+
     at: float
+    reading: NodeReading | None = None
     has_advanced: bool = False
+    """False until it was seen to advance: the first one that is read may be a year old."""
+
+    def update(self, found: NodeReading, now: float) -> bool:
+        """Take a reading; return whether the heartbeat advanced.
+
+        Any change counts: an agent whose file was lost begins at 1 again.
+        """
+        is_first = self.reading is None
+        is_change = self.reading is not None and found.heartbeat != self.reading.heartbeat
+        if is_first or is_change:
+            self.at, self.has_advanced = now, is_change
+        self.reading = found
+        return is_change
+
+    def is_missed(self, now: float) -> bool:
+        return now - self.at > missed_after_s(self.reading)
 
 
 class HeartbeatReader:
-    """Looks at the nodes again and again."""
+    """A reader of the nodes' status files that remembers their heartbeats."""
 
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._monotonic = monotonic
-        self._seen: dict[str, _Seen] = {}
+        self._beats: dict[str, Heartbeat] = {}
 
     def read(self, node: str) -> tuple[NodeReading | None, bool]:
-        """The last reading, and whether its agent is known to live: one beat proves nothing."""
+        """Return the last reading, and whether the node's agent is known to be alive."""
         now = self._monotonic()
-        seen = self._seen.get(node)
+        beat = self._beats.setdefault(node, Heartbeat(now))
         try:
             found = NodeReading.from_dict(read_json(self._root.node(node).status, _LIMIT_BYTES))
-        except (OSError, ValueError):
-            found = None
-        if found is not None and seen is None:
-            seen = self._seen[node] = _Seen(found, now)
-        elif found is not None and seen is not None and found.heartbeat != seen.reading.heartbeat:
-            seen = self._seen[node] = _Seen(found, now, has_advanced=True)
-        if seen is None:
-            return None, False
-        is_alive = seen.has_advanced and now <= seen.at + missed_after_s(seen.reading)
-        return seen.reading, is_alive
+        except (OSError, ValueError) as error:
+            log.swallowed(error)
+        else:
+            beat.update(found, now)
+        return beat.reading, beat.has_advanced and not beat.is_missed(now)

@@ -19,10 +19,9 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.status import ProcessIdentity, RunStatus
+from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
 from backend.records.queue.entry import Running, Seat, node_key
 
-_START_LIMIT_S = 120.0
 """A supervisor leaves its record within a second of its start, or it never started."""
 _FOREIGN_DESK = "?"
 
@@ -96,7 +95,7 @@ class LiveRuns:
             self._claims.pop(key, None)
             return False
         since = self._claims.setdefault(key, self._monotonic())
-        return self._monotonic() > since + _START_LIMIT_S
+        return self._monotonic() > since + START_LIMIT_S
 
 
 def _frozen(folder: JobFolder, run: int) -> Launch | None:

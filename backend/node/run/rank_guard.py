@@ -46,7 +46,7 @@ from backend.records.jobs.heartbeat import (
 )
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RankError, RankExit
-from backend.records.jobs.stop_request import write_stop_request
+from backend.records.jobs.stop_request import stop_requested
 
 RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
@@ -307,7 +307,7 @@ class Guard:
         self._next_look_at_lock = now + _LOCK_S
         # A share that is away for a while must not end the rank; it is asked again.
         with suppress(OSError):
-            return write_stop_request(self._folder.lock, self._launch.run)
+            return stop_requested(self._folder.lock, self._launch.run)
         return False
 
     def _limit_s(self, phase: Phase, stop_was_wished: bool) -> float:

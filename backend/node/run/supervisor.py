@@ -34,7 +34,7 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_t
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
-from backend.records.jobs.stop_request import kill_requested, who_wished, write_stop_request
+from backend.records.jobs.stop_request import kill_requested, stop_requested, stop_requested_by
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TAKEN = (signal.SIGCHLD, *_ENDING)
@@ -149,7 +149,7 @@ class Supervisor:
                 launcher_error=refusal,
                 launcher_log=run_files.text_from(self._folder.mpirun_log, log_begin),
                 stop_was_wished=self._stop_seen is not None or self._stop_is_wished(),
-                stopped_by=who_wished(self._folder.lock),
+                stopped_by=stop_requested_by(self._folder.lock),
                 ended_early=self._ended_early,
                 told_to_end=self._told_to_end,
                 gave_up=self._gave_up,
@@ -305,7 +305,7 @@ class Supervisor:
 
     def _stop_is_wished(self) -> bool:
         with suppress(OSError):
-            return write_stop_request(self._folder.lock, self._run)
+            return stop_requested(self._folder.lock, self._run)
         return False
 
     def _end_launcher(self) -> None:

@@ -1,4 +1,4 @@
-"""The wish to stop, as ``job.lock`` carries it: rank 0, the guards and the supervisor all read it.
+"""The stop request in ``job.lock``, which rank 0, the guards and the supervisor read.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -7,26 +7,38 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backend.records.base.validation import sanitize
 
 STOP_GRACE_S = 30.0
-"""Without a sign of work for so long after the wish, a rank is ended."""
+"""A rank that shows no progress for so long after the request is ended."""
 _NAME_CHARS = 64
 
 
-def who_wished(lock: Path) -> str:
-    """The user whose wish the lock is, "" where it does not say; one line, of any content."""
+@dataclass(frozen=True)
+class StopRequest:
+    """The content of ``job.lock``; with ``at_once`` the run ends without a checkpoint."""
+
+    run: int
+    user: str = ""
+    host: str = ""
+    time: str = ""
+    at_once: bool = False
+
+
+def stop_requested_by(lock: Path) -> str:
+    """Return the user who requested the stop in one line, "" where the file names none."""
     user = _content(lock).get("user")
     return sanitize(user, _NAME_CHARS) if isinstance(user, str) else ""
 
 
 def kill_requested(lock: Path, run: int) -> bool:
-    """Whether the lock asks run ``run`` to end at once, without a checkpoint."""
-    wish = _content(lock)
-    return wish.get("run") == run and wish.get("at_once") is True
+    """Return whether run ``run`` is to end at once, without a checkpoint."""
+    request = _content(lock)
+    return request.get("run") == run and request.get("at_once") is True
 
 
 def _content(lock: Path) -> dict[str, Any]:
@@ -38,11 +50,11 @@ def _content(lock: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write_stop_request(lock: Path, run: int) -> bool:
-    """Whether the lock asks run ``run`` to stop.
+def stop_requested(lock: Path, run: int) -> bool:
+    """Return whether run ``run`` is to stop.
 
-    A lock left from another run does not. One without readable content does: a person may have
-    made it with ``touch``.
+    A file left from another run does not count. One without readable content does: it may have been
+    made with ``touch``.
 
     Raises:
         OSError: The share does not answer; ask again.
@@ -55,7 +67,7 @@ def write_stop_request(lock: Path, run: int) -> bool:
     except FileNotFoundError:
         return False
     try:
-        wished = json.loads(content)["run"]
+        meant = json.loads(content)["run"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return True
-    return not isinstance(wished, int) or wished == run
+    return not isinstance(meant, int) or meant == run

@@ -30,11 +30,10 @@ from backend.records.jobs.view import GPU_CHECK
 from backend.records.library.item import Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
+from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
 
-PROCESSES_PER_CORE = 4
-"""More processes than cores only take turns; a few more are useful to try things out."""
 _RATES_SHOWN = 240
 _JOB_FILE_BYTES = 1_000_000
 

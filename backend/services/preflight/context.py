@@ -12,7 +12,7 @@ from backend.provisioning.node_facts import LEAST_PYTHON
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import PreflightFinding
-from backend.services.jobs.validation import PROCESSES_PER_CORE
+from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings

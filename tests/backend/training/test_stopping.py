@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from backend.training.stop_watcher import write_stop_request
+from backend.training.stop_watcher import stop_requested
 from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
 
 
@@ -98,9 +98,9 @@ def test_a_lock_of_another_run_is_ignored_and_one_made_by_hand_counts(
     tmp_path: Path, content: str, meant: bool
 ) -> None:
     lock = tmp_path / "job.lock"
-    assert not write_stop_request(lock, 3)
+    assert not stop_requested(lock, 3)
     lock.write_text(content)
-    assert write_stop_request(lock, 3) is meant
+    assert stop_requested(lock, 3) is meant
 
 
 def test_a_lock_of_an_earlier_run_does_not_stop_this_one(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.stop_request import write_stop_request
+from backend.records.jobs.stop_request import stop_requested
 from backend.records.library.item import Pin
 
 HARD_NAMES = (
@@ -118,28 +118,28 @@ def test_f22_of_many_who_wish_a_stop_one_makes_it(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         wishes = [pool.submit(wish) for _ in range(8)]
     assert [wish.result() for wish in wishes].count(True) == 1
-    assert write_stop_request(folder.lock, 1)
+    assert stop_requested(folder.lock, 1)
 
 
 def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     job_files.request_stop(folder, 1)
-    assert not write_stop_request(folder.lock, 2)
+    assert not stop_requested(folder.lock, 2)
     job_files.clear_old_stop_request(folder, 2)
     assert not folder.lock.exists()
     job_files.request_stop(folder, 2)
     job_files.clear_old_stop_request(folder, 2)
-    assert write_stop_request(folder.lock, 2)
+    assert stop_requested(folder.lock, 2)
     folder.lock.unlink()
     job_files.request_stop(folder, 1)
     assert job_files.request_stop(folder, 2)
-    assert write_stop_request(folder.lock, 2)
+    assert stop_requested(folder.lock, 2)
 
 
 def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     folder.lock.touch()
-    assert write_stop_request(folder.lock, 1)
+    assert stop_requested(folder.lock, 1)
 
 
 def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> None:
