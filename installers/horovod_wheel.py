@@ -1,4 +1,4 @@
-"""Builds the Horovod that no index has: 0.28.1 for this torch, Open MPI and Python.
+"""Build Horovod 0.28.1 for this torch, Open MPI and Python; no index has such a wheel.
 
 The wheel as the build leaves it works on one machine only, because its library looks for torch and
 MPI in the folders of the build (RUNPATH).  Here it is made to look beside itself, so that any
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
+import itertools
 import json
 import os
 import re
@@ -63,11 +65,15 @@ _RUNPATH = (
 )
 _COMPILE_MEMORY_BYTES = 1_500_000_000  # of one g++ over torch's headers
 _PERCENT = re.compile(r"\[ *(\d+)%\]")
+_TIME_BY_FILES = ((0, 0), (29, 12), (45, 28), (61, 35), (80, 48), (96, 51), (100, 100))
+"""Percent of the files that are compiled, and of the time that was over by then, measured on two
+cores: the last file, the bindings to PyTorch, takes half of the time by itself."""
+_OPTIONS = ("--verbose", "--no-deps", "--no-build-isolation", "--no-cache-dir")
 
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What the wheel is built against.  A wheel fits another environment only if all are equal."""
+    """The versions that a wheel is built against.  It fits an environment only if all are equal."""
 
     python_tag: str
     machine: str
@@ -98,7 +104,7 @@ class Ingredients:
 
     @property
     def has_nccl(self) -> bool:
-        """Whether Horovod is built with GPU operations."""
+        """Return whether Horovod is built with GPU operations."""
         return self.cuda_toolkit is not None and self.nccl is not None
 
 
@@ -125,14 +131,27 @@ print(json.dumps({
 
 
 def recipe() -> str:
-    """A short name of how the wheel is made: changes when this file does."""
-    tools = Path(__file__).with_name("horovod-tools.in")
-    return hashlib.sha256(Path(__file__).read_bytes() + tools.read_bytes()).hexdigest()[:8]
+    """Return a short hash of everything that decides what is in the wheel."""
+    tools = Path(__file__).with_name("horovod-tools.in").read_bytes()
+    steps = "".join(map(inspect.getsource, (_source, _tools, _cuda_toolkit, _repair)))
+    parts = (_SOURCE, _PATCHES, _NO_CUDA, _RUNPATH, _OPTIONS, tools, steps)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+def progress_by_time(files_percent: int) -> str:
+    """Return the progress of the build in percent of its time, from CMake's percent of files."""
+    for (files, time), (next_files, next_time) in itertools.pairwise(_TIME_BY_FILES):
+        if files_percent < next_files:
+            share = (files_percent - files) / (next_files - files)
+            passed = round(time + share * (next_time - time))
+            is_last = next_files == 100
+            return f"{time} %, the last file takes the rest" if is_last else f"{passed} %"
+    return "100 %"
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """What a build is given."""
+    """The inputs of a build."""
 
     python: Path
     ingredients: Ingredients
@@ -179,7 +198,7 @@ class Workshop:
 
     @property
     def tools(self) -> Path:
-        """Where the build's tools are; the environment stays as it is."""
+        """Return the folder of the build's tools; the environment is not changed."""
         return self.folder / "tools"
 
 
@@ -253,7 +272,7 @@ def fault_in(python: Path, *, with_nccl: bool) -> str | None:
 
 
 def build_wheel(workshop: Workshop) -> Path:
-    """Fetch, patch, compile, mend."""
+    """Fetch, patch and compile the source, and repair the library's search path."""
     progress, ingredients = workshop.progress, workshop.ingredients
     if ingredients.cuda_toolkit and not ingredients.nccl:
         progress.note("Horovod is built for CPU only: this torch does not bring NCCL for CUDA 13.")
@@ -261,7 +280,7 @@ def build_wheel(workshop: Workshop) -> Path:
     def percent(line: str) -> None:
         found = _PERCENT.search(line)
         if found:
-            progress.detail(f"{found[1]} %")
+            progress.detail(progress_by_time(int(found[1])))
 
     kind = f"torch {ingredients.torch}" + (" with NCCL" if ingredients.has_nccl else "")
     with progress.step(f"Building Horovod {VERSION} for {kind}, some minutes, once"):
@@ -272,10 +291,9 @@ def build_wheel(workshop: Workshop) -> Path:
             variables |= _cuda_toolkit(workshop)
         progress.detail("compiling")
         out = workshop.folder / "built"
-        options = ("--verbose", "--no-deps", "--no-build-isolation", "--no-cache-dir")
-        build = ("pip", "wheel", *options, "--wheel-dir", out, source)
+        build = ("pip", "wheel", *_OPTIONS, "--wheel-dir", out, source)
         workshop.module(*build, variables=variables, on_line=percent)
-        return _mend(next(out.glob("*.whl")), workshop, variables)
+        return _repair(next(out.glob("*.whl")), workshop, variables)
 
 
 def _source(workshop: Workshop, variables: Mapping[str, str]) -> Path:
@@ -354,17 +372,17 @@ def _cuda_toolkit(workshop: Workshop) -> dict[str, str]:
     }
 
 
-def _mend(wheel: Path, workshop: Workshop, variables: Mapping[str, str]) -> Path:
+def _repair(wheel: Path, workshop: Workshop, variables: Mapping[str, str]) -> Path:
     """Debug symbols out (50 MB of 51), and a RUNPATH that holds wherever the wheel is installed."""
-    opened, mended = workshop.folder / "opened", workshop.folder / "mended"
-    mended.mkdir()
+    opened, repaired = workshop.folder / "opened", workshop.folder / "repaired"
+    repaired.mkdir()
     workshop.module("wheel", "unpack", wheel, "--dest", opened, variables=variables)
     library = next(opened.glob("*/horovod/torch/mpi_lib_v2*.so"))
     workshop.run(["strip", "--strip-unneeded", library], variables)
     workshop.run(["patchelf", "--set-rpath", ":".join(_RUNPATH), library], variables)
     folder = next(opened.iterdir())
-    workshop.module("wheel", "pack", folder, "--dest-dir", mended, variables=variables)
-    return next(mended.glob("*.whl"))
+    workshop.module("wheel", "pack", folder, "--dest-dir", repaired, variables=variables)
+    return next(repaired.glob("*.whl"))
 
 
 def _sha256(path: Path) -> str:

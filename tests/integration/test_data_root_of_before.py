@@ -1,7 +1,7 @@
 """A data root and a catalogue of the version before modules were renamed open as they are.
 
-`tests/data/data-roots/2026-11.tar.gz` was made by that version: an item of each kind, a job that ran
-twice, a draft, a template, and what its command line printed of all of them.
+`tests/data/data-roots/2026-11.tar.gz` was made by that version: an item of each kind, a job that
+ran twice, a draft, a template, and what its command line printed of all of them.
 """
 
 from __future__ import annotations
