@@ -62,7 +62,7 @@ def _log_swallowed(error: BaseException, frame: FrameType) -> None:
     place = (logger.name, frame.f_lineno, type(error))
     times = _times[place] = _times.get(place, 0) + 1
     if str(times).strip("0") == "1":
-        count = "" if times == 1 else f", {times} times so far"
+        count = "" if times == 1 else f", {times} times until now"
         logger.debug("Ignored in line %d%s", frame.f_lineno, count, exc_info=error)
 
 

@@ -117,7 +117,7 @@ def _follow(services: Services, job_id: str, as_json: bool) -> int:
         view = watch(services, job_id, as_json)
     except KeyboardInterrupt:
         raise BackendError(
-            f"The job {job_id} goes on; only the waiting has ended.",
+            f"The job {job_id} continues; only the waiting has ended.",
             f"To stop the job: {COMMAND} job stop {job_id}",
         ) from None
     _print_state(view, as_json)
@@ -357,9 +357,9 @@ def keep(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
     if as_json:
         print_json(record)
     elif record.is_kept:
-        print_line(f"{record.name} is kept for ever.")
+        print_line(f"{record.name} is always kept.")
     else:
-        print_line(f"{record.name} stays as long as the job's settings say.")
+        print_line(f"{record.name} is kept as long as the job's settings say.")
     return OK
 
 

@@ -197,7 +197,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     assert [placement.node for placement in found.smaller] == ["node1", "node3"]
     finding = only(found, words.SSH)
     assert finding.fix is Fix.LEAVE_OUT
-    with pytest.raises(BackendError, match="cannot mend this"):
+    with pytest.raises(BackendError, match="cannot fix this"):
         preflight.fix(finding)
     assert preflight.run(config("node1", "node3")).passed
 

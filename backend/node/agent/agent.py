@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where info and status go")
     parser.add_argument("--data-root", type=Path, required=True)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds between readings")
-    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    parser.add_argument(
+        "--detach", action="store_true", help="return at once and continue in the background"
+    )
     parser.add_argument("--log", type=Path, default=Path(os.devnull), help="of a detached agent")
     options = parser.parse_args(arguments)
     if not 0.1 <= options.interval <= 60:
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Agent:
-    """Writes a reading each interval until it is told to end."""
+    """The loop that writes a reading each interval until a signal ends it."""
 
     def __init__(self, name: str, folder: NodeFolder, root: DataRoot, interval_s: float) -> None:
         self._folder = folder
@@ -140,7 +142,7 @@ class Agent:
         self._past.append(lines, reading)
 
     def _first_contact(self) -> int:
-        """Say who writes here from now on; returns the heartbeat to go on from."""
+        """Write this agent's identity; return the heartbeat to continue from."""
         for path in self._folder.path.glob(".*.json.*.tmp"):
             if path.name.startswith(
                 (f".{self._folder.status.name}.", f".{self._folder.info.name}.")
@@ -183,7 +185,7 @@ def _has_names(folder: Path) -> bool:
 
 
 def _detach(log: Path) -> bool:
-    """Go on in a process that nothing ties to who started it; True in that process."""
+    """Continue in a process that is independent of its starter; return True in that process."""
     if os.fork():
         return False
     os.setsid()

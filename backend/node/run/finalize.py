@@ -21,7 +21,7 @@ from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus, Un
 
 
 class Supervision(Enum):
-    """The state of a run's supervisor, as far as this computer can know it."""
+    """The state of a run's supervisor, as seen from this computer."""
 
     NOT_SEEN = "not seen"
     ALIVE = "alive"

@@ -266,7 +266,7 @@ class Guard:
     # The rank's life.
 
     def _wait(self) -> tuple[EndedBy, float, bool]:
-        """Until the rank ends, stands still, or this guard is told to end."""
+        """Wait until the rank ends or hangs, or a signal ends this guard."""
         seen = self._beat.read()
         moved = told = time.monotonic()
         stop_seen: float | None = None
@@ -288,7 +288,7 @@ class Guard:
             if stop_seen is None and self._stop_is_wished(now):
                 stop_seen = now
             if stop_seen is not None and now > told + _TELL_S:
-                # The supervisor gives up on ranks that do nothing after a wish to stop. It cannot
+                # The supervisor gives up on ranks that make no progress after a stop request. It cannot
                 # see the beat, but the time at which this log was last touched.
                 if moved > told or beat[1] is Phase.SAVING:
                     # A share that became read-only must not end the guard, and with it the rank.
@@ -391,7 +391,7 @@ def _wait_until_quiet(descriptor: int, before: int) -> None:
 
 
 def _catches(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has a handler: unhandled, SIGUSR1 would just end it."""
+    """Return whether the process handles the signal: an unhandled SIGUSR1 would end it."""
     with suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as file:
         for line in file:
             if line.startswith("SigCgt:"):
@@ -406,7 +406,7 @@ def _cores_of_a_rank() -> int:
 
 
 def _oom_kills() -> int:
-    """How often the kernel killed for want of memory, in this cgroup or on this computer."""
+    """Return the number of out-of-memory kills in this cgroup or on this computer."""
     total = 0
     with suppress(OSError, ValueError), open("/proc/vmstat", encoding="ascii") as file:
         total += sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))

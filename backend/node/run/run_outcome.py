@@ -1,8 +1,8 @@
-"""How a run ended, judged from what its supervisor found. Pure: no file, no process.
+"""Derive how a run ended from what its supervisor found. Pure: no file, no process.
 
-mpirun's exit code has no say: Open MPI 5.0 gives 0 when a node was lost, and 137 or 14 by chance
-for a killed rank. A run is FINISHED when every rank wrote that it finished, and the first failure
-that is not the echo of another one is the one that people are told.
+mpirun's exit code is not used: Open MPI 5.0 gives 0 when a node was lost, and 137 or 14 by chance
+for a killed rank. A run is FINISHED when every rank wrote that it finished. Otherwise the first
+failure that is not a consequence of another one is reported.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
 
 @dataclass(frozen=True)
 class _Judgement:
-    """The failure that people are told, and what kind of knowledge it is."""
+    """The failure to report, and what it is based on."""
 
     error: RankError
     record: RankExit | None = None
-    """The exit record that told it; None when the supervisor concluded it from other signs."""
+    """The exit record it is from; None when it was concluded from other signs."""
     knows_why: bool = True
-    """It says why the run ended, and not only that nobody was left to say so."""
+    """False when it only says that no rank was left to report the cause."""
     is_from_outside: bool = False
     """A signal from outside ended the run; the logs show only what followed."""
 
 
 @dataclass(frozen=True)
 class EndedRun:
-    """What a supervisor knows when mpirun is gone. ``exits`` are in the order of their arrival.
+    """The facts that a supervisor has when mpirun is gone; ``exits`` in the order of arrival.
 
-    ``ended_early``: the supervisor itself ended the run before the first step, as was wished.
-    ``stopped_by``: whose wish it was, or "".
-    ``told_to_end``: name of the signal by which somebody ended the supervisor, or "".
+    ``ended_early``: the supervisor ended the run before the first step, as requested.
+    ``stopped_by``: the user who requested it, or "".
+    ``told_to_end``: name of the signal that ended the supervisor, or "".
     ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
     ``unreached``: nodes that did not answer over SSH when the run had ended.
     """
@@ -150,7 +150,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
 
 
 def _says_all(judged: _Judgement, told: Explanation) -> bool:
-    """Whether the sentence of the exit records is better than the one from the logs."""
+    """Return whether the sentence of the exit records is better than the one from the logs."""
     error, record = judged.error, judged.record
     if told.is_quoted:
         quoted = bool(told.evidence) and told.evidence[-1].text.strip() in error.sentence
@@ -208,7 +208,7 @@ def _first_failure(found: EndedRun) -> _Judgement:
 
 
 def _seen_from_outside(found: EndedRun) -> _Judgement | None:
-    """What mpirun or the supervisor know of the end, where no rank that failed first could say."""
+    """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if found.launcher_error:
         return _Judgement(RankError(found.launcher_error))
     if found.told_to_end:
@@ -233,7 +233,7 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
 
 
 def _silent(found: EndedRun) -> RankError:
-    """Ranks that are gone, of which nobody knows why."""
+    """Report ranks that are gone for an unknown reason."""
     missing = [plan for plan in found.ranks if plan.rank not in {one.rank for one in found.exits}]
     last = _last_words(found.launcher_log)
     if len(missing) == len(found.ranks):
@@ -269,12 +269,12 @@ def _noticed(found: EndedRun) -> RankError | None:
 
 
 def _lost_contact(found: EndedRun) -> RankError | None:
-    """A node that mpirun no longer reached; its guards may have told their end all the same."""
+    """Report a node that mpirun lost; its guards may have recorded their end nevertheless."""
     match = _LOST_CONTACT.search(found.launcher_log)
     if match is None:
         return None
-    # mpirun knows nodes by their host names (5.0) or as it was told them (4.1), people by the
-    # names they gave.
+    # mpirun names nodes by their host names (5.0) or as they were given to it (4.1); users know
+    # them by the names in the window.
     names = {plan.host: plan.node for plan in found.ranks}
     names |= {one.host: one.node for one in found.exits}
     node = names.get(match["host"], match["host"])
@@ -291,7 +291,7 @@ def _lost_contact(found: EndedRun) -> RankError | None:
 def _terminated(found: EndedRun) -> RankError | None:
     """A rank that got SIGTERM from outside before the others found it gone.
 
-    Its guard cannot tell: mpirun sends it SIGTERM a moment later as well.
+    Its guard cannot distinguish them: mpirun sends it SIGTERM a moment later as well.
     """
     lost = _PEER_LOST.search(found.launcher_log)
     if lost is None:

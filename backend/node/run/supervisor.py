@@ -1,8 +1,8 @@
-"""Owns mpirun for one run, outlives the window that started it, and records how the run ended.
+"""Run mpirun for one run, independent of the window, and record how the run ended.
 
-Nobody waits for it and no pipe leads to it: a reader that held mpirun's output and died took mpirun
-along by SIGPIPE in 0.47 s. It never waits for ever either: ranks that are gone while mpirun is not,
-an mpirun that starts nothing, and ranks that do not heed a wish to stop each have a limit.
+No process waits for it and no pipe leads to it: a reader of mpirun's output that died took mpirun
+along by SIGPIPE in 0.47 s. Each of its waits has a limit: for mpirun after its ranks are gone, for
+ranks that never start, and for ranks that ignore a stop request.
 
 One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
 """
@@ -60,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.run.supervisor", description=__doc__)
     parser.add_argument("--job", type=Path, required=True, help="folder of the job")
     parser.add_argument("--run", type=int, required=True)
-    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    parser.add_argument(
+        "--detach", action="store_true", help="return at once and continue in the background"
+    )
     options = parser.parse_args(arguments)
     folder = JobFolder(options.job.absolute())
     if options.detach and os.fork():
@@ -112,7 +114,7 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
         prctl.become_subreaper()
         if self._attempt.exit.exists():
-            # Too slow: somebody gave this run up and wrote so.
+            # Too slow: the run was given up, and that is on record.
             return RunExit.from_dict(read_json(self._attempt.exit))
         replace_json(self._attempt.supervisor, process_identity.own().to_dict())
         try:
@@ -235,15 +237,15 @@ class Supervisor:
                 or self._must_stop(launch, now)
             ):
                 return self._end_launcher()
-        # A machine that shuts down tells all at once, and mpirun may be gone first.
+        # A machine that shuts down signals all processes at once; mpirun may be gone first.
         late = signal.sigtimedwait(_ENDING, _LOOK_S) if self._launcher_status else None
         if late is not None:
             self._told_to_end = wording.signal_name(late.si_signo)
         return None
 
     def _failed_long_ago(self, launch: Launch, now: float) -> bool:
-        """Whether mpirun should have ended by itself after what the ranks wrote."""
-        # Of ranks that cannot be seen nobody knows here whether they are at their last act.
+        """Return whether mpirun should have ended by itself, judging by the ranks' records."""
+        # Whether ranks on nodes without the data root are about to exit is not known here.
         seen = self._seen(launch)
         all_gone = len(self._exits) == len(seen)
         limit_s = _APART_S if all_gone and len(seen) < len(launch.ranks) else _AFTER_FAILURE_S
@@ -262,7 +264,7 @@ class Supervisor:
         return [plan for plan in launch.ranks if plan.node == head or not launch.apart]
 
     def _never_started(self, launch: Launch, now: float) -> bool:
-        """Whether a rank's guard has not even opened its log in the time given."""
+        """Return whether a rank's guard has not opened its log within the limit."""
         self._silent = [
             plan
             for plan in self._silent
@@ -278,7 +280,7 @@ class Supervisor:
         return True
 
     def _must_stop(self, launch: Launch, now: float) -> bool:
-        """Whether a wish to stop is not, or cannot be, heeded by the ranks themselves."""
+        """Return whether the ranks ignore, or cannot see, a stop request."""
         if self._stop_seen is None:
             if not self._stop_is_wished():
                 return False
@@ -299,7 +301,7 @@ class Supervisor:
         if now < self._progress_at + limit:
             return False
         self._gave_up = (
-            f"No rank made progress for {wording.seconds(limit)} after the wish to stop."
+            f"No rank made progress for {wording.seconds(limit)} after the stop request."
         )
         return True
 

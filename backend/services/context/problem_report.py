@@ -1,7 +1,7 @@
-"""One file for whoever is to help: versions, checks, the log's end; what is secret is left out.
+"""Write a problem report: versions, checks and the ends of the logs, without secrets.
 
-Nothing is sent. What cannot be told from a secret by its look is left out by where it stands: the
-values of variables whose names say so, and every value of a job's own environment.
+Nothing is sent. Secrets are found by where they are: the values of environment variables whose
+names say so, and every value of a job's own environment.
 """
 
 from __future__ import annotations

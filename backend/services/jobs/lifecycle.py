@@ -1,8 +1,8 @@
-"""The life of a job: it is started, stopped and resumed, and looked at before it starts.
+"""Start, stop, resume and kill jobs; a preflight check comes before each start.
 
-Every act does what can be done only once by a call that only one desktop can win
-(`datastore.job_files`). An act that finds its wish fulfilled already (Stop pressed twice, Start
-pressed on two desktops) returns what is there and is no error.
+An action that must happen only once uses a call that only one desktop can win
+(`backend.datastore.jobs.files`). An action that is already done (Stop pressed twice, Start pressed
+on two desktops) returns the present state; it is not an error.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class JobLifecycle(JobQueries):
         *,
         batch_size: int = 0,
     ) -> JobView:
-        """Go on from a checkpoint (the newest one, if none is named); a live job stays as it is.
+        """Continue from a checkpoint, by default the newest; a live job stays as it is.
 
-        With a ``placement`` the job runs there from now on, with a ``batch_size`` by that: a
-        checkpoint holds the place in the data in samples.
+        A ``placement`` or ``batch_size`` holds for this and later runs: a checkpoint holds the
+        position in the data in samples.
 
         Raises:
             See `start`.
@@ -123,9 +123,9 @@ class JobLifecycle(JobQueries):
     def prepare(
         self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
     ) -> tuple[JobFolder, JobView, Prepared]:
-        """What the next run of a job is to be, for who starts it later: the queue.
+        """Prepare the next run of a job, which the queue starts later.
 
-        A job that has run before goes on from its newest checkpoint, unless it starts over.
+        A job that has run before continues from its newest checkpoint, unless it starts over.
         """
         folder, file, view = self._reaped(job_id)
         file = _placed(file, placement)
@@ -165,32 +165,32 @@ class JobLifecycle(JobQueries):
         return self._at(job_id)
 
     def stop(self, job_id: str) -> JobView:
-        """Wish the run to stop after a checkpoint. Without a run it changes nothing."""
+        """Request the run to stop after a checkpoint. Without a live run it changes nothing."""
         folder, _, view = self._at(job_id)
         if not view.state.is_live:
             return view
-        with as_backend_error("The wish to stop could not be written"):
+        with as_backend_error("Could not request the stop"):
             is_new = job_files.request_stop(folder, view.run, self._share)
         if is_new:
             audit_log.add(folder, "Stopped", self._share)
         return self.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
-        """End a run that was to stop and does not: what it did since its newest checkpoint is lost.
+        """End a run that ignores a stop request; everything after its newest checkpoint is lost.
 
         Raises:
-            BackendError: Nobody wished it to stop before.
+            BackendError: No stop was requested before.
         """
         folder, _, view = self._at(job_id)
         if not view.state.is_live:
             return view
         if view.state is not JobState.STOPPING:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}; to kill it would lose what it did "
-                "since its newest checkpoint.",
-                "Stop it first: then it saves.",
+                f"The job {job_id} is {view.state.word.lower()}; killing it would lose everything after "
+                "its newest checkpoint.",
+                "Stop it first: that saves a checkpoint.",
             )
-        with as_backend_error("The wish to end the run could not be written"):
+        with as_backend_error("Could not request the end of the run"):
             job_files.ask_to_end(folder, view.run, self._share)
         audit_log.add(folder, "Killed", self._share)
         return self.show(job_id)
@@ -225,7 +225,7 @@ class JobLifecycle(JobQueries):
         """After a look: the job as it is in ``file``, from now on so if it ``is_changed``."""
         self._checker.placement(file.config)
         with as_backend_error(f"The job {file.id} could not be started"):
-            # Where somebody else was first there is one run, and it is theirs.
+            # If another desktop was first, there is one run, and it is that one's.
             began = self._starter.start(
                 folder,
                 file,
@@ -244,16 +244,16 @@ class JobLifecycle(JobQueries):
         return self.show(file.id)
 
     def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
-        """What the last run left on a node; where that is silent, what is here has to do."""
+        """Fetch what the last run left on a node; skip it if the node does not answer."""
         with suppress(Unreachable):
             self._share.bring_home(folder, progress or Progress())
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
-        """The checkpoint to go on from, verified; the refusal of one offers the one before."""
+        """Return the verified checkpoint to continue from; the refusal of one offers an older one."""
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
         if not found:
             raise BackendError(
-                f"The job {file.id} has no checkpoint to go on from.", "Start it over."
+                f"The job {file.id} has no checkpoint to continue from.", "Start it over."
             )
         record = self._named(found, name or "latest", file.id)
         try:
@@ -309,7 +309,7 @@ class JobLifecycle(JobQueries):
         return str(found.path)
 
     def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
-        """What a run goes on from, the newest where none is named; verified."""
+        """Return the verified checkpoint that a run continues from, by default the newest."""
         if view.state is JobState.FINISHED and not name:
             raise BackendError(
                 f"The job {view.id} has done all its {file.config.epochs} epochs.",

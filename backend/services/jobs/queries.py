@@ -45,8 +45,7 @@ _NO_POINTS = HistoryUpdate()
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Where a look ended: the history's offset, who knows when the heartbeat advanced, and what
-    was seen."""
+    """The position of a poll: the history's offset, the state reader, and the view."""
 
     history: HistoryCursor | None
     reader: RunStateReader
@@ -309,7 +308,7 @@ class JobQueries:
         try:
             self._index.put_job(replace(view, doubt=""))
         except BackendError as error:
-            # The folder is right without an index of it; what was done stays done, and is told.
+            # The folder is right without an index of it; the error is shown with the job.
             return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
         if view.state.is_live:
             self._told[view.id] = (view.run, view.state)
@@ -318,10 +317,10 @@ class JobQueries:
         return view
 
     def has_changed(self, known: JobView | JobSummary) -> bool:
-        """Whether the folder of a job that rests may hold something else than is known of it.
+        """Return whether the folder of a job that is over may differ from what is known of it.
 
-        A job that is over stays so until somebody starts it, which claims a run, or annotates it,
-        which replaces a file; both are one look at the folder.
+        Only a start, which claims a run, and an annotation, which replaces a file, change it; both
+        show in one read of the folder.
         """
         folder = self._root.job(known.id)
         try:

@@ -110,7 +110,7 @@ class JobService(JobLifecycle):
         return path.absolute()
 
     def check(self, raw: Mapping[str, Any]) -> JobCheck:
-        """What the form shows while a job is being written; runs no user code."""
+        """Check a job file for the form; runs no user code."""
         check, checked = self._look_over(raw)
         pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
         if len(pins) == len(_TOGETHER):
@@ -151,7 +151,7 @@ class JobService(JobLifecycle):
         return self._sizes.count(checked.pins, progress or Progress()) is not None
 
     def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
-        """What is wrong with a job file, and no figures: many can be looked over."""
+        """Return the faults of a job file without its figures, which is fast for many files."""
         return self._look_over(raw)[0].faults
 
     def _look_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
@@ -186,7 +186,7 @@ class JobService(JobLifecycle):
         return told, checked
 
     def command(self, job_id: str) -> JobCommand:
-        """What started the newest run of a job, to be run by hand, or what will start its first."""
+        """Return the command of the newest run, to run by hand, or that of the first run."""
         folder, file, view = self._at(job_id)
         try:
             launch = Launch.from_dict(read_json(folder.launch))
@@ -281,7 +281,7 @@ class JobService(JobLifecycle):
                 raw[key] = value
         return raw
 
-    # What a person changes.
+    # What a user changes.
 
     def annotate(
         self,
@@ -312,7 +312,7 @@ class JobService(JobLifecycle):
         return self.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
-        """Keep a checkpoint for ever, or leave it to the job's policy again.
+        """Keep a checkpoint always, or leave it to the job's policy again.
 
         Raises:
             BackendError: It is gone.
@@ -334,7 +334,7 @@ class JobService(JobLifecycle):
                 f"The run has just removed the checkpoint {record.name} to make room.",
                 "Keep a newer one.",
             )
-        verb = "Kept for ever" if is_kept else "Not kept for ever any more"
+        verb = "Always kept" if is_kept else "No longer always kept"
         audit_log.add(folder, f"{verb}: {record.name}", self._share)
         return replace(kept, path=self._share.shown(Path(kept.path)))
 
@@ -354,13 +354,13 @@ class JobService(JobLifecycle):
         return ""
 
     def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
-        """Who did what to the job, the newest first."""
+        """Return the audit log of the job, newest first."""
         folder = self._fresh_folder(job_id)
         with as_backend_error(f"What was done to the job {job_id} could not be read"):
             return audit_log.acts_of(folder, read_job(folder))
 
     def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
-        """Change the "name", the "notes" or the "tags" of a job, if they are what a person saw.
+        """Change the "name", the "notes" or the "tags" of a job, if they are what the user saw.
 
         Raises:
             BackendError: It cannot be that, or another desktop changed it meanwhile.
@@ -373,9 +373,9 @@ class JobService(JobLifecycle):
             shown = ", ".join(file.tags) if what == "tags" else str(now)
             verb = "is" if what == "name" else "are"
             raise BackendError(
-                f"Somebody changed the {what} meanwhile; {'it' if verb == 'is' else 'they'} {verb} "
-                f"“{sanitize(shown)}” now and left so.",
-                "Change it again if that is still wanted.",
+                f"The {what} {verb} now “{sanitize(shown)}”, changed by someone else; yours "
+                f"{'was' if verb == 'is' else 'were'} not saved.",
+                "Change it again if you still want to.",
             )
         if what == "tags":
             return self.annotate(job_id, tags=_tags(value))
@@ -389,7 +389,7 @@ class JobService(JobLifecycle):
         return self.show(job_id) if wanted == tags else self.annotate(job_id, tags=wanted)
 
     def size_bytes(self, job_id: str) -> int:
-        """What a job takes on the disk of the data root."""
+        """Return the disk space of a job in the data root, in bytes."""
         folder, file, _ = self._at(job_id)
         with as_backend_error(f"The job {job_id} could not be measured"):
             weights = {

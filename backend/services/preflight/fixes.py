@@ -1,7 +1,7 @@
-"""What the program itself can mend of what a look before a start found.
+"""Fix preflight findings that the program can fix by itself.
 
-Nothing is deleted that could be somebody's: what is damaged or another user's is set aside beside
-its place, under a name that says so.
+Nothing is deleted that could belong to a user: damaged files and those of another user are renamed
+in place, under a name that says so.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PreflightMender:
         }
         failed: dict[PreflightFinding, BackendError] = {
             finding: BackendError(
-                f"The program cannot mend this by itself: {finding.sentence}", finding.remedy
+                f"The program cannot fix this by itself: {finding.sentence}", finding.remedy
             )
             for finding in findings
             if finding.fix.is_about_job or finding.fix is Fix.NONE
@@ -126,7 +126,7 @@ class PreflightMender:
         return failed
 
     def _plan(self, node: str, checks: Sequence[str]) -> tuple[Sequence[str], SetUpOptions]:
-        """Which nodes to set up, and how, so that ``node`` is whole and like the others."""
+        """Return the nodes to set up, and the options, so that ``node`` is like the others."""
         entry = self._cluster.entry(node)
         entries = self._cluster.list()
         for check in checks:
@@ -136,7 +136,7 @@ class PreflightMender:
         return (node,), options_of(entry)
 
     def _clear(self, entry: NodeEntry, checks: Sequence[str]) -> None:
-        """What is damaged there is set aside."""
+        """Set damaged files of the node aside."""
         there = entry.installation
         if there is None or entry.facts is None:
             return
@@ -171,7 +171,7 @@ class PreflightMender:
             )
 
     def _look_again(self, node: str) -> None:
-        """Where the others see the data root is the place to look where it was not seen."""
+        """Inspect the node again where the other nodes have the data root mounted."""
         others = Counter(one.data_root for one in self._cluster.list() if one.data_root)
         usual = others.most_common(1)[0][0] if others else ""
         known = self._cluster.entry(node).data_root
@@ -231,7 +231,7 @@ class PreflightMender:
 
 
 def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
-    """What is another user's in the program's own folder cannot be written, so it gets a new one.
+    """Set aside what belongs to another user in the program's own folder.
 
     Raises:
         BackendError: It cannot be renamed either.
@@ -247,7 +247,7 @@ def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
 
 
 def _set_aside_damaged(shell: Shell, check: str, there: NodeInstallation, is_ours: bool) -> None:
-    """What is damaged looks whole to a set-up, which changes nothing that has its stamp."""
+    """Set damaged files aside: a set-up changes nothing that has its stamp."""
     is_current = there.bundle.rpartition("/")[2] == bundle_name()
     if check == preflight_findings.PROGRAM and is_current:
         aside = f"{there.bundle}.damaged"
@@ -265,7 +265,7 @@ def _answer(shell: Shell, node: str, argv: list[str]) -> dict[str, Any]:
         assert isinstance(found, dict)
     except ValueError as error:
         raise BackendError(
-            f"{node} does not tell what is left over there: {answer.complaint}.",
+            f"{node} does not report its leftover processes: {answer.complaint}.",
             f"Set {node} up again.",
         ) from error
     return found

@@ -1,7 +1,7 @@
-"""What one node's facts mean: each fault one sentence, its remedy, and its cause alone.
+"""Judge the facts of one node: one sentence and one remedy for each fault.
 
 Pure. A fault that follows from another one is left out: without Python there is no PyTorch, and
-where the data root is away nobody can say what an agent writes to it.
+without the data root nothing is known about the agent.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _home(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
             node,
             f"The file system of {site.home} on {node} is mounted noexec, so nothing there can be "
             "executed.",
-            f"Let its administrator mount it anew: mount -o remount,exec {site.home}",
+            f"Let its administrator mount it again: mount -o remount,exec {site.home}",
             Fix.LEAVE_OUT,
         )
 
@@ -123,7 +123,7 @@ def _data_root(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFi
     node, root, facts = site.node, site.data_root, told.facts.get("data_root")
     place = wording.place(node)
     if not root:
-        # That it was not seen there is known, and told by the desktop.
+        # The desktop knows that it is not mounted there, and reports it.
         return
     if site.no_share and (facts is None or not facts["seen"]):
         yield fault(
@@ -363,7 +363,7 @@ def _gpus(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFinding
 
 
 def _strangers(gpu: Facts, beside: str = "") -> list[Facts]:
-    """As `Gpu.strangers`; a node that was not updated yet does not tell who only draws."""
+    """As `Gpu.foreign_processes`; an older node does not report which processes only draw."""
     return [
         process
         for process in gpu["processes"]

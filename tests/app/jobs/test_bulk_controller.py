@@ -67,7 +67,7 @@ def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, p
     services.jobs.annotate(ids[0], name="theirs")
     page.table.model.edited.emit(ids[0], "name", "digits", "mine")
     assert acts.sentences == [
-        "Somebody changed the name meanwhile; it is “theirs” now and left so. "
+        "The name is now “theirs”, changed by someone else; yours was not saved. "
         "Change it again if that is still wanted."
     ]
     assert page.table.model.line(ids[0]).name == "theirs"

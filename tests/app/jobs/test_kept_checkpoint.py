@@ -36,7 +36,7 @@ class Keeping(Jobs):
         return self.fault
 
     def acts(self, _job_id):
-        return tuple(AuditEntry("", f"Kept for ever: {name}") for _, name, _ in self.done)
+        return tuple(AuditEntry("", f"Always kept: {name}") for _, name, _ in self.done)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
     tab._keep.click()
     assert jobs.done == [(RUNS.id, name, True)]
     assert tab._keep.text() == "Keep no more"
-    assert page.detail.notes._acts.toPlainText().endswith(f"Kept for ever: {name}")
+    assert page.detail.notes._acts.toPlainText().endswith(f"Always kept: {name}")
     tab._keep.click()
     assert jobs.done[-1] == (RUNS.id, name, False)
 

@@ -47,7 +47,7 @@ def test_the_same_error_at_the_same_place_is_logged_the_1st_10th_and_100th_time(
         with suppress(ValueError):
             int("x")
     ends = [record.getMessage().partition(", ")[2] for record in caplog.records]
-    assert ends == ["", "10 times so far", "100 times so far"]
+    assert ends == ["", "10 times until now", "100 times until now"]
 
 
 def test_another_error_is_not_swallowed() -> None:

@@ -36,8 +36,8 @@ def test_a_checkpoint_is_kept_for_ever_from_a_shell(tmp_path, capsys):
     assert "stays as long as" in said("keep", "digits", "--checkpoint", NAME, "--undo")
     acts = json.loads(said("acts", "digits", "--json"))
     assert [act["what"] for act in acts] == [
-        f"Not kept for ever any more: {NAME}",
-        f"Kept for ever: {NAME}",
+        f"No longer always kept: {NAME}",
+        f"Always kept: {NAME}",
         "Created",
     ]
-    assert f"Kept for ever: {NAME} by " in said("acts", "digits")
+    assert f"Always kept: {NAME} by " in said("acts", "digits")

@@ -402,7 +402,7 @@ def test_f24_ranks_that_wait_for_each_other_for_ever_are_ended_too(make_run: Mak
     mark.touch()
     record = run.end()
     assert record.state is JobState.INTERRUPTED
-    assert "No rank made progress for 70 s after the wish to stop." in record.message
+    assert "No rank made progress for 70 s after the stop request." in record.message
     assert "there is none from before" in record.message
 
 

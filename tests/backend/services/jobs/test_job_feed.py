@@ -145,7 +145,7 @@ def test_what_another_desktop_changed_meanwhile_is_not_written_over(desktops):
     here, there = desktops
     job_id = create(here)
     there.jobs.edit(job_id, "name", "digits", "theirs")
-    with pytest.raises(BackendError, match="Somebody changed the name meanwhile; it is “theirs”"):
+    with pytest.raises(BackendError, match="The name is now “theirs”, changed by someone else"):
         here.jobs.edit(job_id, "name", "digits", "mine")
     assert here.jobs.show(job_id).name == "theirs"
     assert here.jobs.edit(job_id, "name", "digits", "theirs").name == "theirs", "both meant it so"

@@ -319,8 +319,8 @@ def test_a_checkpoint_is_kept_for_ever_and_both_desktops_see_it(place: Place, be
     assert not any(c.is_kept for c in one.jobs.checkpoints(view.id))
     whats = [act.what for act in other.jobs.acts(view.id)]
     assert whats == [
-        f"Not kept for ever any more: {first}",
-        f"Kept for ever: {first}",
+        f"No longer always kept: {first}",
+        f"Always kept: {first}",
         "Started",
         "Created",
     ]
