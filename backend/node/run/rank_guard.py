@@ -288,8 +288,8 @@ class Guard:
             if stop_seen is None and self._stop_is_wished(now):
                 stop_seen = now
             if stop_seen is not None and now > told + _TELL_S:
-                # The supervisor gives up on ranks that make no progress after a stop request. It cannot
-                # see the beat, but the time at which this log was last touched.
+                # The supervisor gives up on ranks that make no progress after a stop request.
+                # It sees when this log was last touched, and not the heartbeat.
                 if moved > told or beat[1] is Phase.SAVING:
                     # A share that became read-only must not end the guard, and with it the rank.
                     with suppress(OSError):

@@ -186,8 +186,8 @@ class JobLifecycle(JobQueries):
             return view
         if view.state is not JobState.STOPPING:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}; killing it would lose everything after "
-                "its newest checkpoint.",
+                f"The job {job_id} is {view.state.word.lower()}; killing it would lose everything "
+                "after its newest checkpoint.",
                 "Stop it first: that saves a checkpoint.",
             )
         with as_backend_error("Could not request the end of the run"):
@@ -249,7 +249,7 @@ class JobLifecycle(JobQueries):
             self._share.bring_home(folder, progress or Progress())
 
     def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
-        """Return the verified checkpoint to continue from; the refusal of one offers an older one."""
+        """Return the verified checkpoint to continue from; a refusal offers an older one."""
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
         if not found:
             raise BackendError(

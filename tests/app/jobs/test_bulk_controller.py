@@ -68,7 +68,7 @@ def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, p
     page.table.model.edited.emit(ids[0], "name", "digits", "mine")
     assert acts.sentences == [
         "The name is now “theirs”, changed by someone else; yours was not saved. "
-        "Change it again if that is still wanted."
+        "Change it again if you still want to."
     ]
     assert page.table.model.line(ids[0]).name == "theirs"
 
