@@ -92,7 +92,7 @@ def test_f18_a_child_that_left_its_session_on_a_far_node_goes_with_the_run(
 @pytest.mark.parametrize(
     ("victim", "name"),
     [
-        ("rank_start.py", "node2"),
+        ("rank_bootstrap.py", "node2"),
         pytest.param("backend.node.run.rank_guard", "node2", marks=slow),
         pytest.param("prted", "node2", marks=slow),
         pytest.param("mpirun", "node1", marks=slow),
@@ -105,7 +105,7 @@ def test_f02_f03_f04_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left
     # Open MPI ends what it started; what left its session is found by the guards and the sweep.
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
     error = ends_by_name_when_killed(stocked, view, name, victim)
-    if victim == "rank_start.py":
+    if victim == "rank_bootstrap.py":
         assert (error.rank, error.node) == (1, "node2"), error.sentence
         assert "signal 9" in error.sentence
 
@@ -322,7 +322,7 @@ def _seen_by_ranks(stocked: ReadyCluster) -> dict[str, str]:
     """What the rank on each node was given to see."""
     found = {}
     for name, process in of_runs(stocked):
-        if any(word.endswith("/rank_start.py") for word in process.argv):
+        if any(word.endswith("/rank_bootstrap.py") for word in process.argv):
             with suppress(OSError):
                 entries = Path(f"/proc/{process.host_pid}/environ").read_bytes().split(b"\0")
                 key = b"CUDA_VISIBLE_DEVICES="

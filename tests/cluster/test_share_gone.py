@@ -79,7 +79,7 @@ def may_write(node: Node, process: Process, limit_bytes: str) -> None:
 
 
 def ranks_of(ready: ReadyCluster) -> list[tuple[str, Process]]:
-    return [one for one in of_runs(ready) if is_one(one[1], "rank_start.py")]
+    return [one for one in of_runs(ready) if is_one(one[1], "rank_bootstrap.py")]
 
 
 def written(ready: ReadyCluster) -> set[str]:

@@ -116,13 +116,13 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
 
 
 @pytest.mark.parametrize(
-    ("victim", "name"), [("rank_start.py", "node2"), ("mpirun", "node1"), ("orted", "node2")]
+    ("victim", "name"), [("rank_bootstrap.py", "node2"), ("mpirun", "node1"), ("orted", "node2")]
 )
 def test_f02_f03_whatever_is_killed_the_run_ends_by_name_and_nothing_is_left(
     stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
 ) -> None:
     error = ends_by_name_when_killed(stocked, run("node1", "node2"), name, victim)
-    if victim == "rank_start.py":
+    if victim == "rank_bootstrap.py":
         assert (error.rank, error.node) == (1, "node2")
         assert "signal 9" in error.sentence
 

@@ -94,7 +94,7 @@ def gpus_of_ranks(job_id: str) -> dict[str, str]:
     for one in process_cleanup.tagged(run_tag(job_id, 1)):
         folder = Path(f"/proc/{one.pid}")
         try:
-            if b"rank_start.py" in (folder / "cmdline").read_bytes():
+            if b"rank_bootstrap.py" in (folder / "cmdline").read_bytes():
                 entries = (folder / "environ").read_bytes().decode().split("\0")
                 has = dict(entry.split("=", 1) for entry in entries if entry)
                 found[has["OMPI_COMM_WORLD_RANK"]] = has["CUDA_VISIBLE_DEVICES"]

@@ -162,7 +162,7 @@ def test_a_job_that_is_not_there_is_told_and_not_compared(controller, page):
 
 def test_a_look_that_comes_late_is_not_shown(service, page, monkeypatch):
     waiting, shown = [], []
-    monkeypatch.setattr(page, "show_look", lambda look: shown.append(look.view.id))
+    monkeypatch.setattr(page, "show_update", lambda look: shown.append(look.view.id))
     runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
     late = CompareController(service, runner, page, TakeAway(service, runner, page), service.find)
     late.compare(("id0", "id1"))

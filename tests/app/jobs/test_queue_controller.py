@@ -55,7 +55,7 @@ def lists():
 
 @pytest.fixture
 def controller(service, immediately, page, lists):
-    poller = SimpleNamespace(look_at_list=lambda: lists.append(True))
+    poller = SimpleNamespace(poll_list=lambda: lists.append(True))
     return QueueController(service, immediately, poller, page)
 
 

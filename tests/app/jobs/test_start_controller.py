@@ -52,7 +52,7 @@ class Nodes:
         self.asked.append(tuple(one.node for one in config.placement))
         return self._found(config)
 
-    def look_again(
+    def check_again(
         self,
         config: JobConfig,
         before: Preflight,

@@ -97,7 +97,7 @@ def controller(cluster, woken, pasts, immediately, qtbot):
         cluster=cluster,
         nodes=SimpleNamespace(
             reading=lambda: reading("this-computer"),
-            far=lambda: far,
+            remote=lambda: far,
             past=read_pasts,
             orphans=lambda name: (),
             reading_over_ssh=read_over_ssh,
@@ -233,7 +233,7 @@ def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
     for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
         now = replace(state("gpu7"), silent_s=silent_s)
         now = replace(now, reading=replace(now.reading, heartbeat=beat))
-        controller._services.nodes.far = lambda now=now: (now,)
+        controller._services.nodes.remote = lambda now=now: (now,)
         controller.refresh()
         words.append([one.words for one in told[-1][1].health])
     late = ["Beats of its agent did not come"]
@@ -249,7 +249,7 @@ def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_compute
     def far():
         raise BackendError("The nodes in /lab cannot be read: Input/output error.", "Is it there?")
 
-    there, services.far = services.far, far
+    there, services.remote = services.remote, far
     told = []
     controller.listed.connect(told.append)
     controller.start()
@@ -258,13 +258,13 @@ def test_while_the_nodes_are_read_nobody_is_told_that_there_is_only_this_compute
     assert sentence == "The nodes in /lab cannot be read: Input/output error. Is it there?"
     # A job can be started here all the same.
     assert [one.name for one in told[-1]] == ["this-computer"]
-    services.far = there
+    services.remote = there
     controller.refresh()
     assert page.rack.isVisible()
-    services.far = far
+    services.remote = far
     controller.refresh()
     assert (page.rack.isVisible(), page._trouble.isVisible()) == (True, True)
-    services.far = there
+    services.remote = there
     controller.refresh()
     assert not page._trouble.isVisible()
 
@@ -283,7 +283,7 @@ def test_of_the_hours_of_nodes_those_somebody_looks_at_and_the_last_few_are_held
     services, page = controller._services.nodes, controller._page
     names = [f"gpu{number}" for number in range(12)]
     far = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
-    services.far = lambda: far
+    services.remote = lambda: far
     services.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
     controller.refresh()
     controller.watch(("gpu0",))
@@ -318,7 +318,7 @@ def test_f32_of_nodes_whose_look_hangs_there_is_no_news_until_it_comes_back(
                 then(work())
 
     far = (NodeState("gpu7", Presence.ONLINE, reading("gpu7"), entry=entry("gpu7")),)
-    nodes = SimpleNamespace(reading=lambda: reading("this-computer"), far=lambda: far)
+    nodes = SimpleNamespace(reading=lambda: reading("this-computer"), remote=lambda: far)
     services = SimpleNamespace(cluster=cluster, nodes=nodes)
     controller = NodeController(services, OnlyHere(), page, page, 0)
     hangs, seen = [], []

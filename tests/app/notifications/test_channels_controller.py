@@ -105,13 +105,13 @@ def test_what_is_given_up_is_said(controller, service, page):
 
 def test_a_data_root_that_is_away_is_asked_again(controller, service, monkeypatch, qtbot):
     monkeypatch.setattr(channels_controller, "_AFTER_TROUBLE_S", 0.01)
-    answer = service.tell
+    answer = service.notify
 
     def away(job, run):
-        service.tell = answer
+        service.notify = answer
         raise BackendError("It is away.")
 
-    service.tell = away
+    service.notify = away
     controller.see((FAILED,))
     qtbot.waitUntil(lambda: service.told == [("a", 1)])
 

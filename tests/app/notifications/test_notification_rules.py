@@ -215,7 +215,7 @@ class Window:
             "app.notifications.notification_center.notices_file", lambda: tmp_path / "notices.json"
         )
         self.tray = SimpleNamespace(told=[])
-        self.tray.tell = self.tray.told.append
+        self.tray.notify = self.tray.told.append
         self.bell = NotificationCenter(
             window, immediately, self.tray, lambda: tells_finished, window
         )

@@ -159,7 +159,7 @@ def test_the_pointer_paints_no_line_anew(plot, monkeypatch):
     painted = []
     paint = ParallelPicture.paint_background
     monkeypatch.setattr(
-        ParallelPicture, "paint_ground", lambda *given: (painted.append("all"), paint(*given))
+        ParallelPicture, "paint_background", lambda *given: (painted.append("all"), paint(*given))
     )
     plot.brush(1, 0.1, 0.5)
     plot.repaint()

@@ -71,7 +71,7 @@ def sleepers(guard: LoneGuard) -> list[int]:
 
 
 def environment_of_the_rank(run: Run) -> dict[str, str]:
-    raw = Path(f"/proc/{run.find('rank_start.py').pid}/environ").read_bytes().decode()
+    raw = Path(f"/proc/{run.find('rank_bootstrap.py').pid}/environ").read_bytes().decode()
     return dict(entry.split("=", 1) for entry in raw.split("\0") if entry)
 
 
@@ -80,7 +80,7 @@ def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
 ) -> None:
     left = sleepers(guard)
     (run.shared_memory / "sm_segment.host.0.1.0").touch()
-    process_identity.send_signal(run.find("rank_start.py"), signal.SIGKILL)
+    process_identity.send_signal(run.find("rank_bootstrap.py"), signal.SIGKILL)
     assert guard.parent.wait(LIMIT_S) == 1
     assert [pid for pid in left if process_identity.process(pid)] == []
     assert not run.shared_memory.exists()
@@ -88,7 +88,7 @@ def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
 
 
 def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run, guard: LoneGuard) -> None:
-    rank, watcher = run.find("rank_start.py"), guard.itself()
+    rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
     process_identity.send_signal(rank, signal.SIGTERM)
     process_identity.send_signal(watcher, signal.SIGTERM)
     assert guard.parent.wait(LIMIT_S) == 1
@@ -135,5 +135,5 @@ def threads_of_a_rank(run: Run, ranks_here: int) -> tuple[str, str]:
 
 
 def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> None:
-    rank = run.find("rank_start.py")
+    rank = run.find("rank_bootstrap.py")
     assert os.readlink(f"/proc/{rank.pid}/cwd") == str(run.folder.output)

@@ -123,7 +123,7 @@ def test_a_stop_saves_and_names_its_checkpoint(train: Train) -> None:
 def test_f01_killing_rank_0_of_a_training(train: Train) -> None:
     run = train(epochs=10_000)
     run.wait_until_training()
-    run.kill("rank_start.py", 0)
+    run.kill("rank_bootstrap.py", 0)
     record = run.end()
     assert record.state is JobState.ERROR
     assert record.message.startswith("Rank 0 on this computer was killed by signal 9 (SIGKILL)")

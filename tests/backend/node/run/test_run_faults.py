@@ -120,7 +120,7 @@ def test_the_heartbeat_of_the_last_status_is_newer_than_any_before(endless: Run)
 def test_f01_f02_a_killed_rank_is_named_with_its_computer_and_signal(
     endless: Run, rank: int
 ) -> None:
-    endless.kill("rank_start.py", rank)
+    endless.kill("rank_bootstrap.py", rank)
     record = endless.end()
     assert record.state is JobState.ERROR
     assert record.message.startswith(
