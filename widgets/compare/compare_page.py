@@ -93,7 +93,9 @@ class ComparePage(QWidget):
         self.parallel.pictures.saved.connect(self.save_requested)
         self._message = Label("", "small", "text2", wrap=True)
         self._message.setContentsMargins(0, S2, 0, 0)
-        more = Button("Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs")
+        more = Button(
+            "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
+        )
         more.clicked.connect(self.plots.add)
         inner = QWidget()
         inner.setLayout(
@@ -203,7 +205,7 @@ class ComparePage(QWidget):
         if dragged is None:
             event.ignore()
             return
-        # Too many jobs are accepted as well: the sheet then explains why they cannot be dropped.
+        # More jobs than fit are accepted, too: the sheet then explains why they cannot be dropped.
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         offer = self.offer_for(dragged)

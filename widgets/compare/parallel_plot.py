@@ -29,8 +29,8 @@ _CLICK = 3.0
 
 
 class ParallelPlot(QWidget):
-    """Draws frozen records. Keys: Up and Down select a line, Left and Right an axis; Enter opens the
-    job, Escape removes all brushes. `parallel_keys` has the keys that brush.
+    """Draws frozen records. Keys: Up and Down select a line, Left and Right an axis; Enter opens
+    the job, Escape removes all brushes. `parallel_keys` has the keys that brush.
 
     Signals:
             pointed: The id of the job under the pointer or the keyboard cursor, "" for none.

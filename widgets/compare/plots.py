@@ -73,7 +73,7 @@ class _Plot(Card):
         self.pictures = PictureButton("", lambda: self.panel)
         self.remove = IconButton("x", "Remove this plot")
         head = row(self._choice, STRETCH, self.pictures, self.remove, gap=S2)
-        # The text of a quiet button is S2 right of its edge: the card's padding begins there.
+        # The text of a quiet button is inset from its edge: the card's padding begins there.
         margins = (CARD_PADDING - S2, *HEADED_CARD[1:])
         super().__init__(head, (self.panel, 1), gap=S2, margins=margins)
         self.remove.clicked.connect(self.removed)
