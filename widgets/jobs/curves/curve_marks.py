@@ -46,7 +46,7 @@ class CurveMarks:
         self._end: tuple[int, JobState] | None = None
         self._stopped_at: int | None = None
         self._alarms: tuple[Alarm, ...] = ()
-        self._unwell: tuple[AxisSpan, ...] = ()
+        self._problems: tuple[AxisSpan, ...] = ()
 
     # Input; True if the marks have changed.
 
@@ -75,8 +75,8 @@ class CurveMarks:
 
     def show_problems(self, spans: Sequence[AxisSpan]) -> bool:
         """Set when GPUs of the job had problems, in Unix time."""
-        before, self._unwell = self._unwell, tuple(spans)
-        return before != self._unwell
+        before, self._problems = self._problems, tuple(spans)
+        return before != self._problems
 
     # Placement.
 
@@ -87,7 +87,7 @@ class CurveMarks:
     def spans(self, axis: XAxis) -> list[AxisSpan]:
         """Return when GPUs had problems, limited to the steps made meanwhile."""
         found = []
-        for span in self._unwell:
+        for span in self._problems:
             stretch = self._curves.stretch(span.x0, span.x1, axis)
             if stretch is not None:
                 found.append(replace(span, x0=stretch[0], x1=stretch[1]))

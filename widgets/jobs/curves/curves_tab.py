@@ -186,9 +186,7 @@ class CurvesTab(QWidget):
     def show_view(self, view: JobView, slow: SlowNode | None = None) -> None:
         """Show where the job ended, its warnings, and the speed of each rank."""
         is_without = view.state.is_over and view.step == 0
-        self._loss.set_empty_text(
-            "The job ended before its first step." if is_without else _BEFORE_STEPS
-        )
+        self._loss.set_empty_text(_WITHOUT_STEPS if is_without else _BEFORE_STEPS)
         if self._marks.show_view(view):
             self._mark()
         self.ranks.show_view(view, slow.reasons if slow is not None else {})

@@ -59,7 +59,7 @@ class GpuCells(QWidget):
         self._node = node
         self._gpus: tuple[Gpu, ...] = ()
         self._jobs: Mapping[str, str] = {}
-        self._unwell: Mapping[str, str] = {}
+        self._problems: Mapping[str, str] = {}
         self._away = ""
         self._is_offline = False
         self._chosen: set[str] = set()
@@ -94,14 +94,14 @@ class GpuCells(QWidget):
         self._beside[uuid] = user
         self._told()
 
-    def show_gpus(self, gpus: tuple[Gpu, ...], unwell: Mapping[str, str] | None = None) -> None:
+    def show_gpus(self, gpus: tuple[Gpu, ...], problems: Mapping[str, str] | None = None) -> None:
         """A new reading.
 
         Args:
-            unwell: What is wrong with a GPU, by its UUID.
+            problems: What is wrong with a GPU, by its UUID.
         """
         before = len(self.taken())
-        self._gpus, self._unwell, self._away = gpus, unwell or {}, ""
+        self._gpus, self._problems, self._away = gpus, problems or {}, ""
         self._at = min(self._at, max(0, len(gpus) - 1))
         self._describe()
         if len(self.taken()) != before:
@@ -119,7 +119,7 @@ class GpuCells(QWidget):
 
     def take_all(self) -> None:
         """All that are free and well; none when they are chosen already."""
-        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._unwell}
+        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._problems}
         self._chosen = self._chosen - sound if sound <= self._chosen else self._chosen | sound
         self._told()
 
@@ -235,7 +235,7 @@ class GpuCells(QWidget):
                 painter.drawRoundedRect(edge, R_CELL, R_CELL)
         # Above the edges: of neighbours that are chosen in part, one would go through it.
         room = bar.adjusted(8, 0, -8, 0)
-        marked = next((index for index in among if self._gpus[index].uuid in self._unwell), None)
+        marked = next((index for index in among if self._gpus[index].uuid in self._problems), None)
         if marked is not None:
             room.setRight(self._cell(marked).right() - _MARK - 8)
         text = self._bar_text(first, last, int(room.width()))
@@ -245,7 +245,7 @@ class GpuCells(QWidget):
             fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
         paint_text(painter, room, text, "small_strong", "live" if ours else "text")
         for index in among:
-            if self._gpus[index].uuid in self._unwell:
+            if self._gpus[index].uuid in self._problems:
                 self._paint_mark(painter, self._cell(index))
 
     def _bar_text(self, first: int, last: int, room: int) -> str:
@@ -305,7 +305,7 @@ class GpuCells(QWidget):
             if text_width(text, "tiny") > cell.width() - 4:
                 text = str(gpu.index)
             paint_text(painter, cell, text, "tiny", "text3", center=True)
-        if gpu.uuid in self._unwell:
+        if gpu.uuid in self._problems:
             self._paint_mark(painter, cell)
 
     def _paint_mark(self, painter: QPainter, cell: QRectF) -> None:
@@ -370,7 +370,7 @@ class GpuCells(QWidget):
             state = "out of reach"
         else:
             state = "chosen" if gpu.uuid in self._chosen else "free"
-        parts = (name, state, display_words(gpu), self._unwell.get(gpu.uuid, ""))
+        parts = (name, state, display_words(gpu), self._problems.get(gpu.uuid, ""))
         return ", ".join(part for part in parts if part)
 
 
