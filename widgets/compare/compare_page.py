@@ -56,9 +56,9 @@ class ComparePage(QWidget):
 
     Signals:
         add_requested, remove_requested, opened: A job's id.
-            jobs_dropped: The ids of jobs to add to the comparison, as a tuple.
-            csv_requested: The user asks for all curves of all compared jobs as one table.
-            save_requested: A file name, and the bytes to save.
+        jobs_dropped: The ids of jobs to add to the comparison, as a tuple.
+        csv_requested: The user asks for all curves of all compared jobs as one table.
+        save_requested: A file name, and the bytes to save.
     """
 
     add_requested = Signal(str)

@@ -31,7 +31,7 @@ class JobPicker(FittedDialog):
 
     Signals:
         picked: The id of a job to add.
-            rows_wished: A `JobQuery`; answer with `show_rows`.
+        rows_wished: A `JobQuery`; answer with `show_rows`.
     """
 
     picked = Signal(str)

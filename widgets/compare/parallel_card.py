@@ -45,7 +45,7 @@ class ParallelCard(Card):
     """Hidden while there are fewer than two jobs.
 
     Signals:
-            pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
+        pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
         opened: The id of a job.
     """
 

@@ -26,10 +26,10 @@ def brushed(event: QKeyEvent, ends: Ends | None) -> tuple[bool, Ends | None]:
     Shift with Up and Down moves the upper end, Ctrl the lower one; Delete removes the brush.
 
     Args:
-            ends: The current brush, as shares from below; None without a brush.
+        ends: The current brush, as shares from below; None without a brush.
 
     Returns:
-            Whether the key changes brushes; and the new brush, None for no brush.
+        Whether the key changes brushes; and the new brush, None for no brush.
     """
     if Qt.Key(event.key()) in _REMOVES:
         return True, None

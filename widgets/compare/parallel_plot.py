@@ -33,9 +33,9 @@ class ParallelPlot(QWidget):
     the job, Escape removes all brushes. `parallel_keys` has the keys that brush.
 
     Signals:
-            pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
+        pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
         opened: The id of a job.
-            brushed: The set of jobs that pass the brushes has changed.
+        brushed: The set of jobs that pass the brushes has changed.
     """
 
     pointed = Signal(str)

@@ -51,8 +51,8 @@ class _Plot(Card):
     """A plot with its metric as title; the user can choose another metric.
 
     Signals:
-            changed: The user chose another metric.
-            removed: The user closed the plot.
+        changed: The user chose another metric.
+        removed: The user closed the plot.
     """
 
     changed = Signal()
@@ -118,7 +118,7 @@ class ComparePlots(QWidget):
     """Two plots, or as many as the user adds.
 
     Signals:
-            save_requested: A file name, and the bytes to save.
+        save_requested: A file name, and the bytes to save.
     """
 
     save_requested = Signal(str, object)
@@ -154,10 +154,10 @@ class ComparePlots(QWidget):
         """Show these jobs in their colours.
 
         Args:
-                judged: The metrics that choose the best checkpoint of these jobs.
+            judged: The metrics that choose the best checkpoint of these jobs.
 
         Returns:
-                The remaining work, one callable per plot.
+            The remaining work, one callable per plot.
         """
         if runs:
             self._begin()

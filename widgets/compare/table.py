@@ -72,7 +72,7 @@ class _Head(_Hovered):
 
     Signals:
         opened, removed: The job's id.
-            left: The focus moved away.
+        left: The focus moved away.
     """
 
     opened = Signal(str)
@@ -252,8 +252,8 @@ class CompareTable(QWidget):
         """Show the jobs, each in its colour.
 
         Args:
-                names: The short name of each job, for where there is no room for its whole name.
-                gone: Why a job could not be updated, by its id.
+            names: The short name of each job, for where there is no room for its whole name.
+            gone: Why a job could not be updated, by its id.
         """
         self._comparison, self._colours, self._gone = comparison, colours, gone
         self._names = tuple(names)

@@ -54,10 +54,10 @@ def add_acts(
     """Add all actions of a job; those that do not fit its state are disabled.
 
     Args:
-            export, elsewhere, rename: Actions that ask for more; None where offered already.
-            on_page: Wraps an action that needs the page of the job.
-            has_checkpoints: There are checkpoints to export or resume from; None if not known yet.
-            busy: An action on the job is under way.
+        export, elsewhere, rename: Actions that ask for more; None where offered already.
+        on_page: Wraps an action that needs the page of the job.
+        has_checkpoints: There are checkpoints to export or resume from; None if not known yet.
+        busy: An action on the job is under way.
     """
     live, job_id = job.state.is_live, job.id
     has_finished = job.state is JobState.FINISHED

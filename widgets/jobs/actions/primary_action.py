@@ -46,8 +46,8 @@ def main_act(
     For a job that failed, the tab "What happened" has the highlighted action.
 
     Args:
-            has_checkpoints: There are checkpoints to export or resume from; None if not known yet.
-            is_overdue: Stopping takes longer than expected.
+        has_checkpoints: There are checkpoints to export or resume from; None if not known yet.
+        is_overdue: Stopping takes longer than expected.
     """
     has_none = has_checkpoints is False
     stands_out = not view.state.has_failed

@@ -11,15 +11,15 @@ class JobActions(QWidget):
 
     Signals:
         start_requested, start_cancelled, stop_requested, start_over_requested,
-            kill_requested (it does not stop by itself),
-            preflight_requested (check everything before a start), clone_requested,
-            compare_requested, bundle_requested, replay_requested (fill the form to repeat the job),
-            replayed_requested (show the result of the replay), remove_requested, folder_requested,
-            runs_requested (list its runs), newest_requested (show its newest run): Job id.
-            earlier_requested: Job id, number of an earlier run; show its curves and log.
+        kill_requested (it does not stop by itself),
+        preflight_requested (check everything before a start), clone_requested,
+        compare_requested, bundle_requested, replay_requested (fill the form to repeat the job),
+        replayed_requested (show the result of the replay), remove_requested, folder_requested,
+        runs_requested (list its runs), newest_requested (show its newest run): Job id.
+        earlier_requested: Job id, number of an earlier run; show its curves and log.
         resume_requested: Job id, checkpoint ("" for the newest).
         rename_requested: Job id, text.
-            back_requested: Show the list (narrow windows).
+        back_requested: Show the list (narrow windows).
     """
 
     start_requested = Signal(str)

@@ -23,7 +23,7 @@ class CheckpointTable(QTableView):
     """A table in which one row is selected at a time.
 
     Signals:
-            drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
+        drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
     """
 
     drag_began = Signal(object, object)

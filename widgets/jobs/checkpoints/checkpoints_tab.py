@@ -45,12 +45,12 @@ class CheckpointsTab(QWidget):
     """The tab Checkpoints.
 
     Signals:
-            resume_requested: Name of the checkpoint to resume from.
+        resume_requested: Name of the checkpoint to resume from.
         new_from_requested: Name of the checkpoint a new job should start from.
         export_requested: Name of the checkpoint to export.
-            keep_requested: Name of a checkpoint, and whether it is always kept.
-            verify_requested: Name of the checkpoint whose file is to be checked by its hash.
-            drag_began: See `CheckpointTable`.
+        keep_requested: Name of a checkpoint, and whether it is always kept.
+        verify_requested: Name of the checkpoint whose file is to be checked by its hash.
+        drag_began: See `CheckpointTable`.
     """
 
     resume_requested = Signal(str)

@@ -18,9 +18,9 @@ class ExportActs(QObject):
 
     Signals:
         export_requested: Job id, checkpoint, format, path.
-            export_cancelled: Cancel the export that is under way.
-            kind_chosen: The format of an export, to be stored for the next one.
-            folder_requested: Path of the exported file, to be shown in the file manager.
+        export_cancelled: Cancel the export that is under way.
+        kind_chosen: The format of an export, to be stored for the next one.
+        folder_requested: Path of the exported file, to be shown in the file manager.
 
     Attributes:
         kind: The format that the next export begins with.

@@ -53,8 +53,8 @@ class ExportDialog(FittedDialog):
 
     Signals:
         export_requested: Checkpoint name, "best" or "latest", format, path.
-            export_cancelled: Cancel the export that is under way.
-            folder_requested: Path of the exported file, to be shown in the file manager.
+        export_cancelled: Cancel the export that is under way.
+        folder_requested: Path of the exported file, to be shown in the file manager.
     """
 
     export_requested = Signal(str, str, str)

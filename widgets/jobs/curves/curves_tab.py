@@ -56,9 +56,9 @@ class CurvesTab(QWidget):
     """All curves of the open job.
 
     Signals:
-            save_requested: A suggested file name, and the bytes to save.
-            csv_requested: The user asks for all curves of the job as a table.
-            completed: All appended points are in the curves.
+        save_requested: A suggested file name, and the bytes to save.
+        csv_requested: The user asks for all curves of the job as a table.
+        completed: All appended points are in the curves.
     """
 
     save_requested = Signal(str, object)

@@ -15,7 +15,7 @@ class Announcer:
     """Says nothing when a job is opened: the screen reader reads its state then.
 
     Args:
-            widget: The widget that shows the job.
+        widget: The widget that shows the job.
     """
 
     def __init__(self, widget: QWidget) -> None:

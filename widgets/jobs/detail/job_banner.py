@@ -14,8 +14,8 @@ class JobBanner(Banner):
     """Hidden while there is nothing to report.
 
     Signals:
-            newest_wished: The user returns from an earlier run to the newest.
-            node_wished: The name of the node that the finding is about.
+        newest_wished: The user returns from an earlier run to the newest.
+        node_wished: The name of the node that the finding is about.
     """
 
     newest_wished = Signal()

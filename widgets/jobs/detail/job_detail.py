@@ -49,18 +49,18 @@ class JobDetail(JobActions):
     """The right side of the page Jobs.
 
     Signals, in addition to those of `JobActions`:
-            csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
+        csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
             Job id.
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
-            smaller_requested: Job id, and the batch size to resume with.
+        smaller_requested: Job id, and the batch size to resume with.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
-            keep_requested: Job id, checkpoint, whether it is always kept.
+        keep_requested: Job id, checkpoint, whether it is always kept.
         verify_requested: Job id, checkpoint whose file is to be checked.
         acts_requested: Job id; answer with `show_acts`.
-            export_kind_chosen: The format of an export, to be stored for the next one.
-            take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file
-                and the `Promise` of the file.
+        export_kind_chosen: The format of an export, to be stored for the next one.
+        take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file
+            and the `Promise` of the file.
         notes_requested: Job id, text. tags_requested: job id, tuple.
         save_requested: Suggested file name, bytes.
         node_requested: The name of a node.

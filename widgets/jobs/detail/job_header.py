@@ -34,10 +34,10 @@ class JobHeader(QWidget):
     `JobActions` emits the actions that are requested, and `QueueActs` those of the queue.
 
     Signals:
-            export_wished, elsewhere_wished: Open the dialog that exports, or that moves the job.
+        export_wished, elsewhere_wished: Open the dialog that exports, or that moves the job.
 
     Attributes:
-            act: The button of the main action for the state.
+        act: The button of the main action for the state.
     """
 
     export_wished = Signal()
@@ -94,11 +94,11 @@ class JobHeader(QWidget):
         """Show a job, or an update of it.
 
         Args:
-                place: Its place in the queue.
-                has_checkpoints: There are some to export or resume from; None if not known yet.
-                busy: The action under way ("Stopping…"), "" for none.
-                can_cancel: The action under way can be cancelled.
-                is_overdue: Stopping takes longer than expected.
+            place: Its place in the queue.
+            has_checkpoints: There are some to export or resume from; None if not known yet.
+            busy: The action under way ("Stopping…"), "" for none.
+            can_cancel: The action under way can be cancelled.
+            is_overdue: Stopping takes longer than expected.
         """
         self._view, self._place = view, place
         self._busy, self._can_cancel = busy, bool(busy) and can_cancel

@@ -36,8 +36,8 @@ class JobProgress(QWidget):
         """Show a job, or an update of it.
 
         Args:
-                starts: The first steps of its runs.
-                caption: The sentence below the timeline.
+            starts: The first steps of its runs.
+            caption: The sentence below the timeline.
         """
         self._track.show_progress(view.state, view.progress, view.epochs)
         self._track.show_marks(_marks(view, checkpoints, starts))

@@ -25,10 +25,10 @@ class JobTabs(Stack):
     """The page of the chosen tab.
 
     Signals:
-            turned: The key of the tab that is shown now, whatever caused the change.
+        turned: The key of the tab that is shown now, whatever caused the change.
 
     Attributes:
-            bar: The tab bar. It is placed separately: pages reach the edge, tabs do not.
+        bar: The tab bar. It is placed separately: pages reach the edge, tabs do not.
     """
 
     turned = Signal(str)

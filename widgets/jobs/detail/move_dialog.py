@@ -23,7 +23,7 @@ class ElsewhereDialog(QDialog):
     """Asks where to resume the job.
 
     Signals:
-            resume_requested: The ``placement`` of a job file.
+        resume_requested: The ``placement`` of a job file.
     """
 
     resume_requested = Signal(object)
@@ -39,8 +39,8 @@ class ElsewhereDialog(QDialog):
         """Create the dialog.
 
         Args:
-                placement: Where the job ran.
-                without: The node that the job leaves; it is not selected.
+            placement: Where the job ran.
+            without: The node that the job leaves; it is not selected.
         """
         super().__init__(parent)
         self.setWindowTitle("Resume on other nodes")

@@ -23,8 +23,8 @@ class EarlierRuns(QObject):
     """The runs of the job; `shown` is the one whose curves and log the page shows.
 
     Signals:
-            chosen: The number of a run; show its curves and log.
-            newest_chosen: Show those of the newest run.
+        chosen: The number of a run; show its curves and log.
+        newest_chosen: Show those of the newest run.
     """
 
     chosen = Signal(int)

@@ -45,11 +45,11 @@ def finding(
     """Return the most serious finding, None if everything is normal.
 
     Args:
-            refusal: Why the last action was refused, and the remedy; ("", "") if it was not.
-            doubt: Why the job could not be read, "" if it could.
-            place: Its place in the queue.
-            verdict: How a replay compares with its original, and whether the curve is the same.
-            slow: The node that slows the job.
+        refusal: Why the last action was refused, and the remedy; ("", "") if it was not.
+        doubt: Why the job could not be read, "" if it could.
+        place: Its place in the queue.
+        verdict: How a replay compares with its original, and whether the curve is the same.
+        slow: The node that slows the job.
     """
     sentence, remedy = refusal
     if sentence:

@@ -47,9 +47,9 @@ def events(
     """Return the start of the run, and the last events after it.
 
     Args:
-            checkpoints: Those that still exist.
-            curves: Give the time of each step.
-            problems: When GPUs of the job had problems, in Unix time.
+        checkpoints: Those that still exist.
+        curves: Give the time of each step.
+        problems: When GPUs of the job had problems, in Unix time.
     """
     found = sorted(
         chain(

@@ -33,7 +33,7 @@ class FailurePlots(QWidget):
     """Creates plots only when there is something to plot: most jobs do not fail.
 
     Signals:
-            saved: A file name, and the bytes to save.
+        saved: A file name, and the bytes to save.
     """
 
     saved = Signal(str, object)

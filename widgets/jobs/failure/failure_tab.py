@@ -46,14 +46,14 @@ class FailureTab(QWidget):
     """The first tab of a failed job.
 
     Signals:
-            resume_requested: Name of the checkpoint to resume from, "" for the newest.
-            smaller_requested: The batch size to resume with, from the newest checkpoint.
-            moved_requested: Where to resume: ``placement`` as a job file has it.
-            choice_requested: Ask where to resume, without this node ("" for none).
-            start_over_requested: Run again from the first step.
-            clone_requested: Open the form with these settings, to change one.
-            save_requested: A file name, and the bytes to save.
-            log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
+        resume_requested: Name of the checkpoint to resume from, "" for the newest.
+        smaller_requested: The batch size to resume with, from the newest checkpoint.
+        moved_requested: Where to resume: ``placement`` as a job file has it.
+        choice_requested: Ask where to resume, without this node ("" for none).
+        start_over_requested: Run again from the first step.
+        clone_requested: Open the form with these settings, to change one.
+        save_requested: A file name, and the bytes to save.
+        log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
     """
 
     resume_requested = Signal(str)

@@ -49,9 +49,9 @@ class Remedies:
     """The actions to offer.
 
     Attributes:
-            batch_size: Half of the batch size that did not fit; 0 if that does not help.
-            placement: Where the job ran, without the GPU that failed, as a job file has it.
-            without: That GPU: "GPU 3 of gpu07", "" if there is none to leave out.
+        batch_size: Half of the batch size that did not fit; 0 if that does not help.
+        placement: Where the job ran, without the GPU that failed, as a job file has it.
+        without: That GPU: "GPU 3 of gpu07", "" if there is none to leave out.
         chooses: Whether other GPUs or nodes may help.
         away: A node of the job that is offline now, "" for none.
         is_same_last: Whether the same settings would fail again.
