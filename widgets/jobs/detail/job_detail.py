@@ -60,7 +60,7 @@ class JobDetail(JobActions):
         acts_requested: Job id; answer with `show_acts`.
         export_kind_chosen: The format of an export, to be stored for the next one.
         take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file
-            and the `Promise` of the file.
+            name, and the `Promise` of the file.
         notes_requested: Job id, text. tags_requested: job id, tuple.
         save_requested: Suggested file name, bytes.
         node_requested: The name of a node.
