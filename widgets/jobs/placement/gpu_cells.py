@@ -369,7 +369,7 @@ class GpuCells(QWidget):
         elif gpu.lost:
             state = "not available"
         else:
-            state = "chosen" if gpu.uuid in self._chosen else "free"
+            state = "selected" if gpu.uuid in self._chosen else "free"
         parts = (name, state, display_words(gpu), self._problems.get(gpu.uuid, ""))
         return ", ".join(part for part in parts if part)
 

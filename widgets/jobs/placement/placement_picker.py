@@ -215,7 +215,7 @@ class PlacementPicker(QWidget):
         self._keys = QWidget()
         self._keys.setLayout(
             row(
-                legend_key("chosen", "chosen"),
+                legend_key("chosen", "selected"),
                 legend_key("free", "free"),
                 legend_key("ours", "Ringmaster job", share=0.0),
                 legend_key("other", "other user"),

@@ -83,14 +83,15 @@ def working(finding: PreflightFinding) -> str:
 
 def outcome(finding: PreflightFinding, was_asked: bool) -> str:
     """Return the outcome of a finding that is gone."""
-    return _DONE[finding.fix] if was_asked and finding.fix in _DONE else "is fixed now"
+    return _DONE[finding.fix] if was_asked and finding.fix in _DONE else "is OK now"
 
 
 def heading(found: Preflight) -> str:
     many = len(found.faults)
     if not many:
         return "This job can start"
-    return f"{formats.plural(many, 'problem')} {'prevents' if many == 1 else 'prevent'} this job from starting"
+    verb = "prevents" if many == 1 else "prevent"
+    return f"{formats.plural(many, 'problem')} {verb} this job from starting"
 
 
 def circumstances(found: Preflight) -> str:
