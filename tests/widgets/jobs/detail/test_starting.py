@@ -43,7 +43,7 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
     detail.open_job(CREATED)
     detail.header._fill_menu()
     with qtbot.waitSignal(detail.preflight_requested) as wished:
-        next(one for one in detail.header._menu.actions() if "Check" in one.text()).trigger()
+        next(one for one in detail.header._menu.actions() if "Pre-flight" in one.text()).trigger()
     assert wished.args == ["a"]
 
 
