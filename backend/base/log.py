@@ -7,9 +7,11 @@ Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
+import threading
 from io import TextIOWrapper
 from logging.handlers import MemoryHandler, RotatingFileHandler
 from pathlib import Path
@@ -79,9 +81,23 @@ def to_file_at_end(path: Path) -> None:
     _add(MemoryHandler(_RECORDS, flushLevel=logging.CRITICAL, target=_file_handler(path)))
 
 
-def write_out() -> None:
-    """Write what `to_file_at_end` kept. May hang as long as the share does."""
-    logging.shutdown()
+def write_out(limit_s: float) -> None:
+    """Write what `to_file_at_end` kept, in a thread that may hang, and log nothing more there."""
+    root = logging.getLogger()
+    kept = [handler for handler in root.handlers if isinstance(handler, MemoryHandler)]
+    for handler in kept:
+        root.removeHandler(handler)
+
+    def write() -> None:
+        for handler in kept:
+            handler.close()
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        # At exit it would wait for the same lock.
+        atexit.unregister(logging.shutdown)
 
 
 def to_stderr() -> None:

@@ -103,7 +103,7 @@ def choose(hands, text):
 
 @pytest.fixture
 def table(hands, program):
-    hands.tab_to("As a table over the whole width")
+    hands.tab_to("Show as a full-width table")
     hands.press("Space")
     view = program.jobs.table.view
     hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))

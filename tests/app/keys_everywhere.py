@@ -75,7 +75,7 @@ def _(desk, press):
 def _(desk, press):
     desk.queue()
     press()
-    assert "Take out of the queue" in [a.text() for a in desk.hands.focus().actions()]
+    assert "Remove from queue" in [a.text() for a in desk.hands.focus().actions()]
 
 
 @presses("Settings")

@@ -145,7 +145,7 @@ def _beside(by):
 
 def _brushed_by_keys(plot):
     """The axis whose brush the keys move, as it is heard."""
-    return plot.accessibleDescription().rpartition("Keys brush ")[2].removesuffix(".")
+    return plot.accessibleDescription().rpartition("Keys select a range of ")[2].removesuffix(".")
 
 
 presses("The axis on the left", BRUSHES)(_beside(-1))

@@ -69,7 +69,7 @@ LOADED = [
     ),
 ]
 PLACED = [
-    ([], "Choose a node or its GPUs; the job runs nowhere yet."),
+    ([], "Choose where to run: a node or some of its GPUs."),
     ([{"node": "gone", "processes": 1}], "There is no node “gone”"),
     ([{"node": HERE, "processes": 60}], "processes at most"),
     ([{"node": HERE, "gpus": ["GPU-gone"]}], "has no GPU “GPU-gone”"),
@@ -97,7 +97,7 @@ def told(form):
     assert not form._start_button.isEnabled()
     assert not form._queue_button.isEnabled()
     assert not form._save_button.isEnabled()
-    assert form._start_button.text() == form._foot_start.text() == "1 thing to fix"
+    assert form._start_button.text() == form._foot_start.text() == "1 problem to fix"
     form._start()
     form._foot_start.click()
     at_fault = {path: f.error() for path, f in form._fields._fields.items() if f.error()}
@@ -180,5 +180,5 @@ def test_m2_what_has_no_field_is_told_among_the_checks(form):
 def test_all_faults_are_told_at_once_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
     form._wish_check()
-    assert form._start_button.text() == "2 things to fix"
+    assert form._start_button.text() == "2 problems to fix"
     assert form._fields.first_at_fault() is form._fields.field("epochs").control

@@ -168,7 +168,7 @@ def _start_on_three(program: Program, person: Person) -> str:
     person.look_everywhere("new-job")
     person.press("Save draft")
     person.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    person.choose(program.jobs.detail.header._more, "Check before a start…")
+    person.choose(program.jobs.detail.header._more, "Pre-flight check…")
     person.wait(lambda: program._job_controller._starts.talk is not None)
     talk = program._job_controller._starts.talk
     assert talk is not None

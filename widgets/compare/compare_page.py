@@ -1,4 +1,4 @@
-"""The place Compare: two to eight jobs, their curves over one axis, and what tells them apart."""
+"""The Compare page: curves of two to eight jobs on one axis, and how the jobs differ."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _NARROW_W, _CRAMPED_W = 1000, 860
 
 
 class ComparePage(QWidget):
-    """Shows what it is given; which jobs are compared is decided elsewhere.
+    """Shows the jobs that it is given; its owner decides which jobs are compared.
 
     Signals:
         add_requested, remove_requested, opened: A job's id.
-        jobs_dropped: The ids of jobs that are to be compared, too, as a tuple.
-        csv_requested: All curves of all compared jobs are wished for as one table.
-        save_requested: A file name, and the bytes to put there.
+        jobs_dropped: The ids of jobs to add to the comparison, as a tuple.
+        csv_requested: The user asks for all curves of all compared jobs as one table.
+        save_requested: A file name, and the bytes to save.
     """
 
     add_requested = Signal(str)
@@ -78,7 +78,7 @@ class ComparePage(QWidget):
         self._colours: dict[str, int] = {}
         self._gone: dict[str, str] = {}
         self._picker: JobPicker | None = None
-        # Plots, table and coordinates of four jobs in one turn are 200 ms.
+        # Updating plots, table and coordinates of four jobs at once takes 200 ms.
         self.turns = ChunkedWork(self)
         self._make_header()
         self.plots = ComparePlots(_SMOOTHING)
@@ -93,7 +93,9 @@ class ComparePage(QWidget):
         self.parallel.pictures.saved.connect(self.save_requested)
         self._message = Label("", "small", "text2", wrap=True)
         self._message.setContentsMargins(0, S2, 0, 0)
-        more = Button("Add plot", kind="quiet", icon="plus", tip="Another metric of these jobs")
+        more = Button(
+            "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
+        )
         more.clicked.connect(self.plots.add)
         inner = QWidget()
         inner.setLayout(
@@ -109,14 +111,14 @@ class ComparePage(QWidget):
         self._scroll = Scroll(inner, gutter=PAGE_MARGIN)
         self._empty = EmptyState(
             "chart-line-up",
-            "Nothing is compared yet",
-            "Curves of two to eight jobs over one axis, and the settings in which they differ.",
+            "No jobs compared yet",
+            "See the curves of two to eight jobs on one axis, and the settings that differ.",
             button="Add a job",
             hint="or drag jobs from Jobs onto Compare",
             button_icon="plus",
         )
         self._empty.pressed.connect(self.open_picker)
-        self._reading = EmptyState("chart-line-up", "Reading the curves…")
+        self._reading = EmptyState("chart-line-up", "Reading curves…")
         self._pages = Stack()
         self._pages.addWidget(self._reading)
         self._pages.addWidget(self._empty)
@@ -133,20 +135,20 @@ class ComparePage(QWidget):
         self.drop_sheet = DropSheet(self)
         self._settle()
 
-    # -- what comes in
+    # -- input
 
     def show_rows(self, query: JobQuery, rows: JobRows) -> None:
-        """What was found for the picker."""
+        """Show the jobs that match the search of the picker."""
         if self._picker is not None:
             self._picker.show_rows(query, rows)
 
     def show_siblings(self, views: tuple[JobView, ...]) -> None:
-        """All jobs of the sweeps that those compared are of."""
+        """Set all jobs of the sweeps that the compared jobs belong to."""
         self._siblings = views
         self._show_parallel()
 
     def set_jobs(self, ids: tuple[str, ...]) -> None:
-        """The jobs that are compared now. Who stays keeps its colour."""
+        """Set the compared jobs. A job that stays keeps its colour."""
         for key in set(self._ids) - set(ids):
             for known in (self._looks, self._curves, self._colours, self._gone):
                 known.pop(key, None)
@@ -161,7 +163,7 @@ class ComparePage(QWidget):
         self._settle()
 
     def show_update(self, look: ComparedUpdate) -> None:
-        """News of a job: what it came to, and points to append."""
+        """Update a job: its view, and points to append."""
         key = look.view.id
         if key not in self._colours:
             return
@@ -171,7 +173,7 @@ class ComparePage(QWidget):
         self._settle()
 
     def show_gone(self, job_id: str, sentence: str) -> None:
-        """A job cannot be looked at any more; its curves stay as they were."""
+        """Report a job that cannot be read any more; its curves stay as they were."""
         if job_id in self._colours and self._gone.get(job_id) != sentence:
             self._gone[job_id] = sentence
             self._settle()
@@ -181,17 +183,17 @@ class ComparePage(QWidget):
         return self._ids
 
     def colour(self, job_id: str) -> int:
-        """The number of a job's colour."""
+        """Return the number of a job's colour."""
         return self._colours[job_id]
 
     def curves(self, job_id: str) -> RunCurves:
-        """What is drawn of a job, for those who test."""
+        """Return the drawn curves of a job, for tests."""
         return self._curves[job_id]
 
-    # -- acts
+    # -- actions
 
     def offer_for(self, dragged: DraggedJobs) -> DropOffer:
-        """What it means to drop these here."""
+        """Return what dropping these jobs here would do."""
         if set(dragged.ids) <= set(self._ids):
             verb = "is" if len(dragged.ids) == 1 else "are"
             return DropOffer(f"{dragged.words} {verb} compared already", takes=False)
@@ -203,7 +205,7 @@ class ComparePage(QWidget):
         if dragged is None:
             event.ignore()
             return
-        # Also what is too many: the sheet says so, and nobody has to guess from a cursor.
+        # More jobs than fit are accepted, too: the sheet then explains why they cannot be dropped.
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         offer = self.offer_for(dragged)
@@ -243,7 +245,7 @@ class ComparePage(QWidget):
         if self._picker is not None:
             self._picker.show_compared(self._ids)
 
-    # -- how it is made
+    # -- construction
 
     def _make_header(self) -> None:
         self._axes = axis_choice(XAxis.EPOCH)
@@ -284,10 +286,10 @@ class ComparePage(QWidget):
         narrow = self.width() < _NARROW_W
         self._csv.setText("CSV" if narrow else "Save CSV")
         self._add.setText("Add" if narrow else "Add job")
-        # The slider's tool tip says it; how many jobs are compared nothing else does.
+        # The slider's tool tip repeats this word; the number of jobs is shown only here.
         self._smoothing_word.setVisible(self.width() >= _CRAMPED_W)
 
-    # -- inside
+    # -- internals
 
     def _settle(self) -> None:
         looks = [self._looks[key] for key in self._ids if key in self._looks]
@@ -302,14 +304,14 @@ class ComparePage(QWidget):
             judged_metrics(views),
         )
         table = partial(self.table.show_comparison, comparison, self._colours, self._gone, names)
-        # Until the first of other jobs is there nobody sees the table, and mostly its rows stay.
+        # The table is hidden until the first job is read; most of its rows stay the same.
         self.turns.put((*plots, table, self._show_parallel) if views else plots)
         count = len(self._ids)
         self._header.sentence.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))
         self._add.setVisible(bool(count))
         self._add.setEnabled(count < MOST_JOBS)
-        self._add.set_tip("" if count < MOST_JOBS else f"{MOST_JOBS} jobs are the most")
+        self._add.set_tip("" if count < MOST_JOBS else f"At most {MOST_JOBS} jobs can be compared")
         self._message.setText(self._words(views))
         known = self._scroll if views or self._gone else self._reading
         self._pages.setCurrentWidget(known if count else self._empty)
@@ -320,14 +322,14 @@ class ComparePage(QWidget):
         self.parallel.show_jobs(tuple(look.view for look in looks), self._siblings)
 
     def _words(self, views: list[JobView]) -> str:
-        """What a person may miss, and why it is not there."""
+        """Return sentences on what is missing, and why."""
         sentences = list(dict.fromkeys(self._gone.values()))
         if len(views) < len(self._ids) and not sentences:
-            sentences.append("Reading the curves…")
+            sentences.append("Reading curves…")
         bare = [view.name for view in views if not self._curves[view.id].names()]
         if bare:
             told = formats.listed([f"“{name}”" for name in bare])
             sentences.append(f"{told} {'has' if len(bare) == 1 else 'have'} no curve yet.")
         if len(self._ids) == 1 and not sentences:
-            sentences.append("Add another job to see in what they differ.")
+            sentences.append("Add another job to see how they differ.")
         return " ".join(sentences)

@@ -1,4 +1,4 @@
-"""Adds jobs to the comparison: a search and the jobs that are not in it."""
+"""A dialog that adds jobs to the comparison."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDTH, _ROWS = 560, 7
 
 
 class JobPicker(FittedDialog):
-    """A click, or Enter, adds a job; the dialog stays for the next one.
+    """A search and a list of jobs; a click or Enter adds one, and the dialog stays open.
 
     Signals:
         picked: The id of a job to add.
@@ -75,21 +75,21 @@ class JobPicker(FittedDialog):
         self._search.setFocus()
 
     def ask(self) -> None:
-        """Wish for the rows that fit to what was typed."""
+        """Request the jobs that match the typed text."""
         self.rows_wished.emit(JobQuery(self._search.text()))
 
     def show_compared(self, ids: tuple[str, ...]) -> None:
-        """Those that need no adding."""
+        """Set the jobs that are compared already."""
         self._compared = ids
         self._count.setText(f"{len(ids)} of {MOST_JOBS}")
         self._list.setEnabled(len(ids) < MOST_JOBS)
         self._show_left()
 
     def show_rows(self, query: JobQuery, rows: JobRows) -> None:
-        """What was found; those that are compared are left out."""
+        """Show the jobs found, without those that are compared already."""
         self._rows = rows
         self._show_left()
-        # Of what was found for fewer letters, the first is not the one that was meant.
+        # The rows of an earlier, shorter text do not have the job that the user means first.
         if self._takes_first and query.text == self._search.text():
             self._takes_first = False
             self._take(self._list.currentIndex())
@@ -102,7 +102,7 @@ class JobPicker(FittedDialog):
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Up and down walk in the list while one types."""
+        """Move through the list with Up and Down while the search has the focus."""
         keys = (Qt.Key.Key_Up, Qt.Key.Key_Down)
         if (
             isinstance(event, QKeyEvent)
@@ -125,13 +125,13 @@ class JobPicker(FittedDialog):
         if self._rows.total > len(self._compared):
             self._nothing.say("magnifying-glass", f"No job matches “{text}”.")
         else:
-            self._nothing.say("stack", "There is no other job.")
+            self._nothing.say("stack", "There are no other jobs.")
         if some and not self._list.currentIndex().isValid():
             self._list.setCurrentIndex(self._model.index(0, 0))
 
     @Slot()
     def _take_current(self) -> None:
-        # What was typed last is looked for first.
+        # Search for the newest text first.
         self._takes_first = True
         self.ask()
 

@@ -1,4 +1,4 @@
-"""Parallel coordinates of the jobs of a sweep, or of those compared, with their table below."""
+"""Parallel coordinates of the jobs of a sweep, or of the compared jobs, with a table below."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _COMPARED = ""
 _MOST_ROWS = 8
 _CHOICE_W, _LEAST_COLUMN_W = 300, 48
 _LEAST_NAME_W, _AROUND_W = 180, 28
-"""So much of a name is worth more than columns of one width; beside a cell's text."""
+"""The width that a name gets before all columns are made equal; the space around a cell's text."""
 
 
 class ParallelCard(Card):
-    """Hidden while there are not two jobs to tell apart.
+    """Hidden while there are fewer than two jobs.
 
     Signals:
-        pointed: The id of the job under the pointer or the keys, "" for none.
+        pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
         opened: The id of a job.
     """
 
@@ -57,20 +57,20 @@ class ParallelCard(Card):
         self._shown = Parallel()
         self._name_w = 0
         self._wanted_w: tuple[list[int], list[int]] = ([], [])
-        self.choice = ComboBox(name="Which jobs are drawn")
+        self.choice = ComboBox(name="Jobs to draw")
         self.choice.setFixedWidth(_CHOICE_W)
         self.plot = ParallelPlot()
         self.pictures = PictureButton("Parallel coordinates", lambda: self.plot)
         self.sentence = Label("", "body", "text2", elide="middle")
         self.clear_button = Button(
-            "Clear brushes", kind="quiet", icon="x", tip="Esc in the plot does the same"
+            "Clear brushes", kind="quiet", icon="x", tip="Or press Esc in the plot"
         )
         self.table = QTableView()
         self._model = _Rows(())
-        dress(self.table, "Jobs, the best first", row_h=TABLE_ROW_COMPACT_H)
+        dress(self.table, "Jobs, best first", row_h=TABLE_ROW_COMPACT_H)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setModel(self._model)
-        # Jobs of a sweep are called alike but for the end of their names.
+        # The names of a sweep's jobs differ only at the end.
         self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.table.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideRight)
         self.table.horizontalHeader().setStretchLastSection(False)
@@ -99,7 +99,7 @@ class ParallelCard(Card):
         self.hide()
 
     def show_jobs(self, compared: tuple[JobView, ...], known: tuple[JobView, ...]) -> None:
-        """The jobs that are compared, and those known of their sweeps."""
+        """Set the compared jobs, and the known jobs of their sweeps."""
         sources: dict[str, tuple[JobView, ...]] = {}
         for tag in dict.fromkeys(filter(None, (sweep_of(view.tags) for view in compared))):
             of_sweep = [view for view in known if sweep_of(view.tags) == tag]
@@ -113,7 +113,7 @@ class ParallelCard(Card):
         self._sources = sources
         self.choice.setVisible(len(sources) > 1 or _COMPARED not in sources)
         self._draw()
-        # One axis alone joins nothing: jobs of the same settings.
+        # One axis alone joins nothing: all jobs have the same settings.
         self.setVisible(len(sources) > 1 or len(self._shown.axes) > 1)
 
     @property
@@ -147,7 +147,7 @@ class ParallelCard(Card):
         self.sentence.setText(self._words(len(rows)))
 
     def _words(self, through: int) -> str:
-        """The best in words, how many are left, and what is missing."""
+        """Return sentences on the best job, the number of jobs left, and what is missing."""
         shown, told = self._shown, []
         best = [line for line in shown.best if line.job_id in self.plot.through]
         if best and shown.metric:
@@ -155,17 +155,17 @@ class ParallelCard(Card):
             metric = metric_words(shown.metric)
             told.append(f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}.")
         elif not shown.metric:
-            told.append("These jobs are not judged by one metric.")
+            told.append("These jobs do not share a metric for the best checkpoint.")
         elif shown.best:
-            told.append("The best job is outside the brushes.")
+            told.append("The best job is outside the selected ranges.")
         elif not any(line.value is not None for line in shown.lines):
-            told.append("None of these jobs has a checkpoint yet, so none is the best.")
+            told.append("No best job: none of these jobs has a checkpoint yet.")
         if self.plot.brushes:
-            told.append(f"{through} of {formats.plural(len(shown.lines), 'job')} chosen.")
+            told.append(f"{through} of {formats.plural(len(shown.lines), 'job')} selected.")
         elif len(self._sources.get(self.choice.key(), ())) > MOST_LINES:
-            told.append(f"The first {MOST_LINES} are drawn.")
+            told.append(f"Only the first {MOST_LINES} jobs are drawn.")
         else:
-            told.append("Drag on an axis to choose.")
+            told.append("Drag on an axis to select a range.")
         return " ".join(told)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -173,9 +173,9 @@ class ParallelCard(Card):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """All alike; where long names have too little of that, they get what the rest leaves.
+        """Make all columns equal; where long names need more, give them what the others leave.
 
-        The headings give way first, each as much of itself as the others.
+        The headings shrink first, each by the same share.
         """
         header = self.table.horizontalHeader()
         header.setMinimumSectionSize(_LEAST_COLUMN_W)
@@ -213,7 +213,7 @@ class ParallelCard(Card):
 
 
 class _Rows(RowTableModel[ParallelLine]):
-    """The best row is green and bold, and says so in its last cell."""
+    """Shows the best row in green and bold, with "best" in its last cell."""
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if index.isValid() and self.rows[index.row()].is_best:
@@ -232,12 +232,12 @@ def _cell(number: int, is_metric: bool, line: ParallelLine) -> str:
 
 
 def _widest(texts: Iterable[str]) -> int:
-    """How wide a column would be with every text whole."""
+    """Return the width that a column needs to show every text in full."""
     return max((text_width(text, "strong") for text in set(texts)), default=0) + _AROUND_W
 
 
 def _wanted_w(shown: Parallel) -> tuple[list[int], list[int]]:
-    """How wide the columns behind the names would be: with their headings whole, and without."""
+    """Return the widths of the columns after the name: with full headings, and without headings."""
     values = [
         _widest(_cell(number, axis.key == METRIC, line) for line in shown.lines)
         for number, axis in enumerate(shown.axes)

@@ -1,4 +1,4 @@
-"""Brushes of parallel coordinates by keys: which end of a stretch goes where."""
+"""Keys that change the brushes of parallel coordinates."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Ends = tuple[float, float]
 
 
 def axis_step(event: QKeyEvent) -> int:
-    """By how many axes Left and Right lead on, 0 for other keys."""
+    """Return the number of axes to move for Left and Right, 0 for other keys."""
     plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
     return 0 if plain else _ASIDE.get(Qt.Key(event.key()), 0)
 
 
 def brushed(event: QKeyEvent, ends: Ends | None) -> tuple[bool, Ends | None]:
-    """What a key makes of the stretch that is brushed on an axis.
+    """Return the brush of an axis after a key press.
 
-    Shift with Up and Down moves the upper end, Ctrl the lower one; Delete takes the brush away.
+    Shift with Up and Down moves the upper end, Ctrl the lower one; Delete removes the brush.
 
     Args:
-        ends: The stretch of now, as shares from below; None without a brush.
+        ends: The current brush, as shares from below; None without a brush.
 
     Returns:
-        Whether the key is for brushes; and the new stretch, None for no brush.
+        Whether the key changes brushes; and the new brush, None for no brush.
     """
     if Qt.Key(event.key()) in _REMOVES:
         return True, None
@@ -42,6 +42,6 @@ def brushed(event: QKeyEvent, ends: Ends | None) -> tuple[bool, Ends | None]:
         low = max(min(low + by * _STEP, high), 0.0)
     else:
         return False, ends
-    # Steps are added up, and a twentieth is none that a float can hold.
+    # Steps are summed, and a float cannot hold one twentieth exactly.
     found = (round(low, 6), round(high, 6))
     return True, None if found == _WHOLE else found

@@ -1,4 +1,4 @@
-"""Parallel coordinates of one size: where its axes and lines are, and how they are painted."""
+"""Geometry and painting of parallel coordinates of one size."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TEXT_H, _CELL_W = 18, 96
 _BRUSH_W, _REACH = 16, 22
 _NEAR = 6.0
 _MOST_SMOOTH, _MOST_SOLID = 120, 40
-"""Above these numbers edges are not smoothed, and lines are thin and shaded by their result."""
+"""Above these numbers of lines: no antialiasing; thin lines, shaded by their result."""
 _SHADES = 8
 
 Brushes = Mapping[int, tuple[float, float]]
 
 
 class ParallelPicture:
-    """Made anew when the size or the jobs change: hundreds of lines are drawn in a frame."""
+    """Created again when the size or the jobs change: it draws hundreds of lines in a frame."""
 
     def __init__(self, shown: Parallel, size: QSize) -> None:
         self._shown = shown
@@ -50,22 +50,22 @@ class ParallelPicture:
         return self._bottom - place * (self._bottom - _TOP)
 
     def share_at(self, y: float) -> float:
-        """The place on an axis, as a share from below."""
+        """Return the position on an axis, as a share from below."""
         return min(max((self._bottom - y) / max(self._bottom - _TOP, 1.0), 0.0), 1.0)
 
     def points_of(self, line: ParallelLine) -> list[QPointF]:
-        """Where a line goes; an axis on which it has no value is left out."""
+        """Return the points of a line, without axes on which it has no value."""
         return self._points[line.job_id]
 
     def axis_at(self, x: float) -> int | None:
-        """The number of the axis that a pointer at `x` means."""
+        """Return the number of the axis nearest to `x`, None if none is near."""
         for number in range(len(self._shown.axes)):
             if abs(x - self.axis_x(number)) <= _REACH / 2:
                 return number
         return None
 
     def line_at(self, point: QPointF, among: Collection[str]) -> str:
-        """The id of the job whose line is nearest, "" where none of these is near."""
+        """Return the id of the job whose line is nearest, "" if none of these is near."""
         nearest, distance = "", _NEAR
         for line in self._shown.lines:
             if line.job_id not in among:
@@ -75,16 +75,16 @@ class ParallelPicture:
                 if not a.x() <= point.x() <= b.x() or a.x() == b.x():
                     continue
                 y = a.y() + (b.y() - a.y()) * (point.x() - a.x()) / (b.x() - a.x())
-                # Along the normal, or steep lines could hardly be hit.
+                # Along the normal: otherwise steep lines could hardly be hit.
                 away = abs(y - point.y()) * (b.x() - a.x()) / QLineF(a, b).length()
                 if away < distance:
                     nearest, distance = line.job_id, away
         return nearest
 
-    # -- what is painted
+    # -- painting
 
     def render_background(self, ratio: float, chosen: Collection[str], brushes: Brushes) -> QPixmap:
-        """All that the pointer does not change; lines that are not chosen are grey."""
+        """Render all that the pointer does not change; unselected lines are grey."""
         ground = QPixmap(self._size * ratio)
         ground.setDevicePixelRatio(ratio)
         ground.fill(Qt.GlobalColor.transparent)
@@ -97,7 +97,7 @@ class ParallelPicture:
     def paint_background(
         self, painter: QPainter, chosen: Collection[str], brushes: Brushes
     ) -> None:
-        """The same on any device."""
+        """Paint the background on any device."""
         t = theme.current()
         lines = self._shown.lines
         grey = [line for line in lines if line.job_id not in chosen]
@@ -106,7 +106,7 @@ class ParallelPicture:
         self._paint_clear(painter, clear, crowded=len(lines) > _MOST_SOLID)
         best = [line for line in self._shown.best if line.job_id in chosen]
         self._paint_lines(painter, best, round_pen(t.q("good"), 3.0), smooth=True)
-        # Above the lines, or the one that says most would cross the figures.
+        # Above the lines, or the current line would cross the numbers.
         self._paint_axes(painter, brushes)
         self._name_best(painter, best)
 
@@ -120,7 +120,7 @@ class ParallelPicture:
         ]
         named = [where for one in self._shown.best if (where := self._name_rect(one))]
         for number, _, box in plates:
-            # Of a figure that is half covered nobody can read the other half.
+            # A number that is half covered cannot be read.
             texts = self._mark_texts(number, number == len(line.places) - 1)
             for where in (*named, *(where for where, _ in texts)):
                 if where.intersects(box):
@@ -135,20 +135,20 @@ class ParallelPicture:
             paint_text(painter, inner, text, "small_strong", "on_ink", middle=True)
 
     def paint_axis_of_keys(self, painter: QPainter, number: int) -> None:
-        """The axis on which the keys brush is as strong as the ring."""
+        """Highlight the axis that the keys brush, as strongly as a focus ring."""
         if self._shown.axes:
             x = self.axis_x(number)
             painter.setPen(QPen(theme.current().q("focus"), FOCUS_W))
             painter.drawLine(QPointF(x, _TOP - S1), QPointF(x, self._bottom + S1))
 
-    # -- in parts
+    # -- parts
 
     @property
     def _bottom(self) -> float:
         return float(self._size.height() - _BOTTOM)
 
     def _texts_of_last_w(self) -> int:
-        """The texts of the last axis stand on its right."""
+        """Return the width of the last axis's texts, which are on its right."""
         axes = self._shown.axes
         texts = [mark.text for mark in axes[-1].marks] if axes else []
         texts += [_best_text(line) for line in self._shown.best]
@@ -157,9 +157,9 @@ class ParallelPicture:
     def _paint_clear(
         self, painter: QPainter, lines: Sequence[ParallelLine], *, crowded: bool
     ) -> None:
-        """The better a job, the stronger its line where there are many, and the later painted.
+        """Paint better jobs later, and stronger where there are many lines.
 
-        All are opaque and then one pixel thin: 500 translucent ones take Qt five frames.
+        All lines are opaque and one pixel thin then: 500 translucent ones take Qt five frames.
         """
         ink, ground = theme.current().curve(0), theme.current().q("surface")
         smooth = len(lines) <= _MOST_SMOOTH
@@ -190,7 +190,7 @@ class ParallelPicture:
                 paint_text(painter, where, _best_text(line), "tiny", "good")
 
     def _name_rect(self, line: ParallelLine) -> QRectF | None:
-        """Where the value of a best job stands, behind its end."""
+        """Return where the value of a best job is painted, after the end of its line."""
         points = self.points_of(line)
         if not points:
             return None
@@ -225,7 +225,7 @@ class ParallelPicture:
                 painter.drawRoundedRect(box, 4, 4)
 
     def _paint_marks(self, painter: QPainter, number: int, is_last: bool) -> None:
-        """Texts that would lie on each other are left out."""
+        """Paint the texts of an axis, without those that would overlap."""
         x = self.axis_x(number)
         for mark in self._shown.axes[number].marks:
             y = self.y_of(mark.place)
@@ -246,7 +246,7 @@ class ParallelPicture:
             yield QRectF(max(left, 0.0), y - _TEXT_H / 2, wide, _TEXT_H), mark.text
 
     def _paint_plate(self, painter: QPainter, where: QRectF, text: str, tone: str) -> None:
-        """A text on a ground of its own, that lines behind it do not cross."""
+        """Paint a text on a background that hides the lines behind it."""
         wide = min(float(text_width(text, "tiny")) + 2, where.width())
         plate = QRectF(where.left() - 2, where.top() + 1, wide + 4, where.height() - 2)
         fill_round(painter, plate, theme.current().q("surface", 0.85), 3)
@@ -255,7 +255,7 @@ class ParallelPicture:
         )
 
     def _plate_of_current(self, number: int, place: float, text: str) -> QRectF:
-        """Where the value of the lifted line stands beside an axis."""
+        """Return where the value of the current line is painted, next to an axis."""
         x = self.axis_x(number)
         wide = min(text_width(text, "small_strong"), 2 * _CELL_W) + 2 * S2
         is_last = number == len(self._shown.axes) - 1
@@ -266,7 +266,7 @@ class ParallelPicture:
 
 
 def _mixed(ink: QColor, ground: QColor, share: float) -> QColor:
-    """``share`` of the ink on the ground, opaque."""
+    """Return ``share`` of the ink on the background, opaque."""
     rest = 1 - share
     return QColor.fromRgbF(
         ink.redF() * share + ground.redF() * rest,

@@ -1,6 +1,6 @@
-"""Parallel coordinates: a line per job through all it was given, up to what it reached.
+"""Parallel coordinates: one line a job, through its settings to its result.
 
-Dragging on an axis brushes it: only lines that go through every brush keep their colour.
+Dragging on an axis brushes a range: only lines that pass every brush keep their colour.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _CLICK = 3.0
 
 
 class ParallelPlot(QWidget):
-    """Draws frozen records. By keys: Up and Down walk the lines, Left and Right the axes; what
-    brushes is in `parallel_keys`. Enter opens, Escape takes all brushes away.
+    """Draws frozen records. Keys: Up and Down select a line, Left and Right an axis; Enter opens
+    the job, Escape removes all brushes. `parallel_keys` has the keys that brush.
 
     Signals:
-        pointed: The id of the job under the pointer or the keys, "" for none.
+        pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
         opened: The id of a job.
-        brushed: Other jobs go through the brushes than before.
+        brushed: The set of jobs that pass the brushes has changed.
     """
 
     pointed = Signal(str)
@@ -49,7 +49,7 @@ class ParallelPlot(QWidget):
         self._chosen: set[str] = set()
         self._current = ""
         self._axis = 0
-        """On which the keys brush."""
+        """The axis that the keys brush."""
         self._drag: tuple[int, float] | None = None
         self._is_pressed = False
         self._press = QPointF()
@@ -60,10 +60,10 @@ class ParallelPlot(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._say()
 
-    # -- what is shown
+    # -- input
 
     def show_parallel(self, shown: Parallel) -> None:
-        """Other jobs, or news of them. Brushes stay on axes that are still there."""
+        """Show other jobs, or an update. Brushes stay on axes that still exist."""
         if shown == self._shown:
             return
         before = [axis.key for axis in self._shown.axes]
@@ -79,7 +79,7 @@ class ParallelPlot(QWidget):
         self._settle()
 
     def point(self, job_id: str) -> None:
-        """Lift a line, "" for none."""
+        """Highlight the line of a job, "" for none."""
         if job_id != self._current:
             self._current = job_id
             self._say()
@@ -91,17 +91,17 @@ class ParallelPlot(QWidget):
 
     @property
     def brushes(self) -> dict[int, tuple[float, float]]:
-        """The stretch that is brushed on each axis, as shares from below."""
+        """Return the brush of each axis, as shares from below."""
         return dict(self._brushes)
 
     @property
     def through(self) -> frozenset[str]:
-        """The ids of the jobs that every brush lets through."""
+        """Return the ids of the jobs that pass every brush."""
         return frozenset(self._chosen)
 
     @property
     def picture(self) -> ParallelPicture:
-        """Where everything is now."""
+        """Return the current geometry."""
         if self._picture is None:
             self._picture = ParallelPicture(self._shown, self.size())
         return self._picture
@@ -121,7 +121,7 @@ class ParallelPlot(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(200, _LEAST_H)
 
-    # -- what a person does
+    # -- events
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         super().mousePressEvent(event)
@@ -154,7 +154,7 @@ class ParallelPlot(QWidget):
         if (event.position() - self._press).manhattanLength() > _CLICK:
             return
         if drag is not None:
-            # A click on an axis takes its brush away.
+            # A click on an axis removes its brush.
             if self._brushes.pop(drag[0], None) is not None:
                 self._settle()
         elif self._line_at(event.position()):
@@ -206,11 +206,11 @@ class ParallelPlot(QWidget):
             self._ground = None
 
     def _line_at(self, point: QPointF) -> str:
-        """The nearest line that is not greyed."""
+        """Return the job of the nearest line that is not grey."""
         return self.picture.line_at(point, self._chosen)
 
     def _walk(self, by: int) -> None:
-        """From the best to the worst of the lines that are not greyed."""
+        """Move through the lines that are not grey, from best to worst."""
         ids = [line.job_id for line in self._shown.ranked() if line.job_id in self._chosen]
         if not ids:
             return
@@ -232,15 +232,15 @@ class ParallelPlot(QWidget):
         self.brushed.emit()
 
     def _say(self) -> None:
-        """The same in words, for those who hear it."""
+        """Update the description for screen readers."""
         lines = self._shown.lines
         self.setAccessibleName(f"Parallel coordinates of {len(lines)} jobs")
         current = next((line for line in lines if line.job_id == self._current), None)
-        told = [f"{len(self._chosen)} of {len(lines)} jobs go through the brushes."]
+        told = [f"{len(self._chosen)} of {len(lines)} jobs are in the selected ranges."]
         if current is not None:
             told.insert(0, f"{self._words(current)}.")
         if self.hasFocus() and self._shown.axes:
-            told.append(f"Keys brush {self._shown.axes[self._axis].label}.")
+            told.append(f"Keys select a range of {self._shown.axes[self._axis].label}.")
         self.setAccessibleDescription(" ".join(told))
 
     def _words(self, line: ParallelLine) -> str:
@@ -268,10 +268,10 @@ class ParallelPlot(QWidget):
         if current is not None:
             self.picture.paint_current(painter, current)
 
-    # -- to take along
+    # -- export
 
     def as_picture(self) -> Picture:
-        """The plot as it is seen, its brushes and the lifted line too."""
+        """Return the plot as it is seen, with brushes and the highlighted line."""
 
         def paint(painter: QPainter) -> None:
             self.picture.paint_background(painter, self._chosen, self._brushes)

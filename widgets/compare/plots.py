@@ -1,4 +1,4 @@
-"""The plots of Compare: one metric each, a curve per job, all over one x axis."""
+"""The plots of Compare: one metric each, a curve per job, all on one x axis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_SMOOTHING = 0.99
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A job as the plots draw it."""
+    """A job and its curves, as the plots draw it."""
 
     key: str
     name: str
@@ -48,11 +48,11 @@ class _Panel(CurvePanel):
 
 
 class _Plot(Card):
-    """A plot with its metric as title, which can be another one.
+    """A plot with its metric as title; the user can choose another metric.
 
     Signals:
-        changed: Another metric was chosen by a person.
-        removed: It is wished away.
+        changed: The user chose another metric.
+        removed: The user closed the plot.
     """
 
     changed = Signal()
@@ -64,7 +64,7 @@ class _Plot(Card):
         self._offered: tuple[str, ...] = ()
         self.drawn: dict[str, tuple[object, ...]] = {}
         self.panel = _Panel("", link=link, several_runs=True)
-        self.panel.set_empty_text("None of these jobs has measured it")
+        self.panel.set_empty_text("None of these jobs has this metric")
         self._choice = Button("", kind="quiet", icon="caret-down")
         self._choice.setFont(theme.font("strong"))
         self._choice.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
@@ -73,13 +73,13 @@ class _Plot(Card):
         self.pictures = PictureButton("", lambda: self.panel)
         self.remove = IconButton("x", "Remove this plot")
         head = row(self._choice, STRETCH, self.pictures, self.remove, gap=S2)
-        # The text of a quiet button stands S2 right of its edge: the card's padding begins there.
+        # The text of a quiet button is inset from its edge: the card's padding begins there.
         margins = (CARD_PADDING - S2, *HEADED_CARD[1:])
         super().__init__(head, (self.panel, 1), gap=S2, margins=margins)
         self.remove.clicked.connect(self.removed)
 
     def offer(self, metrics: Iterable[str]) -> None:
-        """The metrics there are."""
+        """Set the metrics to choose from."""
         known = tuple(metrics)
         if known == self._offered:
             return
@@ -109,16 +109,16 @@ class _Plot(Card):
 
 
 def _title(metric: str) -> str:
-    """Whether it was measured in training or in the validation stands before its name."""
+    """Return the title of a metric, which says whether it is of training or validation."""
     words = metric_words(metric)
     return words[:1].upper() + words[1:]
 
 
 class ComparePlots(QWidget):
-    """Two plots, or as many as one wants.
+    """Two plots, or as many as the user adds.
 
     Signals:
-        save_requested: A file name, and the bytes to put there.
+        save_requested: A file name, and the bytes to save.
     """
 
     save_requested = Signal(str, object)
@@ -138,26 +138,26 @@ class ComparePlots(QWidget):
         self._has_begun = False
 
     def prepare(self) -> None:
-        """Make the first two plots, one at a time, before there are curves to wait for them.
+        """Create the first two plots, one at a time, before there are curves to draw.
 
-        Not earlier: a window in which nothing is compared does without them.
+        Not created earlier: a window that compares nothing does not need them.
         """
         if not self._plots:
             self._add()
             QTimer.singleShot(0, self._begin)
 
-    # -- what is shown
+    # -- input
 
     def show_runs(
         self, runs: Sequence[ShownRun], judged: Sequence[str]
     ) -> Iterator[Callable[[], object]]:
-        """These jobs, in their colours.
+        """Show these jobs in their colours.
 
         Args:
-            judged: The metrics by which they call a checkpoint the best.
+            judged: The metrics that choose the best checkpoint of these jobs.
 
         Returns:
-            What is left to be done, a piece for each plot.
+            The remaining work, one callable per plot.
         """
         if runs:
             self._begin()
@@ -174,11 +174,11 @@ class ComparePlots(QWidget):
             self._draw(plot)
 
     def lift(self, key: str) -> None:
-        """Draw one job's curves as usual and the others faint; "" for all as usual."""
+        """Draw one job's curves as usual and the others faint; "" draws all as usual."""
         for plot in self._plots:
             plot.panel.lift(key)
 
-    # -- how it is shown
+    # -- display settings
 
     @property
     def axis(self) -> XAxis:
@@ -211,7 +211,7 @@ class ComparePlots(QWidget):
 
     @Slot()
     def add(self) -> None:
-        """One plot more, of a metric that none shows yet."""
+        """Add a plot of a metric that is not shown yet."""
         if len(self._plots) < _MOST_PLOTS:
             plot = self._add()
             shown = {each.shows for each in self._plots}
@@ -224,20 +224,20 @@ class ComparePlots(QWidget):
         return len(self._plots) < _MOST_PLOTS
 
     def panels(self) -> Mapping[str, CurvePanel]:
-        """The plots by their metrics."""
+        """Return the plots by their metrics."""
         return {plot.shows: plot.panel for plot in self._plots}
 
-    # -- inside
+    # -- internals
 
     def _metrics(self) -> list[str]:
         known = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
-        # What a job is judged by, then loss, then the user's own, then what is measured always.
+        # First the metric of the best checkpoint, then loss, the user's metrics, the built-in ones.
         first = [name for name in (*self._judged, "validation/loss", _LOSS) if name in known]
         rest = sorted(known, key=lambda name: (is_measured_now_and_then(name), name))
         return list(dict.fromkeys((*first, *rest)))
 
     def _choose_by_itself(self, metrics: Sequence[str]) -> None:
-        """Until a person chooses: what the jobs are judged by, and the training loss."""
+        """Until the user chooses, show the metric of the best checkpoint and the training loss."""
         first = next((name for name in metrics if name != _LOSS), "")
         wanted = [first or _LOSS, _LOSS if _LOSS in metrics or not metrics else ""]
         for plot, metric in zip(self._plots, wanted, strict=False):
@@ -293,7 +293,7 @@ class ComparePlots(QWidget):
 
     @Slot(float, float)
     def _follow(self, x0: float, x1: float) -> None:
-        """All plots show the same stretch."""
+        """Show the same x range in all plots."""
         for plot in self._plots:
             if plot.panel is not self.sender():
                 plot.panel.set_x_range(x0, x1)

@@ -1,4 +1,4 @@
-"""Names of jobs as they have room at the end of a curve.
+"""Job names shortened for the end of a curve.
 
 No Qt.
 """
@@ -15,9 +15,9 @@ _EDGES = " ·/_-:,."
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """What tells these names from each other: what all begin with is left out.
+    """Shorten names to what differs: a common beginning is left out.
 
-    Too long ones lose their middle.  Names that would be the same get a number.
+    Long names lose their middle. Names that would be the same get a number.
     """
     begin = _WORD_END.sub("", _common_begin(names)) if len(names) > 1 else ""
     cut = [name[len(begin) :].strip(_EDGES) or name for name in names]

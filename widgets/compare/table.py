@@ -1,4 +1,4 @@
-"""The table of Compare: a column per job; results, then the settings that are not the same."""
+"""The table of Compare: a column per job; results first, then the settings that differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BEST = "best"
 
 
 def row_texts(row: ComparedRow) -> tuple[str, ...]:
-    """The values as the table writes them: nothing but the best reads as the best does."""
+    """Return the texts of a row, with enough digits that only the best looks like the best."""
     usual = tuple(_in_words(row, value, _DIGITS) for value in row.values)
     for digits in range(_DIGITS, _MOST_DIGITS + 1):
         words = tuple(_in_words(row, value, digits) for value in row.values)
@@ -54,7 +54,7 @@ def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
 
 
 class _Hovered(QWidget):
-    """A piece of a column that knows whether the pointer is on it."""
+    """A part of a column that tracks whether the pointer is on it."""
 
     entered = Signal(int)
 
@@ -68,11 +68,11 @@ class _Hovered(QWidget):
 
 
 class _Head(_Hovered):
-    """The colour of a job's curves, its state and name, and the way out of the comparison.
+    """The head of a column: the job's colour, state and name, and the button that removes it.
 
     Signals:
         opened, removed: The job's id.
-        left: The focus went elsewhere.
+        left: The focus moved away.
     """
 
     opened = Signal(str)
@@ -86,7 +86,7 @@ class _Head(_Hovered):
         self._glyph = StateGlyph(size=18)
         self._name = Label("", "strong", elide="middle")
         self._name.setMinimumWidth(0)
-        self._remove = IconButton("x", "Take out of the comparison")
+        self._remove = IconButton("x", "Remove from the comparison")
         self._remove.setFixedSize(28, 28)
         self._remove.clicked.connect(lambda: self.removed.emit(self._id))
         if two_lines:
@@ -108,7 +108,7 @@ class _Head(_Hovered):
         self._name.set_tone("text3" if gone else "text")
         self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.word}")
         self.setAccessibleName(f"{view.name}, {view.state.word}. {gone}".strip())
-        self._remove.set_tip(f"Take “{view.name}” out of the comparison")
+        self._remove.set_tip(f"Remove “{view.name}” from the comparison")
         self.update()
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -124,7 +124,7 @@ class _Head(_Hovered):
             super().keyPressEvent(event)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Its curves are lifted as under the pointer."""
+        """Highlight the job's curves, as under the pointer."""
         super().focusInEvent(event)
         self.entered.emit(self._column)
         self.update()
@@ -152,9 +152,9 @@ class _Head(_Hovered):
 
 
 class _Cell(_Hovered):
-    """A value; the best is green and says so.
+    """A value; the best is green and marked "best".
 
-    It writes its two words by itself: of eight jobs there are hundreds, and as many labels and
+    It paints its two words itself: eight jobs have hundreds of cells, and as many labels and
     layouts took 0.1 s.
     """
 
@@ -191,13 +191,13 @@ class _Cell(_Hovered):
         return "strong" if self.is_best else "body"
 
     def _room(self) -> QRectF:
-        """Of the value; "best" stands behind it."""
+        """Return the space for the value; "best" follows it."""
         taken = text_width(_BEST, "tiny") + S2 if self.is_best else 0
         return QRectF(S2, 0, max(self.width() - S2 - taken, 0), self.height())
 
 
 class _Body(QWidget):
-    """Rows in a grid, with a line below each of `lines`."""
+    """Rows in a grid, with a separator below each row of `lines`."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -214,7 +214,7 @@ class _Body(QWidget):
 
 
 class CompareTable(QWidget):
-    """Rows are made anew only when others are shown; news changes their texts.
+    """Creates rows only when the set of rows changes; updates change their texts.
 
     Signals:
         pointed: The id of the job whose column is under the pointer, "" for none.
@@ -249,11 +249,11 @@ class CompareTable(QWidget):
         gone: Mapping[str, str],
         names: Sequence[str],
     ) -> None:
-        """The jobs, each in its colour.
+        """Show the jobs, each in its colour.
 
         Args:
-            names: What tells each from the others, where there is no room for its whole name.
-            gone: Why a job is no more what it was, by its id.
+            names: The short name of each job, for where there is no room for its whole name.
+            gone: Why a job could not be updated, by its id.
         """
         self._comparison, self._colours, self._gone = comparison, colours, gone
         self._names = tuple(names)
@@ -269,14 +269,14 @@ class CompareTable(QWidget):
             self._lay_out()
         self._fill()
         if job_id and self._heads:
-            # A job that was taken out gives the focus to the one in its place.
+            # When a job is removed, the job that takes its place gets the focus.
             ids = [head.job_id for head in self._heads]
             at = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
             if self._heads[at] is not head:
                 self._heads[at].setFocus()
 
     def texts(self) -> dict[str, list[str]]:
-        """What each row says, for those who test."""
+        """Return the texts of each row, for tests."""
         return {
             key: [cell.accessibleName() for cell in cells] for key, cells in self._cells.items()
         }
@@ -291,8 +291,8 @@ class CompareTable(QWidget):
         return (*found.results, *found.differing, *equal)
 
     def _focused_head(self) -> tuple[int, str]:
-        """The column and the job of the head that has the focus; "" for none."""
-        # Not the application's: it has none while another program's window is in front.
+        """Return the column and the job of the head that has the focus; "" for none."""
+        # Not the application's focus: it has none while another program's window is in front.
         focus = self.window().focusWidget()
         for column, head in enumerate(self._heads):
             if focus is not None and (focus is head or head.isAncestorOf(focus)):
@@ -305,7 +305,7 @@ class CompareTable(QWidget):
 
     def _lay_out(self) -> None:
         keeps_focus = self.window().focusWidget() is self._all
-        # Made while it is hidden: the page would be laid out anew for each row that comes.
+        # Hidden while it is filled: otherwise the page is laid out again for each row.
         body = _Body(self)
         body.hide()
         grid = body.grid
@@ -315,7 +315,7 @@ class CompareTable(QWidget):
         grid.setColumnStretch(0, 2)
         for column, _ in enumerate(found.jobs, 1):
             grid.setColumnMinimumWidth(column, _COLUMN_LEAST_W)
-            # Equal shares, whatever stands in them.
+            # Equal shares, whatever their content.
             grid.setColumnStretch(column, 3)
             head = _Head(column - 1, len(found.jobs) > _ONE_LINE_UP_TO, body)
             head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
@@ -343,7 +343,7 @@ class CompareTable(QWidget):
             self._all.setFocus()
 
     def _section(self, body: _Body, number: int, title: str, rows: Sequence[ComparedRow]) -> int:
-        """The number of the row after it."""
+        """Add a section; return the number of the row after it."""
         caption = Label(title, "small_strong", "text3")
         caption.setContentsMargins(0, S4 if number > 1 else S2, 0, S1)
         body.grid.addWidget(caption, number, 0)
@@ -376,7 +376,7 @@ class CompareTable(QWidget):
                 cell.show_value(words, best)
         count = len(found.equal)
         hidden = "" if self._all.isChecked() else " hidden"
-        # One job has nothing to be equal to.
+        # "equal" needs at least two jobs.
         kind = "equal row" if len(found.jobs) > 1 else "row"
         self._equal.setText(f"{formats.plural(count, kind)}{hidden}")
         self._equal.setVisible(count > 0)

@@ -32,7 +32,6 @@ from backend.node.system import prctl, process_cleanup
 from backend.node.system.process_identity import process, send_signal
 from backend.node.system.tcp_watch import TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
-from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
@@ -67,7 +66,7 @@ _EXIT_S = 20.0
 _WRITE_LIMIT_S = 90.0
 """A share that is back after a minute shall have it; the rank is gone and holds nothing."""
 _LOG_LIMIT_S = 2.0
-"""How long the guard's own log may take to write; its share may hang."""
+"""How long the guard's own log may take to write: mpirun waits for it, and its share may hang."""
 _LOG_TAIL_BYTES = 16_384
 _MEMORY_BYTES = 200_000
 
@@ -96,13 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
     write_until_done(attempt.rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
-    code = 0 if record.outcome in ("finished", "interrupted") else 1
-    try:
-        TimeoutCall(_LOG_LIMIT_S).call(log.write_out)
-    except TimeoutError:
-        # mpirun waits for this process, and Python would write the log again at exit.
-        os._exit(code)
-    return code
+    log.write_out(_LOG_LIMIT_S)
+    return 0 if record.outcome in ("finished", "interrupted") else 1
 
 
 class Guard:

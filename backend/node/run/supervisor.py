@@ -52,6 +52,7 @@ _START_LIMIT_S = 100.0
 _TO_FIRST_STEP_S = 0.6
 """Rank 0 writes twice a second: a status that still says SETUP after this is true."""
 _WRITE_LIMIT_S = 600.0
+_LOG_LIMIT_S = 2.0
 _LOGS_READ = 8
 """Logs of ranks that are read for a cause, 320 KiB of each at most."""
 
@@ -72,10 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.detach:
         prctl.let_go(folder.attempt(options.run).supervisor_log)
     log.to_file_at_end(folder.attempt(options.run).supervisor_log)
-    ended = Supervisor(folder, options.run).supervise()
-    _log.info("Run %d of %s ended: %s", options.run, folder.job_id, ended.state.value)
+    Supervisor(folder, options.run).supervise()
     _notify(folder, options.run)
-    log.write_out()
     return 0
 
 
@@ -381,6 +380,9 @@ class Supervisor:
         energy_j: float | None = None,
     ) -> RunExit:
         record = replace(run_exit(found, leftovers, timestamps.now()), energy_j=energy_j)
+        _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
+        # Before exit.json: with that, the folder may be moved or removed.
+        log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         last = final_status(record, status, launch)
         write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)

@@ -93,7 +93,7 @@ def test_what_cannot_fit_is_told_at_its_field_and_is_not_called_ready(form, runn
     assert verdict(form) == "One batch fails"
     assert form._fields.field("model").error() == MISFIT.with_remedy
     assert form._foot.figures.text() == MISFIT.with_remedy
-    assert line(form) == "One batch was tried, and it fails"
+    assert line(form) == "One batch was tried and failed"
     assert form._start_button.text() == "Start anyway"
     said = form._findings.itemAt(0).layout().itemAt(1).widget().text()
     assert said == MISFIT.with_remedy

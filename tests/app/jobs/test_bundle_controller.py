@@ -114,7 +114,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
 
 def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     services, job_id = origin
-    press(page.detail, "How the replay went")
+    press(page.detail, "Show replay result")
     assert "is no replay" in page.detail._error[0]
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
@@ -122,7 +122,7 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     mark_replay(services.data_root.job(again.id), job_id)
     page.show_view(again)
     page.open_job(again.id)
-    press(page.detail, "How the replay went")
+    press(page.detail, "Show replay result")
     dialog = controller.dialog
     assert isinstance(dialog, ReplayDialog)
     assert dialog._answer.message.text().startswith("The same curve: all 4 steps")

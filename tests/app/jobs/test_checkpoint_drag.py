@@ -110,7 +110,7 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
         ("a", OTHER.name, "pt", "digits.pt"),
     ]
     tip = detail.checkpoints.model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
-    assert "export it there (PyTorch, as set last)" in tip
+    assert "export it (PyTorch, the last format used)" in tip
     assert stat.S_IMODE(path.parents[1].stat().st_mode) == 0o700
 
 

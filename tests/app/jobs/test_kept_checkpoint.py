@@ -1,4 +1,4 @@
-"""Keep for ever and Check file in the window: what the service says comes back to the page."""
+"""Keep always and Check file in the window: what the service says comes back to the page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_checkpoint_is_kept_for_ever_and_the_act_is_told(jobs, page, tab):
     name = checkpoint(30).name
     tab._keep.click()
     assert jobs.done == [(RUNS.id, name, True)]
-    assert tab._keep.text() == "Keep no more"
+    assert tab._keep.text() == "Stop keeping"
     assert page.detail.notes._acts.toPlainText().endswith(f"Always kept: {name}")
     tab._keep.click()
     assert jobs.done[-1] == (RUNS.id, name, False)

@@ -253,7 +253,7 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
 def test_a_look_that_was_asked_for_shows_that_all_is_well(made: Make) -> None:
     controller, wished = made()
     controller.check(wished.wish, JOB)
-    assert dialog_of(controller)._title.text() == "Nothing keeps this job from starting"
+    assert dialog_of(controller)._title.text() == "This job can start"
     assert wished.nodes.asked == [("gpu09", "gpu12")]
 
 

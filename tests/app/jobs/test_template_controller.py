@@ -166,8 +166,11 @@ def test_a_template_is_written_over_only_by_the_button_that_says_so(form, servic
     form._keep_menu.actions()[0].trigger()
     asked = dialog(form)
     asked._edit.setText("night")
-    assert asked._go.text() == "Replace it"
-    assert asked._field._below.text() == "“night” is there already, and would be replaced."
+    assert asked._go.text() == "Replace"
+    assert (
+        asked._field._below.text()
+        == "A template named “night” already exists and will be replaced."
+    )
     asked._edit.setText("a/b")
     assert not asked._go.isEnabled()
     assert "holds /" in asked._field.error()
@@ -245,7 +248,7 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
 def test_what_differs_from_the_job_it_came_from_is_listed(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
-    assert form._side._changed_head.text() == "As “digits 3”: nothing is changed"
+    assert form._side._changed_head.text() == "Same settings as “digits 3”"
     for path, typed in (("epochs", "9"), ("optimizer.lr", "0.1")):
         form._fields.field(path).control.setText(typed)
     form._wish_check()

@@ -62,7 +62,7 @@ def said(program):
 
 def test_several_jobs_are_tagged_and_the_tag_is_taken_away(hands, table, program, ids):
     names = ("fast", "slow")
-    for field, expected in (("Tags to give", True), ("Tags to take away", False)):
+    for field, expected in (("Tags to add", True), ("Tags to remove", False)):
         choose_rows(hands, table, names)
         hands.tab_to("Tag")
         hands.press("Space")

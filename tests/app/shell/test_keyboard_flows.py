@@ -141,7 +141,7 @@ def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
     hands.press("Alt+Down")
     hands.wait(lambda: order(program) == list(WAITING))
     hands.press("Shift+F10")
-    choose(hands, "Take out of the queue")
+    choose(hands, "Remove from queue")
     hands.wait(lambda: order(program) == list(WAITING[:2]))
     hands.wait(lambda: program.jobs.model.line(ids[WAITING[2]]).state is JobState.CREATED)
 
@@ -241,7 +241,7 @@ def test_a_sweep_is_brushed_and_the_best_of_what_is_left_is_opened(hands, progra
     hands.wait(lambda: len(plot._shown.lines) == 6)
     assert hands.tab_to("Parallel coordinates of 6 jobs") is plot
     hands.press("Right")
-    assert plot.accessibleDescription().endswith("Keys brush Learning rate.")
+    assert plot.accessibleDescription().endswith("Keys select a range of Learning rate.")
     hands.press("Shift+Down", times=17)
     assert {line.name for line in plot._shown.lines if line.job_id in plot.through} == {
         "digits batch=16 lr=0.01",

@@ -167,8 +167,8 @@ def choose(program, words, aside=""):
 def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     open_job(program, qtbot, ids[WAITING[1]])
     program.window.go("datasets")
-    target = choose(program, "take out", "the open job")
-    assert target.title.startswith("Take out")
+    target = choose(program, "remove from", "the open job")
+    assert target.title.startswith("Remove from queue")
     assert program.window.place == "jobs"
     model = program.jobs.model
     qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED)

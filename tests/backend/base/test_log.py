@@ -85,7 +85,7 @@ def test_records_for_a_share_are_written_at_the_end_and_the_folder_may_be_gone(
         "log.to_file_at_end(path)\n"
         "logging.getLogger('backend.x').info('here')\n"
         "assert not path.exists()\n"
-        "log.write_out()\n"
+        "log.write_out(60.0)\n"
     )
     command = [sys.executable, "-c", script, str(path)]
     root = Path(__file__).parents[3]

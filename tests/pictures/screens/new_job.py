@@ -163,7 +163,7 @@ def new_job_64(stage: Stage) -> None:
 @screen("new-job-taken", BOTH)
 def new_job_taken(stage: Stage) -> None:
     """Somebody came to two of the GPUs between form and start."""
-    busy = "GPU 6 of gpu03 is in use by alice; the job can start when it is free."
+    busy = "GPU 6 of gpu03 is in use by alice; the job starts when it is free."
     form = filled(stage, raw={**RAW, "placement": placed("gpu02", "gpu03")})
     form.show_check(
         replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])), TRIED

@@ -477,7 +477,7 @@ def test_a_row_reads_like_its_picture(qtbot: QtBot) -> None:
 
 
 def test_every_part_can_be_painted_in_both_themes(show: Show, look: ThemeManager) -> None:
-    off = Button("2 things to fix", kind="big")
+    off = Button("2 problems to fix", kind="big")
     off.setEnabled(False)
     parts = (
         *(off, Chip("v2", "live"), Separator(), Card(Label("x")), PageHeader("Jobs", "13")),

@@ -309,7 +309,7 @@ def test_a_job_that_never_ran_has_settings_and_no_curve(page):
 
 def test_one_job_alone_is_shown_and_asks_for_another(page):
     show(page, three()[:1])
-    assert page._message.text() == "Add another job to see in what they differ."
+    assert page._message.text() == "Add another job to see how they differ."
     assert plots(page)["loss"].keys() == ("id0",)
     assert "best" not in " ".join(page.table.texts()[MAP])
 

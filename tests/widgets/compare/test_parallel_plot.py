@@ -87,7 +87,7 @@ def test_dragging_on_axes_chooses_what_goes_through_all_brushes_and_escape_takes
     assert names(plot) == {f"digits batch=16 lr={rate}" for rate in (0.01, 0.03, 0.1)}
     drag(plot, 1, 0.9, 1.1)
     assert names(plot) == {"digits batch=16 lr=0.1"}
-    assert plot.accessibleDescription().startswith("1 of 6 jobs go through the brushes.")
+    assert plot.accessibleDescription().startswith("1 of 6 jobs are in the selected ranges.")
     QTest.keyClick(plot, Qt.Key.Key_Escape)
     assert plot.brushes == {}
     assert len(names(plot)) == 6
@@ -242,7 +242,9 @@ def test_brushes_leave_the_chosen_rows_in_the_table(page, qtbot):
     card = page.parallel
     card.plot.brush(0, 0.9, 1.0)
     assert card._model.rowCount() == 3
-    assert card.sentence.text() == "The best job is outside the brushes. 3 of 6 jobs chosen."
+    assert (
+        card.sentence.text() == "The best job is outside the selected ranges. 3 of 6 jobs selected."
+    )
     assert card.clear_button.isVisible()
     card.clear_button.click()
     assert card._model.rowCount() == 6
@@ -256,5 +258,5 @@ def test_a_sweep_that_has_reached_nothing_says_so(page):
     page.show_siblings(jobs)
     compare(page, jobs[0])
     assert page.parallel.sentence.text().startswith(
-        "None of these jobs has a checkpoint yet, so none is the best."
+        "No best job: none of these jobs has a checkpoint yet."
     )

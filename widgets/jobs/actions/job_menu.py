@@ -1,4 +1,4 @@
-"""All that can be done with one job, for the menu of its head and for that of its row."""
+"""The actions of one job, for the menus of its header and of its row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from widgets.jobs.actions.signals import JobActions
 
 Do = Callable[[], object]
 OnPage = Callable[[Do], Do]
-"""Makes of an act that is asked about on the page of the job one that opens that page first."""
+"""Wraps an action that needs the page of the job: the page is opened first."""
 
 
 def add_main_act(
@@ -27,7 +27,7 @@ def add_main_act(
     on_page: OnPage,
     has_checkpoints: bool | None,
 ) -> None:
-    """The act that the head of the job has a button for; an export stands below."""
+    """Add the main action of the job's header, with its export below."""
     act, job_id = main_act(job, has_checkpoints), job.id
     do: dict[PrimaryAction, Do] = {
         PrimaryAction.START: on_page(partial(wishes.start_requested.emit, job_id)),
@@ -51,13 +51,13 @@ def add_acts(
     has_checkpoints: bool | None = None,
     busy: bool = False,
 ) -> None:
-    """All that can be done with a job; what does not fit its state is off.
+    """Add all actions of a job; those that do not fit its state are disabled.
 
     Args:
-        export, elsewhere, rename: What asks for more; None where that is offered already.
-        on_page: For what is asked about on the page of the job.
-        has_checkpoints: There are some to export or to go on from; None while nobody knows.
-        busy: Something is being done with it.
+        export, elsewhere, rename: Actions that ask for more; None where offered already.
+        on_page: Wraps an action that needs the page of the job.
+        has_checkpoints: There are checkpoints to export or resume from; None if not known yet.
+        busy: An action on the job is under way.
     """
     live, job_id = job.state.is_live, job.id
     has_finished = job.state is JobState.FINISHED
@@ -68,7 +68,7 @@ def add_acts(
         ("Bundle…", not live, partial(wishes.bundle_requested.emit, job_id)),
         ("Replay…", job.state.is_over, partial(wishes.replay_requested.emit, job_id)),
         (
-            "How the replay went",
+            "Show replay result",
             job.state.is_over,
             partial(wishes.replayed_requested.emit, job_id),
         ),
@@ -78,7 +78,7 @@ def add_acts(
             elsewhere,
         ),
         (
-            "Check before a start…",
+            "Pre-flight check…",
             not live and not busy and not has_finished,
             on_page(partial(wishes.preflight_requested.emit, job_id)),
         ),
@@ -101,6 +101,6 @@ def add_acts(
 def _add(menu: QMenu, text: str, able: bool, act: Do) -> None:
     added = menu.addAction(text, act)
     added.setEnabled(able)
-    # Told beside the words; the key itself is heard by the page.
+    # Only displayed next to the text; the page handles the key.
     added.setShortcut(KEYS_OF_ACTS.get(text, ""))
     added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)

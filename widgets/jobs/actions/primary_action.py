@@ -1,4 +1,4 @@
-"""The one act that fits the state of an open job, and the keys of acts."""
+"""The main action for the state of an open job, and the keys of actions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 
 KEYS_OF_ACTS = {"Stop": "Ctrl+.", "Export…": "Ctrl+E", "Clone": "Ctrl+D"}
-KILL_TIP = "What it did since its newest checkpoint is lost"
-START_OVER_TIP = "From its first step; what the earlier run left is kept"
+KILL_TIP = "Everything after the last checkpoint will be lost"
+START_OVER_TIP = "Train again from the first step; the files of the earlier run are kept"
 
 
 class PrimaryAction(Enum):
-    """What can be wished with the button beside the name."""
+    """The action of the button next to the job's name."""
 
     START = auto()
     CANCEL = auto()
@@ -28,7 +28,7 @@ class PrimaryAction(Enum):
 
 @dataclass(frozen=True)
 class MainAct:
-    """The button beside the name: ``is_primary`` when it is what one came for."""
+    """The button next to the name; ``is_primary`` if it is highlighted."""
 
     act: PrimaryAction
     text: str
@@ -41,13 +41,13 @@ class MainAct:
 def main_act(
     view: JobView | JobSummary, has_checkpoints: bool | None, *, is_overdue: bool = False
 ) -> MainAct:
-    """The one act that fits the state.
+    """Return the main action for the state of a job.
 
-    Of a job that failed the page "What happened" has the act that stands out.
+    For a job that failed, the tab "What happened" has the highlighted action.
 
     Args:
-        has_checkpoints: There are some to export or to go on from; None while nobody knows.
-        is_overdue: It should have stopped by now.
+        has_checkpoints: There are checkpoints to export or resume from; None if not known yet.
+        is_overdue: Stopping takes longer than expected.
     """
     has_none = has_checkpoints is False
     stands_out = not view.state.has_failed

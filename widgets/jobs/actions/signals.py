@@ -1,4 +1,4 @@
-"""What a person may wish for one job; the parts of its page say it through the page."""
+"""The signals of a job's page: the actions that its parts request."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from PySide6.QtWidgets import QWidget
 
 
 class JobActions(QWidget):
-    """The page of a job.
+    """The base of the page of a job.
 
     Signals:
         start_requested, start_cancelled, stop_requested, start_over_requested,
-        kill_requested (it was to stop and does not),
-        preflight_requested (everything is to be looked at before a start), clone_requested,
-        compare_requested, bundle_requested, replay_requested (the form, to make the curve again),
-        replayed_requested (how that went), remove_requested, folder_requested,
-        runs_requested (which there were), newest_requested (its newest run again): Job id.
-        earlier_requested: Job id, number of an earlier run whose curves and log are wished for.
+        kill_requested (it does not stop by itself),
+        preflight_requested (check everything before a start), clone_requested,
+        compare_requested, bundle_requested, replay_requested (fill the form to repeat the job),
+        replayed_requested (show the result of the replay), remove_requested, folder_requested,
+        runs_requested (list its runs), newest_requested (show its newest run): Job id.
+        earlier_requested: Job id, number of an earlier run; show its curves and log.
         resume_requested: Job id, checkpoint ("" for the newest).
         rename_requested: Job id, text.
-        back_requested: The list is wished for (narrow windows).
+        back_requested: Show the list (narrow windows).
     """
 
     start_requested = Signal(str)

@@ -1,4 +1,4 @@
-"""The table of checkpoints, whose rows can be dragged out to where their export is wanted."""
+"""The table of checkpoints; a row can be dragged out to export it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableMod
 
 
 class CheckpointModel(RowTableModel[Checkpoint]):
-    """Every row can be dragged."""
+    """A model whose rows can be dragged."""
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         flags = super().flags(index)
@@ -20,10 +20,10 @@ class CheckpointModel(RowTableModel[Checkpoint]):
 
 
 class CheckpointTable(QTableView):
-    """One row at a time.
+    """A table in which one row is selected at a time.
 
     Signals:
-        drag_began: A `Checkpoint` and a `Promise`; whoever makes the file says at once where.
+        drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
     """
 
     drag_began = Signal(object, object)
@@ -44,7 +44,7 @@ class CheckpointTable(QTableView):
         drag = QDrag(self)
         drag.setMimeData(PromisedFile(promise))
         drag.setPixmap(self.viewport().grab(self.visualRect(index)))
-        # A copy and nothing else: what is moved out of a job is gone from it.
+        # Copy only: a move would remove the checkpoint from the job.
         act = drag.exec(Qt.DropAction.CopyAction)
         promise.is_let_go = True
         if act == Qt.DropAction.IgnoreAction:

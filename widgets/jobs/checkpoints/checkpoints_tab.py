@@ -1,4 +1,4 @@
-"""The checkpoints of a job: what each holds, and what can be done with it."""
+"""The checkpoints of a job, and the actions on them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
 from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel, CheckpointTable
 from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, format_title
 
-_KEEP, _KEEP_NO_MORE = "Keep for ever", "Keep no more"
-_PROVED = "read back and found right when it was written"
+_KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
+_PROVED = "verified when it was saved"
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
 _EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 3, 6, 7
 _LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
-"""Narrower, a column goes: the name says epoch and step, too, and a file beside the checkpoint says
-the hash."""
+"""Below this width a column is hidden: the name has epoch and step, a file next to the checkpoint
+has the hash."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
-    """``latest, best, kept, last epoch``."""
+    """Return ``latest, best, kept, last epoch``."""
     words = ["latest"] * checkpoint.is_latest + ["best"] * checkpoint.is_best
     words += ["kept"] * checkpoint.is_kept
     if checkpoint.reason in _REASONS:
@@ -45,12 +45,12 @@ class CheckpointsTab(QWidget):
     """The tab Checkpoints.
 
     Signals:
-        resume_requested: Name of the checkpoint to go on from.
+        resume_requested: Name of the checkpoint to resume from.
         new_from_requested: Name of the checkpoint a new job should start from.
         export_requested: Name of the checkpoint to export.
-        keep_requested: Name of a checkpoint, and whether it is kept for ever.
-        verify_requested: Name of the checkpoint whose file is to be read and hashed.
-        drag_began: As that of `CheckpointTable`.
+        keep_requested: Name of a checkpoint, and whether it is always kept.
+        verify_requested: Name of the checkpoint whose file is to be checked by its hash.
+        drag_began: See `CheckpointTable`.
     """
 
     resume_requested = Signal(str)
@@ -95,16 +95,16 @@ class CheckpointsTab(QWidget):
         dress(self._table, "Checkpoints")
         self._widths = SharedWidth(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
-        self._resume = Button("Resume from it", icon="play")
+        self._resume = Button("Resume from this", icon="play")
         self._resume.clicked.connect(lambda: self.resume_requested.emit(self._chosen()))
-        self._new = Button("Start new job from it", icon="plus")
+        self._new = Button("New job from this", icon="plus")
         self._new.clicked.connect(lambda: self.new_from_requested.emit(self._chosen()))
         self._export = Button("Export…", icon="upload-simple")
         self._export.clicked.connect(lambda: self.export_requested.emit(self._chosen()))
         self._keep = Button(_KEEP, icon="push-pin")
         self._keep.clicked.connect(self._wish_keep)
         self._verify = Button("Check file", icon="shield-check")
-        self._verify.set_tip("Read the file, and compare it with the hash that it was saved with")
+        self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
         self._verify.clicked.connect(self._wish_verified)
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
@@ -129,16 +129,16 @@ class CheckpointsTab(QWidget):
         self._fit_buttons()
 
     def begin_reading(self) -> None:
-        """Of another job nobody knows yet which there are."""
+        """Show that the checkpoints of another job are being read."""
         self._verified.clear()
         self.model.put(())
-        self._nothing.say("floppy-disk", "Reading the checkpoints…")
+        self._nothing.say("floppy-disk", "Reading checkpoints…")
         self._pages.setCurrentIndex(0)
 
     def show_error(self, sentence: str) -> None:
-        """They cannot be read; what is shown already stays."""
+        """Show why the checkpoints cannot be read; those shown already stay."""
         if not self.model.rowCount():
-            self._nothing.say("wifi-slash", "The checkpoints cannot be read", sentence)
+            self._nothing.say("wifi-slash", "Could not read the checkpoints", sentence)
 
     def show_checkpoints(
         self, checkpoints: tuple[Checkpoint, ...], policy: CheckpointPolicy
@@ -150,18 +150,20 @@ class CheckpointsTab(QWidget):
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         self.model.put(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
-        self._nothing.say("floppy-disk", "No checkpoint yet", "One is made after the first epoch.")
+        self._nothing.say(
+            "floppy-disk", "No checkpoint yet", "The first one is saved after the first epoch."
+        )
         each = max((c.bytes for c in checkpoints), default=0)
-        for_ever = sum(one.is_kept for one in checkpoints)
-        most = policy.keep_latest + policy.keep_best + 1 + for_ever
-        kept_too = f", the last epoch always, and {for_ever} for ever" if for_ever else ""
+        always = sum(one.is_kept for one in checkpoints)
+        most = policy.keep_latest + policy.keep_best + 1 + always
+        kept_too = f", the last epoch always, and {always} that you chose" if always else ""
         best = f"the best {policy.keep_best} by {metric}"
         if checkpoints and not any(one.is_best for one in checkpoints):
-            best += ", which this job has not measured yet"
+            best += " (not measured by this job yet)"
         self._policy.setText(
             f"Kept: the newest {policy.keep_latest}, {best}"
             f"{kept_too or ', and the last epoch always'}. "
-            f"That needs {formats.disk(most * each)} at most."
+            f"They need at most {formats.disk(most * each)}."
         )
         row_number = next(
             (r for r in range(self.model.rowCount()) if self._name(r) == kept),
@@ -176,7 +178,7 @@ class CheckpointsTab(QWidget):
         self._widths.hide({column: self.width() < least for column, least in _LEAST_W.items()})
 
     def show_verified(self, name: str, words: str, tip: str) -> None:
-        """How the check of a file went: "checked", "damaged" or that it is under way."""
+        """Show the check of a file: "checked", "damaged", or that it is under way."""
         for number, one in enumerate(self.model.rows):
             if one.name == name:
                 self._verified[one.sha256] = words, tip
@@ -184,17 +186,19 @@ class CheckpointsTab(QWidget):
                 self.model.dataChanged.emit(cell, cell)
 
     def set_export_kind(self, kind: str) -> None:
-        """As what a checkpoint is exported that is dragged out."""
+        """Set the format in which a dragged checkpoint is exported."""
         self._export_kind = kind
 
     def set_live(self, live: bool) -> None:
-        """While the job runs it cannot be resumed."""
+        """Disable Resume while the job runs."""
         self._live = live
         self._fit_buttons()
 
     def _name_tip(self, checkpoint: Checkpoint) -> str:
         kind = format_title(self._export_kind)
-        return f"{checkpoint.name}\nDrag it into a folder to export it there ({kind}, as set last)"
+        return (
+            f"{checkpoint.name}\nDrag it into a folder to export it ({kind}, the last format used)"
+        )
 
     def _name(self, row_number: int) -> str:
         return self.model.rows[row_number].name
@@ -232,7 +236,7 @@ class CheckpointsTab(QWidget):
         self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
         self._verify.setEnabled(chosen)
         self._resume.setEnabled(chosen and not self._live)
-        self._resume.set_tip("The job runs" if self._live else "")
+        self._resume.set_tip("The job is running" if self._live else "")
         self._new.setEnabled(chosen)
         self._export.setEnabled(chosen)
 

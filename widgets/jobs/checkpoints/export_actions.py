@@ -1,4 +1,4 @@
-"""Exports from the open job: the dialog that asks, and the format that was wished for last."""
+"""Exports from the open job: the dialog, and the format used last."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, ExportDialog, i
 
 
 class ExportActs(QObject):
-    """Asks what to export, as what, where to.
+    """Opens the export dialog and forwards its requests.
 
     Signals:
         export_requested: Job id, checkpoint, format, path.
-        export_cancelled: The export under way is not wanted any more.
-        kind_chosen: The format of an export, to be remembered for the next.
-        folder_requested: Path of the file that was made, to be shown in the file manager.
+        export_cancelled: Cancel the export that is under way.
+        kind_chosen: The format of an export, to be stored for the next one.
+        folder_requested: Path of the exported file, to be shown in the file manager.
 
     Attributes:
         kind: The format that the next export begins with.
@@ -40,12 +40,12 @@ class ExportActs(QObject):
         self.dialog: DialogHolder[ExportDialog] = DialogHolder()
 
     def restore_kind(self, kind: str) -> None:
-        """What `kind_chosen` told; a file may say anything."""
+        """Restore the format that `kind_chosen` gave; an unknown one is ignored."""
         if is_format(kind):
             self.kind = kind
 
     def ask(self, view: JobView, checkpoints: tuple[Checkpoint, ...], chosen: str = "") -> None:
-        """Open the dialog, with the checkpoint of this name chosen."""
+        """Open the dialog, with the checkpoint of this name selected."""
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         dialog = ExportDialog(view.name, checkpoints, chosen, home, self.kind, self._window)
         dialog.export_requested.connect(partial(self._wish, view.id))
@@ -55,7 +55,7 @@ class ExportActs(QObject):
         self.dialog.open(dialog)
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """While somebody chooses, the run goes on."""
+        """Update the dialog: the run may save checkpoints while it is open."""
         if self.dialog.now is not None and self._job_id == job_id:
             self.dialog.now.show_checkpoints(checkpoints)
 
@@ -68,7 +68,7 @@ class ExportActs(QObject):
             self.dialog.now.show_done(path)
 
     def take_error(self, sentence: str) -> bool:
-        """Say in the open dialog why an export was refused; whether there is one to say it."""
+        """Show in the open dialog why an export was refused; return whether it is open."""
         dialog = self.dialog.now
         if dialog is None or not dialog.isVisible():
             return False

@@ -1,4 +1,4 @@
-"""Carry a checkpoint away: as weights, as ONNX, or as a folder that needs only PyTorch."""
+"""The dialog that exports a checkpoint: as weights, as ONNX, or as a folder for PyTorch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, Tone
 
 _FORMATS = {
-    "zip": ("Zip", "Model source, weights, curves and a load.py that needs only PyTorch."),
-    "pt": ("PyTorch", "The state dict alone, for torch.load with weights_only=True."),
+    "zip": ("Zip", "Model source, weights, curves, and a load.py that needs only PyTorch."),
+    "pt": ("PyTorch", "The state dict only, for torch.load with weights_only=True."),
     "safetensors": ("Safetensors", "The weights in a file that cannot hold code."),
     "onnx": ("ONNX", "The network for other runtimes."),
 }
@@ -38,23 +38,23 @@ def format_title(key: str) -> str:
 
 
 def export_name(job_name: str, key: str) -> str:
-    """The name of the file that an export makes unless somebody says another."""
+    """Return the default name of an exported file."""
     return f"{file_stem(job_name)}.{key}"
 
 
 def file_stem(job_name: str) -> str:
-    """Its name as that of a file: ``a, b/1`` is ``a b-1``."""
+    """Return a job's name as a file name: ``a, b/1`` is ``a b-1``."""
     stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in job_name)
     return re.sub(r"(?<=\w)-+(?= )", "", stem).strip() or "job"
 
 
 class ExportDialog(FittedDialog):
-    """What to export, as what, where to.
+    """Asks for the checkpoint, the format and the path.
 
     Signals:
         export_requested: Checkpoint name, "best" or "latest", format, path.
-        export_cancelled: The export under way is not wanted any more.
-        folder_requested: Path of the file that was made, to be shown in the file manager.
+        export_cancelled: Cancel the export that is under way.
+        folder_requested: Path of the exported file, to be shown in the file manager.
     """
 
     export_requested = Signal(str, str, str)
@@ -110,9 +110,9 @@ class ExportDialog(FittedDialog):
         self.show_checkpoints(checkpoints, chosen)
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...], chosen: str = "") -> None:
-        """What there is by now; whoever had the best or the latest has the one that is so now.
+        """Update the checkpoints. "Best" and "latest" stay selected and mean the newest ones.
 
-        One that was chosen and is there no more gives way to the best.
+        A selected checkpoint that no longer exists is replaced by the best.
         """
         if self._under_way or self._checkpoint.view().isVisible():
             return
@@ -165,7 +165,7 @@ class ExportDialog(FittedDialog):
 
     @Slot()
     def _choose(self) -> None:
-        # The service refuses to overwrite, so Qt need not ask.
+        # The service refuses to overwrite, so Qt does not need to ask.
         chosen, _ = QFileDialog.getSaveFileName(
             self,
             "Export to",
@@ -188,14 +188,14 @@ class ExportDialog(FittedDialog):
 
     @Slot()
     def _wish(self) -> None:
-        self.show_progress(None, "Starting")
+        self.show_progress(None, "Starting…")
         path = self._path.text().strip()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
         self.export_requested.emit(checkpoint, self._format.key(), path)
 
 
 def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
-    """Return "best" or "latest" for these: a live run may prune the one that is shown."""
+    """Return "best" or "latest" for these: a live run may delete the one that is shown."""
     chosen = next((one for one in checkpoints if one.name == name), None)
     if chosen is not None and chosen.is_best:
         return "best"

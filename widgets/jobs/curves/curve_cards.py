@@ -1,4 +1,4 @@
-"""The plots of the tab Curves: the loss large, each other metric small."""
+"""The plots of the tab Curves: the loss large, every other metric small."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALL_MOST_H = 460
 
 
 class LargePlot(CurvePanel):
-    """As high as the small ones below leave room, and never lower than can be read."""
+    """A plot that takes the height that the small ones below leave, but stays readable."""
 
     def __init__(self, title: str, link: HoverLink) -> None:
         super().__init__(title, link=link)
@@ -30,14 +30,14 @@ class LargePlot(CurvePanel):
 
 
 class _SmallPanel(CurvePanel):
-    """It asks for what can be read and no more."""
+    """A plot with the smallest readable height."""
 
     def sizeHint(self) -> QSize:
         return QSize(LARGE_H, SMALL_H)
 
 
 class SmallPlot(Card):
-    """A metric of its own: title and newest value above a small plot."""
+    """A small plot of one metric, with its title and newest value above."""
 
     def __init__(self, title: str, link: HoverLink) -> None:
         self._value = Label("–", "heading")
@@ -51,12 +51,12 @@ class SmallPlot(Card):
         super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
 
     def set_grows(self, grows: bool) -> None:
-        """Whether it takes what height there is, or is as low as can be read."""
+        """Set whether it takes the available height, or has the smallest readable one."""
         self.panel.setMinimumHeight(SMALL_H)
         self.panel.setMaximumHeight(_SMALL_MOST_H if grows else SMALL_H)
 
     def clear(self) -> None:
-        """Another job, with this metric or without."""
+        """Remove the curves for another job."""
         self.panel.clear()
         self.show_spans(())
         self.show_value(None)
@@ -68,7 +68,7 @@ class SmallPlot(Card):
             self.panel.set_marks(spans=spans)
 
     def show_value(self, value: float | None, kind: str = "") -> None:
-        """The newest value; ``kind``: "val.", or "raw" where the line is smoothed."""
+        """Show the newest value; ``kind``: "val.", or "raw" where the line is smoothed."""
         self._value.setText(formats.metric(value))
         self._kind.setText(kind)
         self._kind.setVisible(bool(kind))

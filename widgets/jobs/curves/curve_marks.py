@@ -1,6 +1,6 @@
-"""What stands on the curves of a job beside what was measured: what it did, and where it ended.
+"""Marks on the curves of a job: checkpoints, runs, warnings, and where it ended.
 
-No widget.
+Has no widgets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDS = {
 
 
 class CurveMarks:
-    """All marks of the open job. Asked for an x axis, it says where they are on that.
+    """All marks of the open job, placed on an x axis on request.
 
     Args:
         curves: All points of the job.
@@ -40,18 +40,18 @@ class CurveMarks:
         self.clear()
 
     def clear(self) -> None:
-        """Another job is open now."""
+        """Remove all marks for another job."""
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._ever_kept: dict[int, str] = {}
         self._end: tuple[int, JobState] | None = None
         self._stopped_at: int | None = None
         self._alarms: tuple[Alarm, ...] = ()
-        self._unwell: tuple[AxisSpan, ...] = ()
+        self._problems: tuple[AxisSpan, ...] = ()
 
-    # What comes in; True when the marks are others now.
+    # Input; True if the marks have changed.
 
     def take(self, history: HistoryUpdate) -> None:
-        """What a resumed run repeats takes its checkpoints along."""
+        """Remove the checkpoints of steps that a resumed run repeats."""
         if history.drop_from is not None:
             self._ever_kept = {
                 step: name for step, name in self._ever_kept.items() if step < history.drop_from
@@ -69,32 +69,32 @@ class CurveMarks:
         return True
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Those there are; of those there were the place is kept."""
+        """Set the existing checkpoints; deleted ones keep their mark."""
         self._checkpoints = checkpoints
         self._ever_kept |= {each.step: each.name for each in checkpoints}
 
     def show_problems(self, spans: Sequence[AxisSpan]) -> bool:
-        """When GPUs of the job were unwell; the places are Unix times."""
-        before, self._unwell = self._unwell, tuple(spans)
-        return before != self._unwell
+        """Set when GPUs of the job had problems, in Unix time."""
+        before, self._problems = self._problems, tuple(spans)
+        return before != self._problems
 
-    # Where they are.
+    # Placement.
 
     def boundaries(self, axis: XAxis) -> list[Boundary]:
         starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
         return [Boundary(x, starts[step]) for step, x in self._placed(starts, axis)]
 
     def spans(self, axis: XAxis) -> list[AxisSpan]:
-        """When GPUs were unwell, as far as the job made steps meanwhile."""
+        """Return when GPUs had problems, limited to the steps made meanwhile."""
         found = []
-        for span in self._unwell:
+        for span in self._problems:
             stretch = self._curves.stretch(span.x0, span.x1, axis)
             if stretch is not None:
                 found.append(replace(span, x0=stretch[0], x1=stretch[1]))
         return found
 
     def posts(self, axis: XAxis) -> list[Post]:
-        """Where it failed, and what it warned of, at one step in one post."""
+        """Return the failure and the warnings; those of one step share a post."""
         failed = self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
         words: dict[int, list[str]] = {} if failed is None else {failed: ["failed here"]}
         for alarm in self._alarms:
@@ -111,7 +111,7 @@ class CurveMarks:
         for step, x in self._placed(self._ever_kept, axis):
             is_there = step in kept
             kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
-            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ', removed since'}"
+            words = f"checkpoint {self._ever_kept[step]}{'' if is_there else ' (deleted)'}"
             on_axis.append(AxisMark(x, kind, words))
         for kind, steps in (
             (MarkKind.EVALUATION, self._curves.evaluations()),
@@ -121,19 +121,19 @@ class CurveMarks:
         return on_axis
 
     def _ends_of_runs(self, axis: XAxis) -> list[AxisMark]:
-        """Where runs stopped or failed: those before, and the last one until the next begins."""
+        """Return where runs stopped or failed; the last one only until the next begins."""
         ends: dict[int, tuple[MarkKind, str]] = {}
         for start in self._curves.starts():
             kind = None if start.after is None else _ENDS.get(start.after)
             if kind is not None and start.first_step > 1:
-                # A run that went on from an older checkpoint took the steps behind that away.
+                # A run that resumed from an older checkpoint removed the later steps.
                 ends[start.first_step - 1] = kind, f"run {start.run - 1} {kind.value}"
         if self._stopped_at is not None:
             ends[self._stopped_at] = MarkKind.STOP, f"stopped after step {self._stopped_at}"
         return [AxisMark(x, *ends[step]) for step, x in self._placed(ends, axis)]
 
     def _placed(self, steps: Iterable[float], axis: XAxis) -> list[tuple[int, float]]:
-        """Steps, and where they are on an axis; without those that have no place there."""
+        """Return the steps and their places on an axis, without those that have no place on it."""
         wanted = np.asarray(sorted(steps), np.float64)
         places = self._curves.places(wanted, axis)
         return [

@@ -1,4 +1,4 @@
-"""How the plots of a job stand: below each other, and in a wide window in two columns."""
+"""The layout of a job's plots: in one column, or in two columns in a wide window."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SMALL_LEAST_W, _MOST_BESIDE = 210, 3
 _ONE_COLUMN_MOST = 4
 _LOSS_SHARE, _SMALL_SHARE = 3, 2
 _LEVELS = 5
-"""Layouts within each other, from a plot to what scrolls: each hears of a change after its own."""
+"""Nested layouts, from a plot to the scroll area: each reacts to a change after its child."""
 
 
 class CurvesBody(QWidget):
-    """The loss, the small plots, and how fast each rank is.
+    """The loss, the small plots, and the speed of each rank.
 
-    In a wide window the small ones have a column of their own beside the loss and the ranks.
+    In a wide window the small plots have a column of their own, next to the loss and the ranks.
     """
 
     def __init__(self, problem: QWidget, loss: QWidget, ranks: RankStrip) -> None:
@@ -49,7 +49,7 @@ class CurvesBody(QWidget):
         return self._wide
 
     def place(self, order: Sequence[SmallPlot]) -> None:
-        """These small plots, in this order."""
+        """Place these small plots, in this order."""
         self._order = list(order)
         self._smalls.setVisible(bool(order))
         for line in range(self._grid.rowCount()):
@@ -61,11 +61,11 @@ class CurvesBody(QWidget):
             self._grid.setRowStretch(index // beside, int(self._wide))
 
     def remove(self, plot: SmallPlot) -> None:
-        """It is to be deleted."""
+        """Remove a plot that is about to be deleted."""
         self._grid.removeWidget(plot)
 
     def fit(self, width: int, scroll: Scroll) -> None:
-        """Stand as this width allows; what is seen in ``scroll`` stays where it is."""
+        """Choose the layout for this width; what is visible in ``scroll`` stays where it is."""
         wide = width >= WIDE_FROM_W
         before = self._beside()
         self._width = width
@@ -77,7 +77,7 @@ class CurvesBody(QWidget):
         seen = next((part for part in self._parts if self._bottom(part) > bar.value()), None)
         above = self._top(seen) - bar.value() if seen is not None else 0
         self._turn(wide)
-        # The layout is another now and not only at the next turn of the event loop.
+        # Apply the layout now, not in the next event loop iteration.
         for _ in range(_LEVELS):
             QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
         if seen is not None:
@@ -94,7 +94,7 @@ class CurvesBody(QWidget):
         self.place(self._order)
 
     def _beside(self) -> int:
-        """How many small plots stand in a line."""
+        """Return how many small plots fit in a row."""
         if self._wide:
             return 1 if len(self._order) <= _ONE_COLUMN_MOST else 2
         return max(1, min(_MOST_BESIDE, self._width // _SMALL_LEAST_W))

@@ -1,4 +1,4 @@
-"""Loss large, then what else was measured: validation metrics, speed, learning rate."""
+"""The tab Curves: loss large, then the other metrics: validation, speed, learning rate."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ _SLIDER_W, _SLIDER_NARROW_W = 88, 48
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
 _POINTS_A_TURN = 10_000
-_BEFORE_STEPS = "The first points come with the first steps"
+_BEFORE_STEPS = "Curves appear after the first step."
+_WITHOUT_STEPS = "No curves: the job ended before its first step."
 _USUAL = ("accuracy", "learning_rate", "samples_per_second")
 
 
@@ -55,9 +56,9 @@ class CurvesTab(QWidget):
     """All curves of the open job.
 
     Signals:
-        save_requested: A suggested file name, and the bytes to put there.
-        csv_requested: All curves of the job are wished for as a table.
-        completed: The curves hold all points that were appended.
+        save_requested: A suggested file name, and the bytes to save.
+        csv_requested: The user asks for all curves of the job as a table.
+        completed: All appended points are in the curves.
     """
 
     save_requested = Signal(str, object)
@@ -76,7 +77,7 @@ class CurvesTab(QWidget):
         self._averaging, self._scaling = ChunkedWork(self), ChunkedWork(self)
         self._curves = RunCurves()
         self._small: dict[str, SmallPlot] = {}
-        # Jobs mostly have the same metrics, and to make a plot takes 10 ms.
+        # Most jobs have the same metrics, and creating a plot takes 10 ms.
         self._spare: dict[str, SmallPlot] = {}
         self._axis = XAxis.STEP
         self._log_x = self._log_y = False
@@ -98,7 +99,7 @@ class CurvesTab(QWidget):
         self._loss.set_empty_text(_BEFORE_STEPS)
         self._smoothing_word = Label("Smoothing", "small", "text2")
         title = Label("Loss", "heading")
-        title.set_tip("The wheel zooms, dragging pans, a double click fits", "F")
+        title.set_tip("Wheel zooms, drag pans, double-click fits", "F")
         head = row(
             title,
             STRETCH,
@@ -117,11 +118,11 @@ class CurvesTab(QWidget):
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth()
-        # A plot takes 15 ms to make; nobody waits for these when a first job is opened.
+        # Creating a plot takes 15 ms; created ahead, they do not delay opening the first job.
         self._spare = {base: self._make_plot(base) for base in _USUAL}
 
     def clear(self, name: str) -> None:
-        """Another job is open now."""
+        """Remove the curves for another job."""
         self._name = name
         self._drawing.stop()
         self._taking.stop()
@@ -148,9 +149,9 @@ class CurvesTab(QWidget):
         self._loss.fit()
 
     def append(self, history: HistoryUpdate) -> None:
-        """New points; what a resumed run wrote again replaces what stood there.
+        """Append new points; those of a resumed run replace the earlier ones of the same steps.
 
-        Of a long history the rest comes behind the first points, a piece a turn.
+        A long history is read in pieces, one per event loop iteration.
         """
         self._to_come.extend(in_pieces(history, _POINTS_A_TURN))
         if self._taking.is_done:
@@ -171,7 +172,7 @@ class CurvesTab(QWidget):
             if self._missing() is None:
                 self._place(self._new())
             self._mark()
-        # All plots painted in one turn are 50 ms of each look at a job that trains.
+        # Painting all plots at once takes 50 ms at every update of a running job.
         if self._to_show:
             self._showing.put(repeat(self._show_next))
         if not came:
@@ -183,31 +184,31 @@ class CurvesTab(QWidget):
             self.completed.emit()
 
     def show_view(self, view: JobView, slow: SlowNode | None = None) -> None:
-        """Where it ended, what it warned of, and how fast each rank is."""
+        """Show where the job ended, its warnings, and the speed of each rank."""
         is_without = view.state.is_over and view.step == 0
-        self._loss.set_empty_text("It ended before its first step" if is_without else _BEFORE_STEPS)
+        self._loss.set_empty_text(_WITHOUT_STEPS if is_without else _BEFORE_STEPS)
         if self._marks.show_view(view):
             self._mark()
         self.ranks.show_view(view, slow.reasons if slow is not None else {})
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Those there are; of those there were the place is kept."""
+        """Mark the existing checkpoints; deleted ones keep their mark."""
         self._marks.show_checkpoints(checkpoints)
         self._mark()
 
     def show_problems(self, spans: Sequence[AxisSpan]) -> None:
-        """When GPUs of the job were unwell; the places are Unix times."""
+        """Mark when GPUs of the job had problems, in Unix time."""
         if self._marks.show_problems(spans):
             self._mark()
 
     @property
     def began_s(self) -> float:
-        """Unix time of the first point, 0 before there is one."""
+        """Return the Unix time of the first point, 0 before there is one."""
         return self._curves.began_s
 
     @property
     def run_curves(self) -> RunCurves:
-        """All points of the open job, for other tabs that draw some of them."""
+        """Return all points of the open job, for other tabs that draw some of them."""
         return self._curves
 
     def toggle_log_y(self) -> None:
@@ -224,11 +225,11 @@ class CurvesTab(QWidget):
             panel.fit()
 
     def curve(self, name: str) -> CurveData | None:
-        """The points of one metric, for those who test."""
+        """Return the points of one metric, for tests."""
         return self._curves.get(name)
 
     def _make_room(self, name: str) -> None:
-        """For a metric that is new: the loss is drawn at once, the others in turns."""
+        """Prepare for a new metric: the loss is drawn at once, the others one by one."""
         data = self._curves.get(name)
         if data is None:
             return
@@ -241,7 +242,7 @@ class CurvesTab(QWidget):
             self._to_show.append(name)
 
     def _new(self) -> list[str]:
-        """The plots of what is to be shown that have no place yet."""
+        """Return the plots to be shown that are not in the layout yet."""
         bases = dict.fromkeys(name.removeprefix(VALIDATION) for name in self._to_show)
         return [base for base in bases if base not in self._small]
 
@@ -249,7 +250,7 @@ class CurvesTab(QWidget):
         return next((base for base in self._new() if base not in self._spare), None)
 
     def _show_next(self) -> None:
-        """A plot is made, or all that are made get their places, or a curve is drawn."""
+        """Do one step: create a plot, place all created plots, or draw a curve."""
         missing, new = self._missing(), self._new()
         if missing is not None:
             self._spare[missing] = self._make_plot(missing)
@@ -261,7 +262,7 @@ class CurvesTab(QWidget):
             self._draw_next()
 
     def _place(self, bases: Sequence[str]) -> None:
-        """All at once: what is seen already moves once."""
+        """Place all plots at once, so that visible ones move only once."""
         if not bases:
             return
         for base in bases:
@@ -270,7 +271,7 @@ class CurvesTab(QWidget):
             plot.panel.set_smoothing(self._weight())
         self._lay_out()
         for base in bases:
-            # Not before: what has no place yet would be a window of its own.
+            # Not earlier: a plot without a parent would be a window.
             self._small[base].show()
 
     def _draw_next(self) -> None:
@@ -298,12 +299,12 @@ class CurvesTab(QWidget):
         return plot
 
     def _lay_out(self) -> None:
-        """What the user measured comes before what is measured always."""
+        """Order the plots: the user's metrics come before the built-in ones."""
         order = sorted(self._small, key=lambda name: (name in OWN_METRICS, name))
         self._body.place([self._small[name] for name in order])
 
     def showEvent(self, event: QShowEvent) -> None:
-        """What came while nobody looked has its place only now: nothing is squeezed for it."""
+        """Lay out what changed while the tab was hidden."""
         super().showEvent(event)
         self._body.updateGeometry()
 
@@ -347,7 +348,7 @@ class CurvesTab(QWidget):
 
     @Slot()
     def _smooth(self) -> None:
-        """The loss at once, of the others one a turn: an average of a million points is 40 ms."""
+        """Smooth the loss now, the others one by one: a million points take 40 ms."""
         self._loss.set_smoothing(self._weight())
         self._averaging.put([partial(self._smooth_plot, plot) for plot in self._small.values()])
 
@@ -375,7 +376,7 @@ class CurvesTab(QWidget):
         self._mark()
 
     def _scale_all(self) -> None:
-        """The loss at once, of the others one a turn: six plots drawn at once are 60 ms."""
+        """Scale the loss now, the others one by one: drawing six plots at once takes 60 ms."""
         self._scale_as_all(self._loss)
         self._scaling.put(
             [partial(self._scale_as_all, plot.panel) for plot in self._small.values()]
@@ -393,8 +394,8 @@ class CurvesTab(QWidget):
 
 
 def _kind(name: str) -> str:
-    """What a value beside a plot is, where the plot shows others, too."""
+    """Return the kind of a value, where its plot also shows other values."""
     if name.startswith(VALIDATION):
-        # As the lists have it; the whole word cut the title of a small plot.
+        # Abbreviated as in the lists; the whole word cut the title of a small plot.
         return "val."
     return "" if name in OWN_METRICS else "raw"

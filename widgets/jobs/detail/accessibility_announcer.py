@@ -1,4 +1,4 @@
-"""Tells those who hear the window how the open job goes: each state once, and every ten percent."""
+"""Announcements of the open job for screen readers: each new state, and every 10 % of progress."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _STEP = 0.1
 
 
 class Announcer:
-    """Of a job that is opened nothing is said: who opens it reads how it is.
+    """Says nothing when a job is opened: the screen reader reads its state then.
 
     Args:
-        widget: What shows the job.
+        widget: The widget that shows the job.
     """
 
     def __init__(self, widget: QWidget) -> None:
@@ -26,7 +26,7 @@ class Announcer:
         self._told = view
 
     def see(self, view: JobView) -> None:
-        """News of the job that is open."""
+        """Announce a new state or progress of the open job."""
         told = self._told
         if told is None or told.id != view.id:
             return
@@ -43,5 +43,5 @@ class Announcer:
 
 
 def _tens(view: JobView) -> int:
-    # 0.3 / 0.1 is 2.999…
+    # Avoids rounding: 0.3 / 0.1 is 2.999…
     return int(view.progress / _STEP + 1e-9)

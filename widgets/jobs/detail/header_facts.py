@@ -1,4 +1,4 @@
-"""What the head of an open job says: where and since when, its figures, what Stop costs now."""
+"""The texts in the header of an open job: place and start, figures, the cost of stopping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from widgets.jobs.list.job_delegate import forecast
 
 
 def circumstances(view: JobView) -> str:
-    """Where, since when, by whom."""
+    """Return where the job runs, since when, and who started it."""
     now = datetime.now().astimezone()
     words = [f"{where(view)}"]
     started = instant(view.started)
@@ -37,7 +37,7 @@ def facts(view: JobView) -> list[Fact]:
         facts.append(Fact("Ready at", formats.about(ready, now), "live"))
         facts.append(Fact("Left", formats.duration(view.eta_s)))
     elif not view.state.is_live and view.run:
-        label = "Took in all" if view.earlier_s else "Took"
+        label = "Took in total" if view.earlier_s else "Took"
         facts.append(Fact(label, formats.duration(took_s(view, now))))
     if view.run:
         facts.append(Fact("Epoch", formats.of(view.epoch, view.epochs)))
@@ -49,7 +49,7 @@ def facts(view: JobView) -> list[Fact]:
         )
     loss = view.metrics.get("loss")
     if loss is not None:
-        tip = "Training loss of the newest step alone; the curve is smoothed"
+        tip = "Training loss of the newest step only; the curve is smoothed"
         facts.append(Fact("Loss, raw", formats.metric(loss), tip=tip))
     if view.samples_per_second is not None and view.state.is_live:
         facts.append(Fact("Speed", formats.per_second(view.samples_per_second, "samples")))
@@ -60,7 +60,7 @@ def facts(view: JobView) -> list[Fact]:
 
 
 def step_words(view: JobView) -> str:
-    """``540 of 900``; before it is known how many there are, no figure of them."""
+    """Return ``540 of 900``, or only the step while the total is not known."""
     if view.total_steps:
         return formats.of(view.step, view.total_steps)
     return formats.count(view.step) if view.step else formats.NONE
@@ -73,21 +73,21 @@ def what_stop_costs(
     *,
     is_overdue: bool = False,
 ) -> str:
-    """What it costs to press the button; ``is_overdue``: it should have stopped by now."""
+    """Return what pressing the button costs; ``is_overdue``: stopping takes too long."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     there = when = ""
     if newest is not None:
-        # The time itself: how long ago it was would stand still where no news comes.
+        # The time itself: "5 min ago" would not change while no update arrives.
         made = instant(newest.created)
         when = formats.moment_long(made, datetime.now().astimezone()) if made else ""
         there = f"Newest checkpoint: epoch {newest.epoch}, {when}.".replace(", .", ".")
     if view.state is JobState.STOPPING and is_overdue:
-        rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its beginning"
-        return f"It should have stopped by now. Kill now loses all since {rest}."
+        rest = f"epoch {newest.epoch}, {when}" if newest is not None else "its start"
+        return f"Stopping is taking too long. “Kill now” loses everything after {rest}."
     if view.state is JobState.STOPPING:
-        return "It finishes the step, saves, then leaves."
+        return "Finishing this step and saving a checkpoint…"
     if view.state.is_live:
-        return f"Stop loses nothing: it saves first. {there}".strip()
+        return f"Stopping is safe: a checkpoint is saved first. {there}".strip()
     if view.state is JobState.CREATED:
         return "Not started yet."
     if view.state is JobState.QUEUED and place is not None:

@@ -1,4 +1,4 @@
-"""What is said atop an open job: its finding, or that an earlier run is looked at."""
+"""The banner above an open job: its finding, or that an earlier run is shown."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from widgets.jobs.detail.warning import JobFinding
 
 
 class JobBanner(Banner):
-    """Hidden while there is nothing to say.
+    """Hidden while there is nothing to report.
 
     Signals:
-        newest_wished: The way back from an earlier run was pressed.
+        newest_wished: The user returns from an earlier run to the newest.
         node_wished: The name of the node that the finding is about.
     """
 
@@ -27,7 +27,7 @@ class JobBanner(Banner):
         self.hide()
 
     def show_finding(self, found: JobFinding | None, *, is_earlier: bool) -> None:
-        """``is_earlier``: the page shows an earlier run, from which there is a way back."""
+        """Show a finding; ``is_earlier``: the page shows an earlier run."""
         acts_for = (is_earlier, found.node if found is not None else "")
         if acts_for != self._acts_for:
             self._acts_for = acts_for
@@ -46,6 +46,6 @@ class JobBanner(Banner):
         return [button]
 
     def _way_back(self) -> Button:
-        button = Button("Show the newest")
+        button = Button("Show newest run")
         button.clicked.connect(self.newest_wished)
         return button

@@ -1,4 +1,4 @@
-"""One job: its head, how far it is, the worst finding, and the tabs."""
+"""The page of one job: header, progress, the most serious finding, and the tabs."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from widgets.nodes.history.node_history import NodeHistory
 
 
 class JobDetail(JobActions):
-    """The right side of the place Jobs.
+    """The right side of the page Jobs.
 
-    Signals, beside those of `JobActions`:
+    Signals, in addition to those of `JobActions`:
         csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
             Job id.
         resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
-        smaller_requested: Job id, and the batch size to go on with.
+        smaller_requested: Job id, and the batch size to resume with.
         new_from_requested: Job id, checkpoint a new job should start from.
         export_requested: Job id, checkpoint, format, path.
-        keep_requested: Job id, checkpoint, whether it is kept for ever.
+        keep_requested: Job id, checkpoint, whether it is always kept.
         verify_requested: Job id, checkpoint whose file is to be checked.
         acts_requested: Job id; answer with `show_acts`.
-        export_kind_chosen: The format of an export, to be remembered for the next.
-        take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file name,
-            and the `Promise` to keep.
+        export_kind_chosen: The format of an export, to be stored for the next one.
+        take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file
+            name, and the `Promise` of the file.
         notes_requested: Job id, text. tags_requested: job id, tuple.
         save_requested: Suggested file name, bytes.
         node_requested: The name of a node.
@@ -118,17 +118,17 @@ class JobDetail(JobActions):
                     gap=S3,
                     margins=(0, 0, PAGE_MARGIN, 0),
                 ),
-                # Its pages reach the edge: their scroll bars stand in the margin.
+                # Its pages reach the edge: their scroll bars are in the margin.
                 (self._tabs, 1),
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, 0, 0),
             )
         )
 
-    # -- what comes in
+    # -- input
 
     def open_job(self, view: JobView) -> None:
-        """Show another job, from its beginning."""
+        """Show another job, with its first tab."""
         self.notes.flush()
         self._view = view
         self._announcer.open(view)
@@ -155,7 +155,7 @@ class JobDetail(JobActions):
         self.acts_requested.emit(view.id)
 
     def show_update(self, update: RunUpdate) -> None:
-        """News: the view, and points to append."""
+        """Show an update of the job: its view, and points to append."""
         if not self._is_open(update.view.id):
             return
         self._doubt = ""
@@ -177,7 +177,7 @@ class JobDetail(JobActions):
         self._announcer.see(view)
         turned = view.state is not before.state
         if turned and not self._checkpoints:
-            # There were none; whether there are now is asked below.
+            # There were none; the check below finds out if there are some now.
             self._checkpoints = None
             self.failure.show_checkpoints(None)
         self._show()
@@ -192,7 +192,7 @@ class JobDetail(JobActions):
             self.acts_requested.emit(view.id)
 
     def show_place(self, place: QueuePlace | None) -> None:
-        """Where the open job stands in the queue."""
+        """Set the place of the open job in the queue."""
         if place != self._place:
             self._place = place
             self._show()
@@ -211,24 +211,24 @@ class JobDetail(JobActions):
             self.export()
 
     def show_verified(self, job_id: str, name: str, words: str, tip: str = "") -> None:
-        """How the check of a checkpoint's file went."""
+        """Show the result of checking a checkpoint's file."""
         if self._is_open(job_id):
             self.checkpoints.show_verified(name, words, tip)
 
     def show_acts(self, job_id: str, acts: tuple[AuditEntry, ...]) -> None:
-        """Who did what to the job, the newest first."""
+        """Show the actions recorded for the job, newest first."""
         if self._is_open(job_id):
             self.notes.show_acts(acts)
 
     def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
-        """All runs of the job, to choose one from."""
+        """Set all runs of the job, to choose from."""
         if self._is_open(job_id):
             button = self.header.runs
             self._earlier.show_runs(runs)
             self._earlier.open_menu(button.mapToGlobal(button.rect().bottomLeft()))
 
     def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
-        """The curves and the log of a run that starting over put away, and the job as it was."""
+        """Show the curves and the log of an earlier run that starting over put away."""
         run = self._earlier.show_earlier(number) if self._is_open(job_id) else None
         if run is None:
             return
@@ -241,7 +241,7 @@ class JobDetail(JobActions):
             self._choose_tab("curves")
 
     def show_checkpoints_error(self, job_id: str, sentence: str) -> None:
-        """Which checkpoints there are cannot be read now."""
+        """Show why the checkpoints cannot be read."""
         if self._is_open(job_id):
             self.checkpoints.show_error(sentence)
 
@@ -250,7 +250,7 @@ class JobDetail(JobActions):
             self.settings.show_file(toml, command)
 
     def show_busy(self, job_id: str, sentence: str) -> None:
-        """An act is under way ("Starting…"), or is over ("")."""
+        """Show that an action is under way ("Starting…"), or has ended ("")."""
         if self._is_open(job_id):
             self._busy, self._can_cancel = sentence, False
             if sentence:
@@ -258,27 +258,27 @@ class JobDetail(JobActions):
             self._show()
 
     def show_starting(self, job_id: str, sentence: str) -> None:
-        """A start is under way, which can be cancelled until it has begun; or is over ("")."""
+        """Show that a start is under way and can be cancelled, or has ended ("")."""
         self.show_busy(job_id, sentence)
         if self._is_open(job_id) and sentence:
             self._can_cancel = True
             self._show()
 
     def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
-        """An act was refused; said atop this page until the next act."""
+        """Show above the page why an action was refused, until the next action."""
         is_said = self.exports.take_error(f"{sentence} {remedy}".strip())
         if not is_said and self._is_open(job_id):
             self._error = (sentence, remedy)
             self._show()
 
     def show_stale(self, job_id: str, sentence: str) -> None:
-        """The job could not be looked at: doubt, which is not a state."""
+        """Show that the job could not be read; its last known state stays."""
         if self._is_open(job_id):
             self._doubt = sentence
             self._show()
 
     def show_check_result(self, job_id: str, sentence: str, is_same: bool) -> None:
-        """How the replay that is open went beside its original."""
+        """Show how the open replay compares with its original."""
         if self._is_open(job_id):
             self._verdict = (sentence, is_same)
             self._show()
@@ -294,16 +294,16 @@ class JobDetail(JobActions):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._view is not None:
-            # Its figures may be wished for in other units now.
+            # The units of its figures may have changed.
             self._show()
             if self._checkpoints:
                 self.checkpoints.show_checkpoints(self._checkpoints, self._view.config.checkpoint)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Where list and detail take turns there is a way back."""
+        """Show a back button in a narrow window, which shows either the list or the job."""
         self.header.set_narrow(narrow)
 
-    # -- acts by key
+    # -- actions by key
 
     @Slot(int)
     def step_tab(self, by: int) -> None:
@@ -327,7 +327,7 @@ class JobDetail(JobActions):
         self.curves.focus_smoothing()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Esc leads back to the list, from whatever had no use for it."""
+        """Return to the list on Esc, if no child used the key."""
         if event.key() == Qt.Key.Key_Escape and not event.modifiers():
             self.back_requested.emit()
         else:
@@ -340,11 +340,11 @@ class JobDetail(JobActions):
 
     @Slot()
     def export(self) -> None:
-        """Ask what to export, as soon as it is known what there is."""
+        """Open the export dialog, once the checkpoints are known."""
         self._export_waits = self._checkpoints is None
         self._open_export("")
 
-    # -- how it is made
+    # -- construction
 
     def _make_tabs(self) -> None:
         self.curves = CurvesTab()
@@ -410,7 +410,7 @@ class JobDetail(JobActions):
         self.failure.clone_requested.connect(lambda: self.clone_requested.emit(self._id()))
         self.failure.log_requested.connect(self._show_log_of)
 
-    # -- what is shown
+    # -- display
 
     def _show(self) -> None:
         view = self._view
@@ -419,7 +419,7 @@ class JobDetail(JobActions):
         kept = self._checkpoints or ()
         is_overdue = self._patience.is_over(view)
         is_newest = self._earlier.shown is None
-        # What happened is told with the curves of the newest run.
+        # "What happened" always shows the curves of the newest run.
         tells_failure = view.state.has_failed and is_newest
         self._tabs.show_failed(tells_failure)
         self._tabs.show_counts(view.world_size, len(kept))
@@ -445,7 +445,7 @@ class JobDetail(JobActions):
         self.log.show_view(view)
 
     def _fit_header_act(self) -> None:
-        """What can be done about a failure stands on its page, once."""
+        """Show the ways out of a failure only once: on the tab "What happened"."""
         is_told = self._view is not None and self._view.state.has_failed and not self._busy
         is_below = is_told and self._tabs.key() == "failure"
         self.header.act.setVisible(not is_below)
@@ -463,7 +463,7 @@ class JobDetail(JobActions):
     def _slow(self, view: JobView) -> SlowNode | None:
         return slow_node(view, {state.name: state for state in self._nodes})
 
-    # -- what happens
+    # -- events
 
     @Slot()
     def _wish_newest(self) -> None:
@@ -499,7 +499,7 @@ class JobDetail(JobActions):
         self.log.show_source(source, line)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """The nodes on which a job can go on."""
+        """Set the nodes on which a job can be resumed."""
         self._nodes = states
         self._elsewhere.show_nodes(states)
         if self._view is not None and self._view.slow_ranks:
@@ -508,30 +508,30 @@ class JobDetail(JobActions):
     def show_pasts(
         self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float
     ) -> None:
-        """What is known of the last hours of the nodes, and how long ago each was heard of."""
+        """Set the recent history of the nodes, and how old each heartbeat is."""
         states = {state.name: state for state in self._nodes}
         self.ranks.show_nodes(states, histories, beats)
         if self._view is not None:
             began_s = self.curves.began_s
-            unwell = problems_of_job(self._view, states, histories, began_s, now_s)
+            problems = problems_of_job(self._view, states, histories, began_s, now_s)
             if self._earlier.shown is None:
-                self.curves.show_problems(unwell)
+                self.curves.show_problems(problems)
             if self._view.state.has_failed:
-                self.failure.show_nodes(states, histories, unwell)
+                self.failure.show_nodes(states, histories, problems)
 
     @property
     def has_checkpoints(self) -> bool | None:
-        """The open job has some to go on from; None while nobody knows."""
+        """Return whether the open job has checkpoints to resume from; None if not known yet."""
         return None if self._checkpoints is None else bool(self._checkpoints)
 
     @property
     def job_nodes(self) -> tuple[str, ...]:
-        """The nodes of the open job, once it has run."""
+        """Return the nodes of the open job, once it has run."""
         view = self._view
         return tuple(dict.fromkeys(view.nodes)) if view is not None and view.run else ()
 
     def open_elsewhere(self, without: str = "") -> None:
-        """Ask where the job goes on, a node left out."""
+        """Open the dialog that asks where to resume the job, without one node."""
         if self._view is not None:
             self._elsewhere.ask(self._view, without)
 
@@ -541,7 +541,7 @@ class JobDetail(JobActions):
             self.exports.ask(self._view, self._checkpoints, checkpoint)
 
     def restore_export_kind(self, kind: str) -> None:
-        """What `export_kind_chosen` told; a file may say anything."""
+        """Restore the format that `export_kind_chosen` gave; an unknown one is ignored."""
         self.exports.restore_kind(kind)
         self.checkpoints.set_export_kind(self.exports.kind)
 

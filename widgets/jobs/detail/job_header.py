@@ -1,4 +1,4 @@
-"""The head of the open job: its ring, name, state and figures, and what can be done with it."""
+"""The header of the open job: progress ring, name, state, figures and actions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _RING = 96
 class JobHeader(QWidget):
     """Shows one job.
 
-    What is wished for it, the page says by `JobActions`, and what concerns the queue, `QueueActs`.
+    `JobActions` emits the actions that are requested, and `QueueActs` those of the queue.
 
     Signals:
-        export_wished, elsewhere_wished: It shall be asked what to export, or where the job goes on.
+        export_wished, elsewhere_wished: Open the dialog that exports, or that moves the job.
 
     Attributes:
-        act: The button of the one act that fits the state.
+        act: The button of the main action for the state.
     """
 
     export_wished = Signal()
@@ -60,7 +60,7 @@ class JobHeader(QWidget):
         self._name = JobName()
         self._name.renamed.connect(self._rename)
         self._badge = StateBadge()
-        self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All its runs")
+        self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All runs")
         self.runs.setFixedHeight(TARGET_MIN)
         self.runs.clicked.connect(self._ask_runs)
         self._facts = KeyValueRow(gap=24)
@@ -91,14 +91,14 @@ class JobHeader(QWidget):
         can_cancel: bool = False,
         is_overdue: bool = False,
     ) -> None:
-        """Show a job, or news of it.
+        """Show a job, or an update of it.
 
         Args:
-            place: Where it stands in the queue.
-            has_checkpoints: There are some to export or to go on from; None while nobody knows.
-            busy: What is being done with it ("Stopping…"), "" for nothing.
-            can_cancel: That can be cancelled.
-            is_overdue: It should have stopped by now.
+            place: Its place in the queue.
+            has_checkpoints: There are some to export or resume from; None if not known yet.
+            busy: The action under way ("Stopping…"), "" for none.
+            can_cancel: The action under way can be cancelled.
+            is_overdue: Stopping takes longer than expected.
         """
         self._view, self._place = view, place
         self._busy, self._can_cancel = busy, bool(busy) and can_cancel
@@ -106,7 +106,7 @@ class JobHeader(QWidget):
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
         self._badge.set_state(view.state, view.progress, circumstances(view))
-        # A job that ran once has no others to choose from.
+        # A job that ran once has no other runs to choose from.
         self.runs.setVisible(view.run > 1)
         self.runs.setText(f"Run {formats.count(view.run)}")
         self._facts.set_facts(facts(view))
@@ -114,7 +114,7 @@ class JobHeader(QWidget):
         self._fit_wait(view)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Where list and detail take turns there is a way back."""
+        """Show a back button in a narrow window, which shows either the list or the job."""
         self._back.setVisible(narrow)
 
     def _fit_act(self, act: MainAct) -> None:
@@ -135,8 +135,8 @@ class JobHeader(QWidget):
     def _fit_wait(self, view: JobView) -> None:
         waits = view.state is JobState.QUEUED
         self._wait.setVisible(waits or view.state is JobState.CREATED)
-        self._wait.setText("Take out" if waits else "Queue")
-        self._wait.set_tip("Take it out of the queue" if waits else QUEUE_TIP)
+        self._wait.setText("Remove from queue" if waits else "Queue")
+        self._wait.set_tip("Remove the job from the queue" if waits else QUEUE_TIP)
         self._wait.setEnabled(not self._busy)
 
     @Slot()
@@ -194,7 +194,7 @@ class JobHeader(QWidget):
         )
 
     def rename(self) -> None:
-        """Its name becomes a field."""
+        """Replace the name with a field to edit it."""
         self._name.edit()
 
     @Slot(str)

@@ -1,4 +1,4 @@
-"""The name of the open job, which can be changed where it stands."""
+"""The name of the open job, which can be edited in place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from widgets.common.theme import R_CONTROL, Role
 
 
 class JobName(QStackedWidget):
-    """The job's name, smaller where it has no room else; a double click or F2 makes it a field.
+    """The job's name, in smaller text where there is little room; it can be edited in place.
+
+    A double click or the rename key edits it.
 
     Signals:
         renamed: The new name.
@@ -32,7 +34,7 @@ class JobName(QStackedWidget):
         self.addWidget(self._edit)
         self.setFixedHeight(32)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self._label.set_tip("Double click to rename", "F2")
+        self._label.set_tip("Double-click to rename", "F2")
         self.setAccessibleName("Name of the job")
 
     def show_name(self, name: str) -> None:

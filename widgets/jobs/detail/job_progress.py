@@ -1,4 +1,4 @@
-"""How far the open job is: its time line, and below it what can be said of it now."""
+"""The progress of the open job: a timeline, with a sentence below."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class JobProgress(QWidget):
         starts: Iterable[RunStart],
         caption: str,
     ) -> None:
-        """Show a job, or news of it.
+        """Show a job, or an update of it.
 
         Args:
-            starts: Where its runs began.
-            caption: What is said below the time line.
+            starts: The first steps of its runs.
+            caption: The sentence below the timeline.
         """
         self._track.show_progress(view.state, view.progress, view.epochs)
         self._track.show_marks(_marks(view, checkpoints, starts))
@@ -48,7 +48,7 @@ class JobProgress(QWidget):
 def _marks(
     view: JobView, checkpoints: Sequence[Checkpoint], starts: Iterable[RunStart]
 ) -> TrackMarks:
-    """None before it is known how many steps there are."""
+    """Return the marks of the timeline; none while the number of steps is not known."""
     total = view.total_steps
     if not total:
         return TrackMarks()

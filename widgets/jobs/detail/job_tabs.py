@@ -1,4 +1,4 @@
-"""The tabs of the open job and the page of each; what happened comes first while it failed."""
+"""The tabs of the open job and their pages; "What happened" comes first for a failed job."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class JobTabs(Stack):
     """The page of the chosen tab.
 
     Signals:
-        turned: The key of the tab whose page is shown now, whoever turned to it.
+        turned: The key of the tab that is shown now, whatever caused the change.
 
     Attributes:
-        bar: The row of tabs. It has a place of its own: pages reach the edge, tabs do not.
+        bar: The tab bar. It is placed separately: pages reach the edge, tabs do not.
     """
 
     turned = Signal(str)
 
     def __init__(self, **pages: QWidget) -> None:
-        """The tabs, each page by the key of its tab, ``failure`` among them."""
+        """Create the tabs, with the page of each by its key; ``failure`` is one of them."""
         super().__init__()
         self._pages = pages
         self._shows_failure = False
@@ -47,20 +47,20 @@ class JobTabs(Stack):
         self.setCurrentWidget(self._pages["curves"])
 
     def key(self) -> str:
-        """The key of the chosen tab."""
+        """Return the key of the selected tab."""
         return self.bar.key()
 
     def choose(self, key: str) -> None:
-        """Turn to the page of this tab."""
+        """Show the page of this tab."""
         self.bar.choose(key)
         self._turn(key)
 
     def step(self, by: int) -> None:
-        """Turn to the next page, or to the one before."""
+        """Show the next page, or the previous one."""
         self.bar.step(by)
 
     def show_failed(self, has_failed: bool) -> None:
-        """Whether there is a tab of what happened."""
+        """Show or hide the tab "What happened"."""
         if has_failed == self._shows_failure:
             return
         self._shows_failure = has_failed
@@ -70,7 +70,7 @@ class JobTabs(Stack):
             self._turn(self.key())
 
     def show_counts(self, ranks: int, checkpoints: int) -> None:
-        """How many there are, beside the names of their tabs."""
+        """Show the number of ranks and checkpoints in their tabs."""
         self.bar.set_count("ranks", formats.count(ranks))
         self.bar.set_count("checkpoints", formats.count(checkpoints) if checkpoints else "")
 

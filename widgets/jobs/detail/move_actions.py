@@ -1,4 +1,4 @@
-"""Going on with the open job on other nodes: the dialog that asks which."""
+"""Resuming the open job on other nodes: opens the dialog that asks for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from widgets.jobs.detail.move_dialog import ElsewhereDialog
 
 
 class ElsewhereActs(QObject):
-    """Asks where a job goes on.
+    """Opens the dialog and forwards its request.
 
     Signals:
         resume_requested: Job id, and ``placement`` as a job file has it.
@@ -30,17 +30,17 @@ class ElsewhereActs(QObject):
 
     @property
     def now(self) -> ElsewhereDialog | None:
-        """The dialog, while it is open."""
+        """Return the dialog, while it is open."""
         return self._dialog.now
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """The nodes on which a job can go on."""
+        """Set the nodes on which a job can be resumed."""
         self._nodes = states
         if self.now is not None:
             self.now.show_nodes(states)
 
     def ask(self, view: JobView, without: str = "") -> None:
-        """Open the dialog, a node left out, unless it is open already."""
+        """Open the dialog, without one node, unless it is open already."""
         if self.now is not None:
             return
         placement = view.config.to_dict()["placement"]

@@ -1,4 +1,4 @@
-"""Go on with a stopped job on other nodes than before."""
+"""The dialog that resumes a stopped job on other nodes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WIDTH, _NODES_H = 720, 280
 
 
 class ElsewhereDialog(QDialog):
-    """Where the job goes on.
+    """Asks where to resume the job.
 
     Signals:
-        resume_requested: What ``placement`` of a job file holds.
+        resume_requested: The ``placement`` of a job file.
     """
 
     resume_requested = Signal(object)
@@ -36,11 +36,11 @@ class ElsewhereDialog(QDialog):
         without: str = "",
         parent: QWidget | None = None,
     ) -> None:
-        """The dialog.
+        """Create the dialog.
 
         Args:
-            placement: Where it ran.
-            without: The node that it is to leave; it is not chosen.
+            placement: Where the job ran.
+            without: The node that the job leaves; it is not selected.
         """
         super().__init__(parent)
         self.setWindowTitle("Resume on other nodes")
@@ -56,8 +56,8 @@ class ElsewhereDialog(QDialog):
             col(
                 Label("Resume on other nodes", "title"),
                 Label(
-                    f"{job_name} goes on from its newest checkpoint, at the same epoch and sample. "
-                    "From now on it runs where you choose"
+                    f"{job_name} resumes from its newest checkpoint, at the same epoch and sample. "
+                    "From now on it runs on the nodes that you choose"
                     + (f"; {without} is left out." if without else "."),
                     "body",
                     "text2",
@@ -69,7 +69,7 @@ class ElsewhereDialog(QDialog):
                 margins=(S6, S4, S6, S4),
             )
         )
-        # In its place first: a widget that joins a dressed one gets the fonts it began with.
+        # Insert it first: a widget added to a styled parent keeps its original fonts.
         self._picker.show_nodes(states)
         self._picker.put([one for one in placement if one.get("node") != without])
         self._picker.want(sum(len(one.get("gpus", ())) for one in placement), without)

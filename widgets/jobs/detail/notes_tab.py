@@ -1,4 +1,4 @@
-"""Notes and tags of a job, and who started, stopped and changed it."""
+"""Notes and tags of a job, and the record of who did what."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAVE_AFTER_MS = 800
 
 
 class NotesTab(QWidget):
-    """The tab Notes; saves when typing pauses.
+    """The tab Notes; it saves when the user stops typing.
 
     Signals:
         notes_changed: The whole text.
@@ -35,9 +35,9 @@ class NotesTab(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._showing = False
-        self._tags = LineEdit(placeholder="Words, with commas between them", name="Tags")
+        self._tags = LineEdit(placeholder="Tags, separated by commas", name="Tags")
         self._tags.editingFinished.connect(self._tell_tags)
-        self._text = TextBox(placeholder="What this job is for, what came of it", name="Notes")
+        self._text = TextBox(placeholder="Purpose and results of this job", name="Notes")
         self._text.textChanged.connect(self._typed)
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
@@ -45,11 +45,11 @@ class NotesTab(QWidget):
         self._pause.timeout.connect(self._tell_notes)
         self._shown_tags: tuple[str, ...] = ()
         card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
-        self._acts = TextBox(read_only=True, name="What was done")
-        acts = Card(Label("What was done", "heading"), (self._acts, 1), gap=S2)
+        self._acts = TextBox(read_only=True, name="History")
+        acts = Card(Label("History", "heading"), (self._acts, 1), gap=S2)
         content = QWidget()
         content.setLayout(col((card, 3), (acts, 2), margins=(0, 0, 0, S4), gap=S3))
-        # Below a banner in a small window its fields have no room.
+        # In a small window, below a banner, its fields have no room.
         self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
 
     def open_job(self, view: JobView) -> None:
@@ -62,7 +62,7 @@ class NotesTab(QWidget):
         self._showing = False
 
     def show_acts(self, acts: Sequence[AuditEntry]) -> None:
-        """Who did what, the newest first."""
+        """Show who did what, newest first."""
         now = datetime.now().astimezone()
         lines = (f"{formats.moment_long(instant(one.time), now)}  {one.sentence}" for one in acts)
         text = "\n".join(lines)
@@ -70,7 +70,7 @@ class NotesTab(QWidget):
             self._acts.setPlainText(text)
 
     def flush(self) -> None:
-        """What was typed last is saved before another job is opened."""
+        """Save what was typed last, before another job is opened."""
         if self._pause.isActive():
             self._pause.stop()
             self._tell_notes()

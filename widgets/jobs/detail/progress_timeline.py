@@ -1,4 +1,4 @@
-"""The progress of a job as a time line: epochs, checkpoints, where runs began, where one failed."""
+"""The progress of a job as a timeline: epochs, checkpoints, starts of runs, and a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_EPOCH_W = 5
 
 @dataclass(frozen=True)
 class TrackMarks:
-    """Shares of the whole job, 0 to 1. ``runs`` are where later runs began."""
+    """Positions as shares of the whole job, 0 to 1. ``runs`` has the starts of later runs."""
 
     checkpoints: tuple[float, ...] = ()
     runs: tuple[float, ...] = ()
@@ -25,7 +25,7 @@ class TrackMarks:
 
 
 class RunTrack(QWidget):
-    """A bar with a slit for each epoch and a triangle below for each checkpoint kept."""
+    """A bar with a gap after each epoch and a triangle below for each existing checkpoint."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""The runs of the open job: a list of them, and which earlier one is looked at instead of it."""
+"""The menu of the open job's runs, to show an earlier one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from widgets.common import formats
 from widgets.common.labels import literal
 from widgets.jobs.detail.warning import JobFinding
 
-_REST = "Its curves and its log; all else is the job as it is now."
+_REST = "Only curves and log are from this run; the rest is the job as it is now."
 
 
 class EarlierRuns(QObject):
-    """Which runs there are; with `shown` the page shows that one's curves and log.
+    """The runs of the job; `shown` is the one whose curves and log the page shows.
 
     Signals:
-        chosen: Number of a run whose curves and log are wished for.
-        newest_chosen: Those of the newest run are.
+        chosen: The number of a run; show its curves and log.
+        newest_chosen: Show those of the newest run.
     """
 
     chosen = Signal(int)
@@ -41,17 +41,17 @@ class EarlierRuns(QObject):
         self._runs, self.shown = (), None
 
     def show_runs(self, runs: Sequence[JobRun]) -> None:
-        """All of them, the newest first."""
+        """Set all runs, newest first."""
         self._runs = tuple(runs)
 
     def show_earlier(self, number: int) -> JobRun | None:
-        """The page shows this one now; None when it is none that was put away."""
+        """Set the run that the page shows; None if it was not put away."""
         found = (run for run in self._runs if run.number == number and run.put_away)
         self.shown = next(found, None)
         return self.shown
 
     def menu(self) -> QMenu:
-        """A line a run, that which is looked at ticked."""
+        """Return a menu with one line per run; the one that is shown is checked."""
         menu = QMenu(self._window)
         place = self.shown.put_away if self.shown is not None else 0
         now = datetime.now().astimezone()
@@ -67,7 +67,7 @@ class EarlierRuns(QObject):
         menu.popup(at)
 
     def finding(self) -> JobFinding | None:
-        """What the page says while it shows an earlier run."""
+        """Return the finding of the page while it shows an earlier run."""
         run = self.shown
         if run is None:
             return None
@@ -89,7 +89,7 @@ class EarlierRuns(QObject):
 
 
 def run_words(run: JobRun, now: datetime) -> str:
-    """``Run 2 · Stopped by ben · 12 Nov 15:04 · steps 401 to 1 200``."""
+    """Return ``Run 2 · Stopped by ben · 12 Nov 15:04 · steps 401 to 1 200``."""
     how = run.state.word
     if run.state is JobState.INTERRUPTED and run.message:
         how = run.message.partition(";")[0].rstrip(".")
@@ -101,5 +101,5 @@ def run_words(run: JobRun, now: datetime) -> str:
         steps = f"{formats.count(run.first_step)} to {formats.count(run.last_step)}"
         words.append(f"steps {steps}")
     else:
-        words.append("no step")
+        words.append("no steps")
     return " · ".join(words)

@@ -1,4 +1,4 @@
-"""The settings of a job in the words of the form, what differs from the defaults in bold."""
+"""The settings of a job, named as in the form; values that are not defaults are bold."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SettingsTab(QWidget):
         copy = Button("Copy command", kind="quiet", icon="copy")
         copy.clicked.connect(self._copy_command)
         self._head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
-        # Rows that scroll are cut by the edge of the card, not before it.
+        # Rows that scroll are cut at the edge of the card, not before it.
         self._file = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
         command = StyledFrame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
         content = QWidget()
@@ -82,11 +82,11 @@ class SettingsTab(QWidget):
                 margins=(0, 0, 0, S4),
             )
         )
-        # Below a banner in a small window the command has no room.
+        # In a small window, below a banner, the command has no room.
         self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
 
     def show_job(self, view: JobView) -> None:
-        """The settings as rows, when somebody sees them: for a long job file they are 0.1 s."""
+        """Show the settings as rows when the tab is visible: a long job file takes 0.1 s."""
         self._view = view
         if not is_unseen(self):
             self._show_rows()
@@ -106,7 +106,7 @@ class SettingsTab(QWidget):
         rows = [
             _Row(section(key), label(key), _words(key, shown[key]), shown[key] != usual.get(key))
             for key in sorted(shown, key=place)
-            # What the form has no field for is shown where somebody asked for it.
+            # A setting without a field in the form is shown if it is set.
             if key in LABELS or shown[key] != usual.get(key)
         ]
         self._turns.put(self._pieces(rows))
@@ -134,7 +134,7 @@ class SettingsTab(QWidget):
         self._fit()
 
     def _add_line(self) -> None:
-        """A line stays for the next job: most have the same settings."""
+        """Add a row; rows are reused, since most jobs have the same settings."""
         line = Label("", "heading"), Label("", "body", "text2"), Label("", elide="right")
         for column, part in enumerate(line):
             self._grid.addWidget(part, len(self._lines), column)
@@ -143,7 +143,7 @@ class SettingsTab(QWidget):
     def show_file(self, toml: str, command: JobCommand) -> None:
         self._toml.setPlainText(toml)
         self._fit()
-        self._command.setText(command.line or "Not known while the settings are at fault.")
+        self._command.setText(command.line or "No command: the settings are not valid.")
         self._by_hand.setText(_by_hand(command))
 
     @Slot(bool)
@@ -152,7 +152,7 @@ class SettingsTab(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """The card is no higher than what it shows: the command stands right below."""
+        """Limit the card to the height of its rows: the command is right below."""
         if self._pages.currentIndex() == 0:
             needed = self._rows.sizeHint().height()
         else:
@@ -174,19 +174,19 @@ def _by_hand(command: JobCommand) -> str:
     if not command.line:
         return ""
     if not command.node:
-        return "It can be run by hand once the job was started."
+        return "To run this yourself, start the job first; then a command appears here."
     where = "" if command.node == THIS_COMPUTER else f" of {command.node}"
     return (
-        f"Pasted into a shell{where}, it trains once more by hand in {command.folder}, and leaves "
-        "this job as it is."
+        f"Paste this into a shell{where} to train once more in {command.folder}. "
+        "This job is not changed."
     )
 
 
 def _words(key: str, value: str) -> str:
-    """A value as the form has it; a version apart from the name."""
+    """Return a value as in the form, with the version separate from the name."""
     name, _, version = value.partition("@")
     if key in PINNED and version.isdecimal():
         return formats.version(name, int(version))
-    # As the form writes it: 600 for 600.0.
+    # As in the form: 600 for 600.0.
     whole = value.removesuffix(".0")
     return whole if whole.isdecimal() else value_words(key, value)

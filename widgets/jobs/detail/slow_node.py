@@ -1,4 +1,4 @@
-"""The node that slows a running job, what that costs, and what its GPUs say about the cause."""
+"""The node that slows a running job, the cost, and the likely cause."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from widgets.nodes.row.node_row import node_title
 
 @dataclass(frozen=True)
 class SlowNode:
-    """A node whose ranks hold up the others.
+    """A node whose ranks delay the others.
 
-    ``cost`` is the share by which a step takes longer than without its slow ranks. ``reasons`` has
-    what is known to be wrong with the GPU or node of each slow rank: "slowed by heat, 91 °C".
+    ``cost`` is the relative increase of the step time due to the slow ranks. ``reasons`` has the
+    known problem of the GPU or node of each slow rank: "slowed by heat, 91 °C".
     """
 
     name: str
@@ -27,13 +27,13 @@ class SlowNode:
 
     @property
     def sentence(self) -> str:
-        """``gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C.``"""
+        """Return ``gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C.``"""
         who = f"{node_title(self.name)} slows this job by {formats.percent(self.cost)}"
         return f"{who}: {self.cause}." if self.cause else f"{who}."
 
 
 def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None:
-    """The node with the slowest of the slow ranks; None where no rank is slow, or all are."""
+    """Return the node with the slowest rank; None if no rank is slow, or all are."""
     slowest = view.slowest()
     if slowest is None:
         return None
@@ -61,7 +61,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
 
 
 def _reason(state: NodeState | None, uuid: str) -> tuple[HealthFinding, str] | None:
-    """The worst finding of a rank's GPU, else of its node; and how hot the GPU is."""
+    """Return the worst finding of a rank's GPU, or of its node, with the GPU's temperature."""
     reading = state.reading if state is not None else None
     if state is None or reading is None:
         return None

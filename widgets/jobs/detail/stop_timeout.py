@@ -1,4 +1,4 @@
-"""How long a job that stops is waited for before it may be killed."""
+"""The time that a job may take to stop before it may be killed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from backend.records.jobs.view import JobView
 
 
 class Patience:
-    """With the open job. Counts by a clock of this process: those of nodes may differ."""
+    """The timeout of the open job, by this computer's clock: those of nodes may differ."""
 
     def __init__(self) -> None:
         self.since_s: float | None = None
-        """When it was first seen to stop, None while it does not."""
+        """When the job was first seen stopping; None while it is not stopping."""
 
     def clear(self) -> None:
         self.since_s = None
 
     def is_over(self, view: JobView) -> bool:
-        """Whether the job should have stopped by now. To be asked at each look."""
+        """Return whether the job should have stopped by now. Call it at each update."""
         if view.state is not JobState.STOPPING:
             self.since_s = None
             return False

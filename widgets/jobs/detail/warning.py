@@ -1,4 +1,4 @@
-"""The one thing to be said atop an open job: the worst of what is known of it."""
+"""The most serious finding of an open job, shown above it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TELLING: dict[JobState, Family] = {
     JobState.STOPPING: "warn",
     JobState.FINISHED: "idle",
 }
-"""States whose message is told; one that has finished says whence it was imported."""
+"""States whose message is shown; for a finished job it says where it was imported from."""
 
 
 @dataclass(frozen=True)
 class JobFinding:
-    """A sentence, what is to be done or known about it, and how bad it is."""
+    """A sentence, what to do or know about it, and how serious it is."""
 
     family: Family
     sentence: str
@@ -42,14 +42,14 @@ def finding(
     verdict: tuple[str, bool],
     slow: SlowNode | None = None,
 ) -> JobFinding | None:
-    """The worst of it, None when all is as one expects.
+    """Return the most serious finding, None if everything is normal.
 
     Args:
-        refusal: Why the last act was refused, and the way out; ("", "") when none was.
-        doubt: Why the job could not be looked at, "" when it could.
-        place: Where it stands in the queue.
-        verdict: How a replay went beside its original, and whether its curve is the same.
-        slow: The node that slows it.
+        refusal: Why the last action was refused, and the remedy; ("", "") if it was not.
+        doubt: Why the job could not be read, "" if it could.
+        place: Its place in the queue.
+        verdict: How a replay compares with its original, and whether the curve is the same.
+        slow: The node that slows the job.
     """
     sentence, remedy = refusal
     if sentence:
@@ -75,7 +75,7 @@ def finding(
 
 
 def _when(view: JobView) -> str:
-    """When it was stopped: on this desktop or another one."""
+    """Return when it was stopped."""
     if view.state is not JobState.INTERRUPTED or not view.ended:
         return ""
     now = datetime.now().astimezone()
@@ -83,7 +83,7 @@ def _when(view: JobView) -> str:
 
 
 def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:
-    """The alarm that came last, and how many others there are."""
+    """Return the last alarm, and a sentence with the number of the others."""
     if not view.alarms or not view.state.is_live:
         return None, ""
     rest = len(view.alarms) - 1

@@ -1,4 +1,4 @@
-"""Which curve a cause is seen in: the memory of a GPU that was full, the loss that ran away."""
+"""The curves that show the cause of a failure, such as GPU memory or a diverging loss."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _OF_CAUSE = {
     "nccl_timeout": "network",
     "node_lost": "network",
 }
-"""The quantity of a node in which a cause is seen, where its agent kept it."""
+"""The quantity of a node that shows a cause, if its agent recorded it."""
 _BEFORE_S = 1800.0
 _ROOM, _WORDS_ROOM = 0.35, 0.5
-"""Of what is shown, right of the post for its words."""
+"""Shares of the plot kept free on the right of the post, for its text."""
 _LEAST_STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class CauseCurves:
-    """What one plot shows. Of `curves` (name, points, whether it stands out) the last is on top."""
+    """The content of one plot: `curves` are (name, points, is highlighted), the last on top."""
 
     title: str
     axis: XAxis
@@ -57,7 +57,7 @@ def cause_curves(
     states: Mapping[str, NodeState],
     histories: Mapping[str, NodeHistory],
 ) -> CauseCurves | None:
-    """The curves of the cause, None where no file tells them."""
+    """Return the curves that show the cause, None if no file has them."""
     error = view.error
     cause = error.cause if error is not None else ""
     if view.state is JobState.LOST and cause not in _OF_CAUSE:
@@ -71,7 +71,7 @@ def cause_curves(
 
 
 def _node(view: JobView) -> str:
-    """Where it failed; of a run on one node that one."""
+    """Return the node that failed; for a run on one node, that node."""
     if view.error is not None and view.error.node:
         return view.error.node
     names = set(view.nodes)
@@ -143,7 +143,7 @@ _Told = dict[str, tuple[str, CurveData]]
 def _told(
     names: Mapping[str, str], key: str, history: NodeHistory, inside: np.ndarray, scale: float = 1.0
 ) -> _Told:
-    """Points of each GPU (or the node) that has two of them at least."""
+    """Return the points of each GPU (or the node) that has at least two."""
     times = history.times()[inside]
     found: _Told = {}
     for uuid, name in names.items():

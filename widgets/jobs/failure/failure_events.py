@@ -1,4 +1,4 @@
-"""What happened before a run failed, in order of time: from its start to its last news."""
+"""The events of a failed run in order of time, from its start to its last update."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RAISED = re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
 
 @dataclass(frozen=True)
 class Event:
-    """``at_s`` is Unix time."""
+    """An event; ``at_s`` is Unix time."""
 
     at_s: float
     icon: str
@@ -42,20 +42,20 @@ def events(
     view: JobView,
     checkpoints: Iterable[Checkpoint],
     curves: RunCurves,
-    unwell: Sequence[AxisSpan] = (),
+    problems: Sequence[AxisSpan] = (),
 ) -> tuple[Event, ...]:
-    """The start, and of all after it the last ones.
+    """Return the start of the run, and the last events after it.
 
     Args:
-        checkpoints: Those that are still there.
-        curves: Tell when a step was made.
-        unwell: When GPUs of the job were unwell, in Unix time.
+        checkpoints: Those that still exist.
+        curves: Give the time of each step.
+        problems: When GPUs of the job had problems, in Unix time.
     """
     found = sorted(
         chain(
             _of_checkpoints(view, checkpoints),
             _of_curves(view, curves),
-            (Event(span.x0, "warning-fill", "warn", span.text) for span in unwell if span.text),
+            (Event(span.x0, "warning-fill", "warn", span.text) for span in problems if span.text),
             _end(view),
         ),
         key=lambda event: event.at_s,
@@ -98,7 +98,7 @@ def _end(view: JobView) -> Iterable[Event]:
     who = "A rank" if error is None or error.rank is None else f"Rank {error.rank}"
     raised = _exception(error.traceback) if error is not None else ""
     if view.state is JobState.LOST:
-        words = "No news of the run any more"
+        words = "The run stopped reporting"
     elif raised:
         words = f"{who} raised {raised}"
     else:
@@ -107,7 +107,7 @@ def _end(view: JobView) -> Iterable[Event]:
 
 
 def _exception(traceback: str) -> str:
-    """The name of what was raised: "OutOfMemoryError"."""
+    """Return the name of the exception: "OutOfMemoryError"."""
     for line in reversed(traceback.splitlines()):
         found = _RAISED.match(line)
         if found is not None:
@@ -116,7 +116,7 @@ def _exception(traceback: str) -> str:
 
 
 class EventList(Card):
-    """A line for each event: when, a sign, what."""
+    """A line per event: time, icon, text."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._shown: tuple[Event, ...] = ()
@@ -132,7 +132,7 @@ class EventList(Card):
         return self._shown
 
     def show_events(self, shown: tuple[Event, ...]) -> None:
-        """These, oldest first; without any the card is gone."""
+        """Show these events, oldest first; the card is hidden if there are none."""
         self.setVisible(bool(shown))
         if shown == self._shown:
             return

@@ -1,4 +1,4 @@
-"""Beside each other: the curve in which the cause is seen, and the loss up to the failure."""
+"""Two plots: the curve that shows the cause, and the loss up to the failure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from widgets.plots.export_menu import PictureButton
 from widgets.plots.run_curves import VALIDATION, RunCurves
 
 _LEAST_H, _MOST_H = 176, 420
-"""Of a plot; in a tall window it has what the rest of the page leaves."""
+"""The height of a plot; in a tall window it takes what the rest of the page leaves."""
 _TITLE_H = 32
 _ROOM = 0.35
-"""Of the steps made, right of the post, for its words."""
+"""The share of the plot kept free on the right of the post, for its text."""
 _PEER_W, _LINE_W = 1.2, 2.2
 
 
 class FailurePlots(QWidget):
-    """Plots are made when there is something to plot: most jobs do not fail.
+    """Creates plots only when there is something to plot: most jobs do not fail.
 
     Signals:
-        saved: A file name, and the bytes to put there.
+        saved: A file name, and the bytes to save.
     """
 
     saved = Signal(str, object)
@@ -47,7 +47,7 @@ class FailurePlots(QWidget):
             Label("", "strong", elide="middle"),
             Label("", "strong"),
         )
-        self._cause_box = self._headed(self._cause_title, "of the cause", lambda: self._cause)
+        self._cause_box = self._headed(self._cause_title, "Cause", lambda: self._cause)
         self._loss_box = self._headed(self._loss_title, "Loss", lambda: self._loss)
         self._cause_card = Card(self._cause_box, margins=HEADED_CARD)
         self._loss_card = Card(self._loss_box, margins=HEADED_CARD)
@@ -67,7 +67,7 @@ class FailurePlots(QWidget):
 
     @property
     def cause(self) -> CurvePanel | None:
-        """The plot of the cause, None where it is seen in no curve."""
+        """Return the plot of the cause, None if no curve shows it."""
         return self._cause if not self._cause_card.isHidden() else None
 
     @property
@@ -75,13 +75,13 @@ class FailurePlots(QWidget):
         return self._loss if not self._loss_card.isHidden() else None
 
     def set_narrow(self, narrow: bool) -> None:
-        """One below the other."""
+        """Place the plots one below the other."""
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._box.setDirection(way)
         self._fit()
 
     def show_cause(self, shown: CauseCurves | None) -> None:
-        """Other curves; None where no file has any that belong to the cause."""
+        """Show the curves of the cause; None if no file has them."""
         self._cause_card.setVisible(shown is not None)
         self._fit()
         if shown is None:
@@ -118,7 +118,7 @@ class FailurePlots(QWidget):
             panel.set_marks(posts=shown.posts, thresholds=shown.thresholds)
 
     def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
-        """The loss from the first step to the one at which it failed, as smooth as it is."""
+        """Show the loss from the first step to the failure, not smoothed further."""
         data = run.get("loss")
         has = data is not None and len(data) > 1
         self._loss_card.setVisible(has)
@@ -148,7 +148,7 @@ class FailurePlots(QWidget):
             panel.set_marks(posts=[Post(end, "failed here")], on_axis=marks)
 
     def _fit(self) -> None:
-        """No taller than its plots may be, and gone without any."""
+        """Limit the height to that of the plots; hide the widget if there are none."""
         shown = sum(not card.isHidden() for card in (self._cause_card, self._loss_card))
         rows = shown if self._box.direction() is QBoxLayout.Direction.TopToBottom else 1
         card_h = 2 * CARD_PADDING + _TITLE_H + S2 + _MOST_H
@@ -157,12 +157,12 @@ class FailurePlots(QWidget):
 
 
 def _let_grow(panel: CurvePanel) -> None:
-    """From its least height on: how high it would like to be by itself says nothing."""
+    """Let a plot grow from its least height, whatever its size hint."""
     panel.setMinimumHeight(_LEAST_H)
     panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
 
 
 def _made(plot: CurvePanel | None) -> CurvePanel:
-    """Its card is seen only with its plot."""
+    """Return the plot; its card is visible only with its plot."""
     assert plot is not None
     return plot

@@ -1,7 +1,7 @@
-"""What happened: the first rank that failed, in one sentence; why; and the ways out.
+"""The tab "What happened": the first rank that failed, the cause, and the ways out.
 
-At most three acts, the likeliest first. Where the logs do not say why, their last lines stand here
-and nothing is guessed.
+It offers at most three actions, the most likely first. If the cause is not known, it shows the last
+lines of the logs and guesses nothing.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _TWO_COLUMNS_FROM_W = 700
 
 
 class FailureTab(QWidget):
-    """The first tab of a job that failed.
+    """The first tab of a failed job.
 
     Signals:
-        resume_requested: Name of the checkpoint to go on from, "" for the newest.
-        smaller_requested: It is to go on from its newest checkpoint with this batch size.
-        moved_requested: It is to go on there: ``placement`` as a job file has it.
-        choice_requested: It is asked where to go on, without this node ("" for none).
-        start_over_requested: It is to run again from its first step.
-        clone_requested: The settings in the form, to change one.
-        save_requested: A file name, and the bytes to put there.
-        log_requested: Whose log tells more (a rank or "mpirun"), and the line from 1, 0 for none.
+        resume_requested: Name of the checkpoint to resume from, "" for the newest.
+        smaller_requested: The batch size to resume with, from the newest checkpoint.
+        moved_requested: Where to resume: ``placement`` as a job file has it.
+        choice_requested: Ask where to resume, without this node ("" for none).
+        start_over_requested: Run again from the first step.
+        clone_requested: Open the form with these settings, to change one.
+        save_requested: A file name, and the bytes to save.
+        log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
     """
 
     resume_requested = Signal(str)
@@ -66,14 +66,14 @@ class FailureTab(QWidget):
     log_requested = Signal(str, int)
 
     def __init__(self, run: RunCurves | None = None, parent: QWidget | None = None) -> None:
-        """``run``: the curves of the open job, which another tab fills."""
+        """Create the tab; ``run``: the curves of the open job, which another tab fills."""
         super().__init__(parent)
         self._run = run if run is not None else RunCurves()
         self._view: JobView | None = None
         self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._states: Mapping[str, NodeState] = {}
         self._histories: Mapping[str, NodeHistory] = {}
-        self._unwell: tuple[AxisSpan, ...] = ()
+        self._problems: tuple[AxisSpan, ...] = ()
         self._drawn: tuple[object, ...] = ()
         self._remedies = Remedies()
         self.plots = FailurePlots()
@@ -94,7 +94,7 @@ class FailureTab(QWidget):
         self._choose = Button("")
         self._choose.clicked.connect(self._wish_choice)
         self._from = Label("", "small", "text2", wrap=True)
-        self._clone = Button("Clone with a change", icon="copy")
+        self._clone = Button("Clone and change", icon="copy")
         self._clone.clicked.connect(self.clone_requested)
         self._log = Button("Show the log", icon="article")
         self._log.clicked.connect(self._wish_log)
@@ -106,9 +106,9 @@ class FailureTab(QWidget):
         self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._proof_card = Card(self._proof_title, self._proof, gap=S2)
         self._trace = TextBox(mono=True, read_only=True, name="Traceback")
-        # A line that is cut looks whole: the bar that would move it lies below what is seen.
+        # A cut line looks whole: the scroll bar for it is below the visible part.
         self._trace.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
-        # At least its lines, and what the cards beside it leave; its own wish is for any text.
+        # At least its lines, and what the cards next to it leave; its size hint is for any text.
         self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy.clicked.connect(self._copy)
@@ -131,8 +131,8 @@ class FailureTab(QWidget):
         self._told.setLayout(self._right)
         self._below = row((self._left, 1), (self._told, 1), gap=S3)
         content = QWidget()
-        # Its height for its width is what counts: by their hints, sentences that wrap are taken for
-        # higher than they are, and the page would scroll without need.
+        # Height for width counts: by their size hints wrapped sentences seem higher than they are,
+        # and the page would scroll without need.
         content.setMinimumHeight(1)
         content.setLayout(
             col(
@@ -149,7 +149,7 @@ class FailureTab(QWidget):
     def show_view(self, view: JobView) -> None:
         error = view.error
         cause = error.sentence if error is not None else ""
-        # The message of the run names rank and node before the cause.
+        # The message of the run has rank and node before the cause.
         says_all = not cause or cause in view.message
         self._sentence.setText(view.message if says_all and view.message else cause)
         self._why.setText("" if says_all else view.message)
@@ -169,7 +169,7 @@ class FailureTab(QWidget):
             self._trace.setPlainText(trace)
             lines = min(max(trace.count("\n") + 1, _TRACE_LEAST), _TRACE_MOST)
             self._trace.setMinimumHeight(_text_height(self._trace, lines))
-        # Where nothing is known, the last lines are shown with their numbers, once.
+        # If the cause is not known, the last lines are shown once, with their numbers.
         has_trace = bool(trace) and (named != UNKNOWN or "Traceback" in trace)
         self._trace_card.setVisible(has_trace)
         self._put_proof(beside=has_trace)
@@ -194,23 +194,23 @@ class FailureTab(QWidget):
         self._facts.set_facts(facts)
 
     def clear(self) -> None:
-        """Another job is open now."""
-        self._view, self._drawn, self._unwell = None, (), ()
+        """Forget the job that was shown."""
+        self._view, self._drawn, self._problems = None, (), ()
         self.show_checkpoints(None)
 
     @Slot()
     def show_points(self) -> None:
-        """Draw the points that came since."""
+        """Draw new points."""
         self._settle()
 
     def show_nodes(
         self,
         states: Mapping[str, NodeState],
         histories: Mapping[str, NodeHistory],
-        unwell: Sequence[AxisSpan],
+        problems: Sequence[AxisSpan],
     ) -> None:
-        """What is known of the last hours of the nodes, and when GPUs of the job were unwell."""
-        self._states, self._histories, self._unwell = states, histories, tuple(unwell)
+        """Set the recent history of the nodes, and when GPUs of the job had problems."""
+        self._states, self._histories, self._problems = states, histories, tuple(problems)
         self._show_acts()
         self._settle()
 
@@ -227,25 +227,25 @@ class FailureTab(QWidget):
         self._acts.setDirection(way)
 
     def _settle(self) -> None:
-        """Draw what is known now, once somebody looks: most of it stays as it is."""
+        """Draw what is known if the tab is visible and something changed."""
         view = self._view
         if view is None or not self.isVisible():
             return
         points = {
             name: data.revision for name in self._run.names() if (data := self._run.get(name))
         }
-        # What a node does now is nothing to a run that is over.
+        # What a node does now does not matter to a run that has ended.
         reaches = {name: (one.reach, one.count > 0) for name, one in self._histories.items()}
-        known = (view, self._checkpoints, points, reaches, self._unwell)
+        known = (view, self._checkpoints, points, reaches, self._problems)
         if known == self._drawn:
             return
         self._drawn = known
         self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
         self.plots.show_loss(view, self._run, self._checkpoints or ())
-        self.events.show_events(events(view, self._checkpoints or (), self._run, self._unwell))
+        self.events.show_events(events(view, self._checkpoints or (), self._run, self._problems))
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
-        """From where it can go on; None while nobody knows."""
+        """Set the checkpoints to resume from; None if not known yet."""
         self._checkpoints = checkpoints
         newest = max(checkpoints or (), key=lambda c: c.step, default=None)
         self._newest = newest.name if newest else ""
@@ -268,7 +268,7 @@ class FailureTab(QWidget):
         self._log.setText(f"Log of {whose}")
         self._log.set_tip(f"At line {formats.count(at)}" if at else "")
         self._proof_title.setText(
-            f"The last lines of the log of {whose}" if is_unknown else f"The log of {whose} says"
+            f"Last lines of the log of {whose}" if is_unknown else f"From the log of {whose}"
         )
         wide = max((len(formats.count(line.line)) for line in lines), default=0)
         text = "\n".join(
@@ -282,9 +282,9 @@ class FailureTab(QWidget):
         self._proof_card.setVisible(bool(told))
 
     def _put_proof(self, *, beside: bool) -> None:
-        """Below the events, which are few; where there is no traceback, in its place.
+        """Place the lines below the events; without a traceback, in the place of it.
 
-        Where there is neither, the events have the whole width.
+        Without both, the events have the whole width.
         """
         wanted, other = (self._left, self._right) if beside else (self._right, self._left)
         self._told.setVisible(beside or not self._proof_card.isHidden())
@@ -293,7 +293,7 @@ class FailureTab(QWidget):
             wanted.insertWidget(1 if beside else 0, self._proof_card)
 
     def _show_acts(self) -> None:
-        """The likeliest act stands first, and is the one that stands out."""
+        """Show the actions, the most likely first and highlighted."""
         if self._view is None:
             return
         found = self._remedies = remedies(self._view, self._checkpoints, self._states)
@@ -303,7 +303,7 @@ class FailureTab(QWidget):
         self._without.setVisible(bool(found.without))
         self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
         self._choose.setVisible(found.chooses)
-        # The menu of the job keeps it; here it would be one more way to fail.
+        # The menu of the job still has Resume; here it would only fail again.
         self._again.setVisible(not (found.batch_size or found.without))
         usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
         if self._usual.indexOf(usual[0]) != 0:
@@ -317,7 +317,7 @@ class FailureTab(QWidget):
 
     @property
     def first_act(self) -> Button:
-        """The act that stands out."""
+        """Return the highlighted action."""
         return self._first
 
     @Slot()
@@ -350,18 +350,18 @@ class FailureTab(QWidget):
 
 def _where_it_goes_on(newest: Checkpoint | None, *, is_known: bool) -> str:
     if newest is not None:
-        return f"Resume goes on from epoch {newest.epoch}, step {formats.count(newest.step)}."
+        return f"Resume continues from epoch {newest.epoch}, step {formats.count(newest.step)}."
     if not is_known:
-        return "Resume goes on from the newest checkpoint."
-    return "No checkpoint was made. Start over begins at the first step, and keeps this run."
+        return "Resume continues from the newest checkpoint."
+    return "There is no checkpoint. “Start over” begins at step 1 and keeps this run's logs."
 
 
 def _text_height(box: TextBox, lines: int) -> int:
-    """For so many lines, with room for the bar below: one of them is mostly wider than the box."""
+    """Return the height of so many lines, with room for the horizontal scroll bar."""
     return lines * box.fontMetrics().lineSpacing() + 44
 
 
 def _source(file: str) -> str:
-    """Whose log a file is: "3" for "rank-3.log", else mpirun's."""
+    """Return the source of a log file: "3" for "rank-3.log", otherwise mpirun."""
     name = file.partition(".")[0]
     return name.removeprefix("rank-") if name.startswith("rank-") else MPIRUN_LOG

@@ -1,4 +1,4 @@
-"""What can be done about a job that failed, the likeliest act first."""
+"""The actions offered for a failed job, the most likely first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widgets.nodes.row.node_row import node_title
 
 _OUT_OF_MEMORY = "gpu_memory"
 _OF_ONE_GPU = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_shared", "gpu_state"})
-"""Causes that go with the GPU."""
+"""Causes that stay with the GPU."""
 _CHANGE_FIRST = frozenset(
     {
         USER_CODE,
@@ -41,17 +41,17 @@ _CHANGE_FIRST = frozenset(
         "weights_mismatch",
     }
 )
-"""Causes that the same settings would meet again, however often the job is resumed."""
+"""Causes that occur again with the same settings, however often the job is resumed."""
 
 
 @dataclass(frozen=True)
 class Remedies:
-    """The acts that are offered.
+    """The actions to offer.
 
     Attributes:
-        batch_size: Half of what did not fit, to resume with; 0 where that is no remedy.
-        placement: Where the job ran without the GPU that failed, as a job file has it.
-        without: That GPU: "GPU 3 of gpu07", "" where there is none to leave out.
+        batch_size: Half of the batch size that did not fit; 0 if that does not help.
+        placement: Where the job ran, without the GPU that failed, as a job file has it.
+        without: That GPU: "GPU 3 of gpu07", "" if there is none to leave out.
         chooses: Whether other GPUs or nodes may help.
         away: A node of the job that is offline now, "" for none.
         is_same_last: Whether the same settings would fail again.
@@ -70,7 +70,7 @@ def remedies(
     checkpoints: tuple[Checkpoint, ...] | None,
     states: Mapping[str, NodeState],
 ) -> Remedies:
-    """What helps against the cause; to resume takes a checkpoint."""
+    """Return what helps against the cause; resuming needs a checkpoint."""
     cause = view.error.cause if view.error is not None else ""
     is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
     if checkpoints == ():
@@ -96,7 +96,7 @@ def _is_offline(state: NodeState) -> bool:
 def _without(
     view: JobView, states: Mapping[str, NodeState]
 ) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """The GPU of the rank that failed first, and where the job ran without it."""
+    """Return the GPU of the rank that failed first, and the placement without it."""
     rank = view.error.rank if view.error is not None else None
     node, uuid = next(
         ((placement.node, uuid) for number, placement, uuid in view.ranks() if number == rank),
@@ -116,7 +116,7 @@ def _without(
 
 
 def lost(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str:
-    """How many steps a resume has to make again: ``214 steps``, "" while that is not known."""
+    """Return how many steps a resume repeats: ``214 steps``, "" while that is not known."""
     if checkpoints is None:
         return ""
     kept = max((one.step for one in checkpoints), default=0)

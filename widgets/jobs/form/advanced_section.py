@@ -1,4 +1,4 @@
-"""Fields that are rarely changed, and the button that shows them."""
+"""A section of rarely changed fields, and the button that shows it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Details(QWidget):
     """Hidden until its button is pressed.
 
     Attributes:
-        button: Stands where the maker puts it.
+        button: The button; the owner places it.
     """
 
     def __init__(self, what: str) -> None:
         super().__init__()
         self.button = Button("More", kind="quiet", icon="caret-down", tip=what)
-        # With another word in it nothing moves.
+        # A fixed width: "More" and "Less" then take the same space.
         self.button.setFixedWidth(self.button.sizeHint().width())
         self.button.clicked.connect(self._turn)
         self.hide()
@@ -39,7 +39,7 @@ class Details(QWidget):
         self.button.setText("Less" if is_open else "More")
         self.button.set_icon("caret-up" if is_open else "caret-down")
         if is_open:
-            # The page is higher after its next layout.
+            # The page gets its new height with the next layout.
             QTimer.singleShot(0, self, self._bring_in)
 
     @Slot()

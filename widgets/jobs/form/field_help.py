@@ -1,4 +1,4 @@
-"""Which word of the glossary explains a field of the form."""
+"""The glossary term that explains each field of the form."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ FIGURES = {
     "Steps an epoch": "step",
     "Checkpoints": "retention",
 }
-"""The captions beside the form."""
+"""The captions next to the form, and their terms."""

@@ -1,4 +1,4 @@
-"""The left of New job: what, where, how and what to keep, each field in its place."""
+"""The left side of New job: cards for what to train, where, how, and what to keep."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class FormSections(QWidget):
 
     Attributes:
         picker: Where the job runs.
-        sweep: How the combinations of several values are taken; hidden while there are none.
+        sweep: How a sweep takes its combinations of values; hidden without one.
         banner: What is special about this job.
-        templates: What a new job can begin with; hidden while there is nothing.
-        trial: Whether model, dataset and loader were tried together.
+        templates: The templates for a new job; hidden while there are none.
+        trial: The result of trying model, dataset and loader together.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -50,8 +50,8 @@ class FormSections(QWidget):
         self.trial = TrialLine()
         self.banner = Banner(stacked=True)
         self.banner.hide()
-        self._how_more = Details("Settings of the optimizer and the schedule")
-        self._keep_more = Details("Seed, loader and when to stop")
+        self._how_more = Details("Optimizer and schedule settings")
+        self._keep_more = Details("Seed, loader and stop conditions")
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
         self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
         self._settings = _grid()
@@ -83,7 +83,7 @@ class FormSections(QWidget):
         fields.swept.changed.connect(self._reveal_swept)
 
     def reveal(self, part: QWidget) -> None:
-        """Open what hides a part of the form."""
+        """Open the section that hides a part of the form."""
         for details in (self._how_more, self._keep_more):
             if details.isAncestorOf(part):
                 details.open()
@@ -95,7 +95,7 @@ class FormSections(QWidget):
 
     @Slot()
     def say_details(self) -> None:
-        """Beside the optimizer: what of its settings is given, for its fields may be hidden."""
+        """Show the optimizer's settings next to its name, since their fields may be hidden."""
         draft = self._fields.draft()
         said = []
         for path in (*self._settings_of["optimizer"], _NORM):
@@ -112,7 +112,7 @@ class FormSections(QWidget):
 
     @Slot()
     def fit_settings(self) -> None:
-        """Show the settings of the chosen optimizer and schedule, and no others."""
+        """Show only the settings of the selected optimizer and schedule."""
         for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
             name = self._fields.key(f"{table}.name")
             settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
@@ -137,7 +137,7 @@ class FormSections(QWidget):
         self.say_details()
 
     def _lay_settings(self) -> None:
-        """In rows: of the optimizer, then of the schedule."""
+        """Place the optimizer's settings in rows, followed by those of the schedule."""
         paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
         _lay(self._settings, *(self._fields.field(path) for path in paths))
 
@@ -200,7 +200,7 @@ class FormSections(QWidget):
         return section("Keep", usual, self._keep_more)
 
     def _best_by(self) -> Field:
-        """The field for what tells the best checkpoint; what is best of it follows."""
+        """Return the field for the metric of the best checkpoint; it sets the default direction."""
         field = self._fields.text("checkpoint.best_metric", _BEST_BY)
         if isinstance(field.control, LineEdit):
             field.control.textEdited.connect(self._follow_metric)
@@ -209,21 +209,21 @@ class FormSections(QWidget):
 
     @Slot()
     def _follow_metric(self) -> None:
-        """Another metric was typed: what was chosen for the one before does not count for it."""
+        """Reset the direction: it was chosen for another metric."""
         self._fields.show_one("checkpoint.best_mode", None)
 
     @Slot()
     def _say_usual_mode(self) -> None:
-        """What stands for no choice is what the name of the metric suggests."""
+        """Show the direction that the metric's name suggests as the default."""
         control = self._fields.field("checkpoint.best_mode").control
         if isinstance(control, ComboBox):
             policy = self._fields.draft().get("checkpoint", {})
             usual = usual_mode(str(policy.get("best_metric", _BEST_BY))) or MODES[0]
-            control.setItemText(0, f"{value_words('checkpoint.best_mode', usual)}, as usual")
+            control.setItemText(0, f"{value_words('checkpoint.best_mode', usual)} (default)")
 
 
 def section(name: str, *items: Any) -> Card:
-    """A card of the form with its name on the left."""
+    """Return a card of the form with its name on the left."""
     head = Label(name, "heading")
     head.setFixedWidth(SECTION_W)
     body = col(*items, gap=0)
@@ -233,7 +233,7 @@ def section(name: str, *items: Any) -> Card:
 def _line(
     *fields: tuple[Field, int], more: Details | None = None, faults: FaultLine | None = None
 ) -> QVBoxLayout:
-    """Fields side by side, and below them the room for what is wrong with them."""
+    """Return fields side by side, with a line for their errors below."""
     below = faults or FaultLine()
     below.stand_below(*(field for field, _ in fields))
     button = beside_field(more.button) if more is not None else None
@@ -241,7 +241,7 @@ def _line(
 
 
 def _grid(*fields: Field) -> QGridLayout:
-    """Rows of fields below each other."""
+    """Return a grid with rows of fields."""
     grid = QGridLayout()
     grid.setHorizontalSpacing(S2)
     for column in range(_A_ROW):

@@ -1,4 +1,4 @@
-"""The right of New job, always in view: may it start, and what will happen, in numbers."""
+"""The right side of New job, always visible: whether the job may start, and its figures."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ SIDE_W = 384
 START_KEY = "Ctrl+Return"
 _CHANGES_SHOWN, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
-_BY_HAND = "It can be run by hand once the job was started: its settings show it then."
-_NOT_TIMED = "How long it takes is known when a job with this model, data and batch has run."
-_NOT_COUNTED = "Steps and time are known when the items of the dataset are counted."
+_BY_HAND = (
+    "To run this yourself, start the job first; its Settings tab then has a command to paste."
+)
+_NOT_TIMED = "No estimate yet: no job with this model, data and batch size has run."
+_NOT_COUNTED = "Counting samples; steps and time follow."
 
 
 class Acts(QObject):
-    """Start, Queue and what is said when they were refused; once on the right, once at the foot.
+    """The Start and Queue buttons and the reason of a refusal; on the right, or at the bottom.
 
     Signals:
-        start_pressed, queue_pressed, take_back_pressed: The button was.
+        start_pressed, queue_pressed, take_back_pressed: The button was pressed.
     """
 
     start_pressed = Signal()
@@ -54,18 +56,18 @@ class Acts(QObject):
         self.start.clicked.connect(self.start_pressed)
         self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE_TIP)
         self.queue.clicked.connect(self.queue_pressed)
-        self.take_back = Button("Take them back", icon="arrow-u-up-left")
+        self.take_back = Button("Remove these jobs", icon="arrow-u-up-left")
         self.take_back.clicked.connect(self.take_back_pressed)
         self.take_back.hide()
 
 
 class FormSide(StyledFrame):
-    """The verdict, the figures, the curve of rates, the differences, the checks, the command.
+    """The verdict, figures, learning rate curve, differences, checks and command.
 
     Attributes:
         acts: Its buttons.
-        pictures: Takes the curve of rates along.
-        verdict: What it comes to.
+        pictures: Exports the learning rate curve.
+        verdict: The summary of the check.
         refusal: Why a start was refused.
         findings: The column of checks.
     """
@@ -138,7 +140,7 @@ class FormSide(StyledFrame):
                 gap=0,
             )
         )
-        # "Ready at" moves on while somebody thinks.
+        # "Ready at" changes while the form is open.
         self._clock = QTimer(self)
         self._clock.setInterval(_MINUTE_MS)
         self._clock.timeout.connect(self._show_numbers)
@@ -151,7 +153,7 @@ class FormSide(StyledFrame):
         self._icon.set_icon(icon, tone)
 
     def show_figures(self, check: JobCheck, epochs: int) -> None:
-        """What the settings come to."""
+        """Show the figures that follow from the settings."""
         self._check, self._forecast = check, check.forecast
         self._rates.show_rates(check.rates, epochs)
         self.command.setText(shlex.join(check.command))
@@ -159,7 +161,7 @@ class FormSide(StyledFrame):
         self._show_numbers()
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
-        """What the captions mean: a term and its sentence."""
+        """Set the glossary: a term and its sentence."""
         self._terms = terms
         self._show_numbers()
 
@@ -190,7 +192,7 @@ class FormSide(StyledFrame):
                 self._fact(
                     "Checkpoints",
                     shown,
-                    "" if disk is None else f"{formats.disk(disk)} on the disk at most",
+                    "" if disk is None else f"{formats.disk(disk)} of disk space at most",
                 ),
                 self._fact("Ready at", formats.about(ready, now)),
             )
@@ -203,11 +205,11 @@ class FormSide(StyledFrame):
         return Fact(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
 
     def show_changes(self, origin: str, changes: Sequence[Change]) -> None:
-        """In what the settings differ from those that the form began with; "" where from none."""
+        """Show the differences from the original settings; an empty ``origin`` hides them."""
         clear(self._changes)
         self._differences.setVisible(bool(origin))
         if not changes:
-            self._changed_head.setText(f"As {origin}: nothing is changed")
+            self._changed_head.setText(f"Same settings as {origin}")
             return
         self._changed_head.setText(f"Differs from {origin}")
         for change in changes[:_CHANGES_SHOWN]:
@@ -223,7 +225,7 @@ class FormSide(StyledFrame):
             self._changes.addWidget(rest)
 
     def show_findings(self, findings: Sequence[Finding], faults: Sequence[str] = ()) -> None:
-        """What is wrong and has no field, hints, and what is in order."""
+        """Show faults that have no field, hints, and passed checks."""
         clear(self.findings)
         self._check_part.setVisible(bool(faults or findings))
         for sentence in faults:
@@ -242,7 +244,7 @@ class FormSide(StyledFrame):
 
 
 class FormFoot(StyledFrame):
-    """What stands for the right where the window is narrow."""
+    """The bar at the bottom that replaces the right side in a narrow window."""
 
     def __init__(self, acts: Acts, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)
@@ -257,13 +259,13 @@ class FormFoot(StyledFrame):
         self.hide()
 
     def show_refusal(self, sentence: str) -> None:
-        """Why a start was refused, instead of the numbers; "" for no reason."""
+        """Show why a start was refused, instead of the figures; "" for no refusal."""
         self.refusal.setText(sentence)
         self.refusal.setVisible(bool(sentence))
         self.figures.setVisible(not sentence and bool(self.figures.text()))
 
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
-        """The same numbers in one line, or the reason why the job cannot train."""
+        """Show the figures in one line, or why the job cannot train."""
         told = []
         if check.global_batch is not None:
             told.append(f"batch {formats.count(check.global_batch)}")
@@ -282,27 +284,27 @@ class FormFoot(StyledFrame):
 
 
 def _roughly(seconds: float | None) -> str:
-    """``41 min``, ``1 h 55``: nothing more precise than is known."""
+    """Return ``41 min``, ``1 h 55``: as precise as the estimate."""
     return (
         formats.rough(seconds) if seconds is None or seconds < 3600 else formats.duration(seconds)
     )
 
 
 def _basis(check: JobCheck) -> str:
-    """Where the figures come from, what is not known yet, and whether the disk has room."""
+    """Return the basis of the figures, what is not known yet, and the disk space."""
     found, told = check.forecast, []
     if check.jobs > 1:
-        told.append("The figures are those of the first job.")
+        told.append("These figures are for the first job.")
     if found.lasts_s is not None and found.pace_s is not None:
-        told.append(f"As “{found.like}” went, {formats.duration(found.pace_s)} a step.")
+        told.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
     elif check.global_batch is not None:
         told.append(_NOT_COUNTED if check.steps_per_epoch is None else _NOT_TIMED)
     if found.gpu_s is not None:
         used = f" and {formats.energy(found.energy_j)}" if found.energy_j is not None else ""
         whose = " each" if check.jobs > 1 else ""
-        told.append(f"It will need about {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
+        told.append(f"About {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
     if found.disk_bytes is not None and found.free_bytes is not None:
         need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
         whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
-        told.append(f"Checkpoints{whose} need {need} of {free} that are free.")
+        told.append(f"Checkpoints{whose} need {need}; {free} are free.")
     return " ".join(told)

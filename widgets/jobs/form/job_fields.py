@@ -1,8 +1,8 @@
 """The fields of the job form, each bound to its place in the job file.
 
-The form keeps no second idea of a job: what is in the fields is a job file (`JobFields.draft`), and
-whatever a person typed that is no number goes into it as typed, because the one check of job files
-(`backend.records.jobs.config.parse_job`) has the sentence for it and names the field.
+The form's only state is the job file in its fields (`JobFields.draft`). Text that is not a number
+is kept as typed: the one check of job files (`backend.records.jobs.config.parse_job`) has the
+sentence for it and names the field.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.swept_fields import SweptFields, with_first_values
 
 _OPTIONAL_FLAG = "optional flag"
-"""A flag of PyTorch's, which is off when left out."""
+"""A PyTorch flag, which is off when left out."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Whence the settings in the form are.
+    """The origin of the settings in the form.
 
-    ``words`` names it in a sentence ("“digits 3”"), ``raw`` is how they were, and ``replays`` is
-    the id of the job that is to be trained again, or "".
+    ``words`` names it in a sentence ("“digits 3”"), ``raw`` has the original settings, and
+    ``replays`` is the id of the job to train again, or "".
     """
 
     words: str
@@ -45,10 +45,10 @@ class Origin:
 
 @dataclass(frozen=True)
 class JobDraft:
-    """A job file as it stands in the form; perhaps not a job yet.
+    """A job file as it is in the form; it may not be valid yet.
 
-    ``axes``: fields that take several values; ``raw`` has the first of each. ``draws`` of their
-    combinations are drawn at random with ``seed``; None is all of them.
+    ``axes``: fields that have several values; ``raw`` has the first of each. ``draws`` of their
+    combinations are drawn at random with ``seed``; None takes all of them.
     """
 
     raw: Mapping[str, Any] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class JobDraft:
 
     @property
     def sweep(self) -> Sweep:
-        """All jobs that are asked for; without axes it is the one."""
+        """Return all jobs of the draft; without axes it is one job."""
         return Sweep(self.raw, self.axes, self.draws, self.seed)
 
 
 def whole_or_text(text: str) -> int | str:
-    """``"12"`` -> 12; what is no whole number stays as typed, for the check to name."""
+    """Parse ``"12"`` as 12; other text stays as typed, for the check to name."""
     stripped = text.replace(" ", "").replace(" ", "").strip()
     try:
         return int(stripped)
@@ -73,7 +73,7 @@ def whole_or_text(text: str) -> int | str:
 
 
 def number_or_text(text: str) -> float | int | str:
-    """``"0.05"``, ``"5e-2"`` and ``"0,05"`` -> 0.05; anything else as typed."""
+    """Parse ``"0.05"``, ``"5e-2"`` and ``"0,05"`` as 0.05; other text stays as typed."""
     stripped = text.replace(" ", "").strip()
     if stripped.count(",") == 1 and "." not in stripped:
         stripped = stripped.replace(",", ".")
@@ -87,7 +87,7 @@ def number_or_text(text: str) -> float | int | str:
 
 
 def pair_or_text(text: str) -> list[float | int | str] | str:
-    """``"0.9, 0.999"`` -> [0.9, 0.999]; anything else as typed."""
+    """Parse ``"0.9, 0.999"`` as [0.9, 0.999]; other text stays as typed."""
     parts = text.split(",")
     return [number_or_text(part) for part in parts] if len(parts) == 2 else text.strip()
 
@@ -99,7 +99,7 @@ class JobFields(QObject):
         weights: The control of the field for the weights to start from.
 
     Signals:
-        changed: A person changed something; not emitted while a draft is shown.
+        changed: The user changed a field; not emitted while a draft is loaded.
     """
 
     changed = Signal()
@@ -130,7 +130,7 @@ class JobFields(QObject):
         return self._add(path, "text", name, self.weights)
 
     def choice(self, path: str, *more: tuple[str, str]) -> Field:
-        """What can be chosen for this setting, behind ``more``."""
+        """Add a choice for a setting, with the options ``more`` first."""
         name, _ = name_and_unit(path)
         combo = ComboBox((*more, *CHOICES.get(path, {}).items()), name=name)
         combo.currentIndexChanged.connect(self._changed)
@@ -144,7 +144,7 @@ class JobFields(QObject):
         return self._add(path, "flag", name, switch)
 
     def setting(self, path: str, setting: Setting) -> Field:
-        """The field for one of PyTorch's settings; empty stands for PyTorch's default."""
+        """Add the field of a PyTorch setting; empty stands for PyTorch's default."""
         if setting.kind == "flag":
             made = self.switch(path)
             self._kinds[path] = _OPTIONAL_FLAG
@@ -154,14 +154,14 @@ class JobFields(QObject):
         return self._line(path, setting.kind, shown)
 
     def explain(self, path: str, term: str, sentence: str) -> None:
-        """What a word in the label of a field means; the field may come later."""
+        """Explain the term in a field's label; the field may be added later."""
         self._tips[path] = (term, sentence)
         made = self._fields.get(path)
         if made is not None:
             made.set_tip(term_tip(made.label(), term, sentence))
 
     def remove(self, path: str) -> None:
-        """The field at ``path`` is about to be deleted."""
+        """Remove the field at ``path``, which is about to be deleted."""
         self.swept.remove(path)
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
@@ -170,22 +170,22 @@ class JobFields(QObject):
         return self._fields[path]
 
     def label(self, path: str) -> str:
-        """Of the field at a path; where there is none, of its place in the job file."""
+        """Return the label of the field at a path; without a field, the path in the job file."""
         field = self._fields.get(path)
         return field.label() if field is not None else path
 
     def shown(self, path: str) -> str:
-        """The text in a line; several values where it has several."""
+        """Return the text of a line; all values if it has several."""
         shown = self._fields[path].shown
         return shown.text() if isinstance(shown, LineEdit) else ""
 
     def key(self, path: str) -> str:
-        """The chosen key of a choice."""
+        """Return the selected key of a choice."""
         control = self._fields[path].control
         return control.key() if isinstance(control, ComboBox) else ""
 
     def set_options(self, path: str, options: tuple[tuple[str, str], ...]) -> None:
-        """What can be chosen; a choice that is not among it stays, for the check to name."""
+        """Set the options; a selected key that is not one of them stays, for the check to name."""
         control = self._fields[path].control
         if isinstance(control, ComboBox):
             chosen = control.key()
@@ -194,13 +194,13 @@ class JobFields(QObject):
                 _choose(control, chosen)
 
     def suggest(self, path: str, words: Iterable[str]) -> None:
-        """Offer these while the field at ``path`` is typed into."""
+        """Offer these words while the user types in the field at ``path``."""
         control = self._fields[path].control
         if isinstance(control, LineEdit):
             control.suggest(words)
 
     def draft(self) -> dict[str, Any]:
-        """The job file; fields left empty are left out."""
+        """Return the job file, without empty fields."""
         raw: dict[str, Any] = {}
         for path, control in self._fields.items():
             value = self._value(path, control.control)
@@ -214,17 +214,17 @@ class JobFields(QObject):
         return with_first_values(raw, self.swept.axes())
 
     def show(self, raw: Mapping[str, Any]) -> None:
-        """Fill the fields from a job file; what it leaves out is emptied."""
+        """Fill the fields from a job file; fields that it does not have become empty."""
         self._showing = True
         self.swept.clear()
-        # Choices first: the fields of an optimizer's settings come and go with its name.
+        # Choices first: the name of the optimizer determines which fields exist.
         for choices in (True, False):
             for path in [p for p, kind in self._kinds.items() if (kind == "choice") is choices]:
                 self._put(self._fields[path].control, _at(raw, path))
         self._showing = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
-        """What of a job file has no field here, to be kept and handed back (`merged`)."""
+        """Return the part of a job file that has no field here, to be restored by `merged`."""
         rest: dict[str, Any] = {}
         for key, value in raw.items():
             path = f"{table}.{key}" if table else key
@@ -244,7 +244,7 @@ class JobFields(QObject):
         self._showing = False
 
     def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
-        """Mark the fields at fault; returns the faults that belong to no field here."""
+        """Mark the fields at fault; return the faults that have no field here."""
         sentences: dict[str, str] = {}
         homeless = []
         for fault in faults:
@@ -257,7 +257,7 @@ class JobFields(QObject):
         return tuple(homeless)
 
     def first_at_fault(self) -> QWidget | None:
-        """The control to jump to."""
+        """Return the control of the first field at fault."""
         return next((f.shown for f in self._fields.values() if f.error()), None)
 
     def _line(self, path: str, kind: str, placeholder: str) -> Field:
@@ -309,10 +309,10 @@ class JobFields(QObject):
 
 
 def _choose(control: ComboBox, key: str) -> None:
-    """Choose by key; one that is not offered is offered from now on, as it was named.
+    """Select by key; a key that is not offered is added under its own name.
 
-    A job keeps the version that it was made with, and one that was removed must not turn into
-    another in silence.
+    A job keeps the version that it was created with; a removed version must not silently change
+    into another.
     """
     if control.findData(key) < 0:
         control.addItem(key.replace("@", " @ "), key)
@@ -320,7 +320,7 @@ def _choose(control: ComboBox, key: str) -> None:
 
 
 def merged(rest: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """One job file of what the fields hold and what has no field."""
+    """Merge the fields and the part without fields into one job file."""
     whole = dict(rest)
     for key, value in fields.items():
         kept = whole.get(key)

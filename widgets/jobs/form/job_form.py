@@ -1,8 +1,8 @@
-"""New job on one page: what, where, how and what to keep, with the verdict always in view.
+"""New job on one page: what to train, where, how, and what to keep, with the verdict in view.
 
-The form checks nothing itself. 300 ms after a change it wishes for a check, and shows what comes
-back: each fault at its field, what the settings come to, the learning rate over the whole job, and
-the command that would run.
+The form checks nothing itself. 300 ms after a change it requests a check and shows the result: each
+fault at its field, the figures, the learning rate over the whole job, and the command that would
+run.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from widgets.jobs.form.trial_status import FAILS, UNTRIED, BatchTrial, TrialStat
 
 _CHECK_AFTER_MS = 300
 _TWO_PANES_FROM_W = 1128
-"""The side pane takes 384; what is left has to hold five fields beside each other, and margins."""
+"""The side pane takes 384 px; the rest must hold five fields side by side, and margins."""
 _DRAFT_TIP = "Create the job and start it later"
-_NO_DRAFT_TIP = "Several jobs are queued; a draft is one job"
-_FITS = Finding("settings", True, "Settings, versions and nodes fit together")
-_SET = Finding("settings", True, "The settings can be used, and the nodes are there")
+_NO_DRAFT_TIP = "A sweep cannot be saved as a draft"
+_FITS = Finding("settings", True, "Settings, versions and nodes are valid")
+_SET = Finding("settings", True, "Settings are valid. Model and data are not tried together yet.")
 _WHERE = "placement"
-_NOWHERE = "Choose a node or its GPUs; the job runs nowhere yet."
+_NOWHERE = "Choose where to run: a node or some of its GPUs."
 
 
 class JobForm(QWidget):
@@ -54,19 +54,19 @@ class JobForm(QWidget):
 
     Signals:
         check_requested: A `JobDraft`; answer with `show_check`.
-        try_requested: Model, dataset and loader shall be tried together; see `show_check`.
-        try_cancelled: They shall not be any more.
+        try_requested: Try model, dataset and loader together; see `show_check`.
+        try_cancelled: Cancel the trial.
         start_requested: A `JobDraft` to create and start.
-        start_cancelled: The start under way is not wanted any more.
+        start_cancelled: Cancel the start that is under way.
         queue_requested: A `JobDraft` to create and queue.
-        take_back_requested: The tag of a sweep that was half made.
+        take_back_requested: The tag of a sweep that was only partly created.
         save_requested: A `JobDraft` to create as a draft.
-        load_requested: Settings to begin with are wished for; answer with `show_draft`.
+        load_requested: Load settings to begin with; answer with `show_draft`.
         template_requested: The name of a template to begin with; answer with `show_draft`.
-        keep_requested: A `JobDraft` to keep as a template.
+        keep_requested: A `JobDraft` to save as a template.
         file_requested: A `JobDraft` to write into a file.
-        open_requested: A job file is wished for; answer with `show_draft`.
-        picture_requested: A file name, and the bytes to put there.
+        open_requested: Open a job file; answer with `show_draft`.
+        picture_requested: A file name, and the bytes to save.
     """
 
     check_requested = Signal(object)
@@ -110,7 +110,7 @@ class JobForm(QWidget):
         self._banner = self._sections.banner
         left = QWidget()
         header = self._make_header()
-        # It begins and ends where the cards below it do.
+        # Aligned with the cards below it.
         header.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
         page = Scroll(self._sections, gutter=PAGE_MARGIN)
         left.setLayout(col(row((header, 1)), (page, 1), gap=0))
@@ -140,7 +140,7 @@ class JobForm(QWidget):
         self._wrong: list[str] = []
         self._show_verdict(self._check)
 
-    # -- what comes in
+    # -- input
 
     def show_choices(
         self,
@@ -148,7 +148,7 @@ class JobForm(QWidget):
         datasets: tuple[LibraryItem, ...],
         loaders: tuple[LibraryItem, ...],
     ) -> None:
-        """What can be chosen: every version, the newest of each name as the name alone."""
+        """Set the options: every version; the name alone means the newest version."""
         of_kind = {Kind.MODEL: models, Kind.DATASET: datasets, Kind.LOADER: loaders}
         for path, kind in (
             ("model", Kind.MODEL),
@@ -165,28 +165,28 @@ class JobForm(QWidget):
         self._picker.show_nodes(states)
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        """All jobs there are; their names stand at the GPUs they hold."""
+        """Set all jobs; their names are shown at the GPUs they hold."""
         self._picker.show_jobs({view.id: view.name for view in views})
 
     def show_metrics(self, names: Iterable[str]) -> None:
-        """Offer what jobs have measured so far."""
+        """Offer the metrics that jobs have measured."""
         self._fields.suggest("checkpoint.best_metric", names)
 
     def show_templates(self, templates: tuple[Template, ...]) -> None:
         self._sections.templates.show_templates(templates)
 
     def rename(self, name: str) -> None:
-        """Give the job another name, as no person gave it one."""
+        """Change the name of the job to one that the user did not type."""
         self._fields.show_one("name", name)
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
-        """What the words of the form mean: a term and its sentence."""
+        """Set the glossary: a term and its sentence."""
         for path, term in TERMS.items():
             self._fields.explain(path, term, terms.get(term, ""))
         self._side.show_terms(terms)
 
     def show_draft(self, draft: JobDraft) -> None:
-        """Fill the form from a job file. What it has no field for is kept and handed back."""
+        """Fill the form from a job file. Settings without a field are kept in the draft."""
         raw = without_usual_stop({"stop_on_nan": True, **draft.raw})
         self._fields.show(raw)
         placements = raw.pop("placement", [])
@@ -199,12 +199,12 @@ class JobForm(QWidget):
         self._origin = draft.origin
         self._forget_refusal()
         self._show_origin()
-        # What was wrong was so of what stood here before.
+        # The faults shown were those of the previous draft.
         self.show_check(JobCheck())
         self._pause.start()
 
     def show_check(self, check: JobCheck, trial: BatchTrial | None = None) -> None:
-        """The answer to `check_requested`, with what is known of one batch."""
+        """Show the result of `check_requested`, with the trial of one batch."""
         self._trial = trial = trial or BatchTrial()
         self._sections.trial.show_trial(trial)
         failed = trial.state is TrialState.FAILED
@@ -227,25 +227,25 @@ class JobForm(QWidget):
         self._side.show_findings((*(check.findings or fits), *hints), self._wrong)
 
     def show_trial(self, trial: BatchTrial) -> None:
-        """News of the trial, between two checks."""
+        """Update the trial between two checks."""
         if trial.state is self._trial.state is TrialState.UNDER_WAY:
             self._sections.trial.show_trial(trial)
         else:
             self.show_check(self._check, trial)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Check what is chosen; for a hidden form no user code is tried."""
+        """Check the draft; while the form is hidden, no user code is tried."""
         super().showEvent(event)
         self._pause.start()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            # Its figures may be wished for in other units now.
+            # The units of its figures may have changed.
             self._show_verdict(self._check)
 
     def set_busy(self, sentence: str) -> None:
-        """A start is under way ("Starting…"), or is not ("")."""
+        """Show that a start is under way ("Starting…"), or is not ("")."""
         self._busy = bool(sentence)
         for button in (self._start_button, self._foot_start):
             button.setText(sentence or self._start_text())
@@ -255,7 +255,7 @@ class JobForm(QWidget):
         self._enable_buttons()
 
     def show_error(self, sentence: str) -> None:
-        """A start that was refused says why beside the button."""
+        """Show next to the button why a start was refused."""
         self.set_busy("")
         self._refusal.setText(sentence)
         self._refusal.setVisible(bool(sentence))
@@ -265,18 +265,18 @@ class JobForm(QWidget):
             button.hide()
 
     def show_half_made(self, sentence: str, tag: str) -> None:
-        """Some jobs of a sweep were made; they can be taken back."""
+        """Report that only some jobs of a sweep were created; the user can remove them."""
         self.show_error(sentence)
         self._half_made = tag
         for button in (self._take_back, self._foot_take_back):
             button.show()
 
     def draft(self) -> JobDraft:
-        """The job file in the form."""
+        """Return the job file in the form."""
         fields = self._fields.draft()
         rest = self._rest
         if "early_stop" not in fields:
-            # How to judge is of no use without after how many epochs.
+            # Without a number of epochs, the direction of the metric is not used.
             rest = {key: value for key, value in rest.items() if key != "early_stop"}
         raw = merged(rest, fields)
         placement = self._picker.value()
@@ -286,7 +286,7 @@ class JobForm(QWidget):
         draws = self._sweep.draws() if axes else None
         return JobDraft(raw, axes, draws, self._sweep.seed(), self._origin_now(raw))
 
-    # -- how it is made
+    # -- construction
 
     def _make_header(self) -> QWidget:
         load = Button("Load settings…", kind="quiet", icon="copy")
@@ -312,7 +312,7 @@ class JobForm(QWidget):
         acts.take_back_pressed.connect(self._wish_back)
         return acts
 
-    # -- what happens
+    # -- events
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -322,7 +322,7 @@ class JobForm(QWidget):
 
     @Slot()
     def _changed(self) -> None:
-        """By the person: what was refused before is no news any more."""
+        """Remove an earlier refusal after the user changed something."""
         if not self._half_made:
             self._forget_refusal()
         self._pause.start()
@@ -362,10 +362,10 @@ class JobForm(QWidget):
     def _wish_back(self) -> None:
         self.take_back_requested.emit(self._half_made)
 
-    # Whence the settings are.
+    # Origin of the settings.
 
     def _origin_now(self, raw: Mapping[str, Any]) -> Origin | None:
-        """With other settings it is no replay any more; on other nodes it is."""
+        """Return the origin; with other settings the job is no longer a replay."""
         origin = self._origin
         if origin is None or not origin.replays or not self._apart(origin, raw):
             return origin
@@ -392,13 +392,15 @@ class JobForm(QWidget):
         if not origin.replays:
             return
         if self._apart(origin, raw):
-            text = "It trains with other settings, so its curve will not be held against that one."
-            self._banner.set_finding("warn", f"No replay of {origin.words} any more.", text)
+            text = "Settings differ from the original, so the curves will not be compared."
+            self._banner.set_finding("warn", f"No longer a replay of {origin.words}.", text)
         else:
-            text = "Same files, settings and seed. Choose where it runs; its curve is compared."
+            text = (
+                "Same files, settings and seed. Choose where to run; the curves will be compared."
+            )
             self._banner.set_finding("idle", f"Replay of {origin.words}.", text)
 
-    # What may happen.
+    # Allowed actions.
 
     def _enable_buttons(self) -> None:
         for button in (self._start_button, self._foot_start):
@@ -429,12 +431,12 @@ class JobForm(QWidget):
         self._foot.show_figures(check, " ".join(self._wrong))
 
     def _verdict_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
-        """Its words, icon and tone."""
+        """Return the words, icon and tone of the verdict."""
         if check.faults:
-            what = formats.plural(len(check.faults), "thing")
+            what = formats.plural(len(check.faults), "problem")
             return f"{what} to fix", "warning-octagon-fill", "bad"
         if not self._may_start:
-            return "Checking", "info-fill", "text3"
+            return "Checking…", "info-fill", "text3"
         if self._trial.state is TrialState.FAILED:
             return FAILS, "warning-octagon-fill", "bad"
         untried = self._trial.state in (TrialState.UNTRIED, TrialState.UNDER_WAY)
@@ -458,7 +460,7 @@ class JobForm(QWidget):
 
 
 def _label(fault: Fault) -> str:
-    """Of a field that has none: "Processes" of ``placement[0].processes``."""
+    """Return a label for a field that has none: "Processes" of ``placement[0].processes``."""
     return fault.field.rpartition(".")[2].partition("[")[0].capitalize()
 
 

@@ -1,4 +1,4 @@
-"""What a new job can begin with: a template, or the settings of a job that was."""
+"""The dialog that loads settings: from a template, or from an earlier job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WIDTH, _HEIGHT, _NAME_W = 680, 460, 260
 
 
 class LoadDialog(QDialog):
-    """Templates and jobs, each with what it would train; Enter or a double click loads.
+    """Templates and jobs, each with what it trains; Enter or a double-click loads one.
 
     Signals:
         template_chosen: Its name.
@@ -104,7 +104,7 @@ class LoadDialog(QDialog):
         )
         self._fit()
 
-    # -- what comes in
+    # -- input
 
     def show_templates(self, templates: Sequence[Template]) -> None:
         self._all = tuple(templates)
@@ -114,7 +114,7 @@ class LoadDialog(QDialog):
             self._table().setFocus()
 
     def show_jobs(self, jobs: Sequence[JobView]) -> None:
-        """Those that fit to what is searched, newest first."""
+        """Show the jobs that match the search, newest first."""
         self.jobs.put(tuple(jobs))
         if not self._search.hasFocus():
             self._job_table.setFocus()
@@ -122,7 +122,7 @@ class LoadDialog(QDialog):
         self._fit()
 
     def show_kind(self, kind: str) -> None:
-        """`TEMPLATES` or `JOBS`."""
+        """Show the templates or the jobs: `TEMPLATES` or `JOBS`."""
         self._kinds.choose(kind)
         self._turn(kind)
 
@@ -130,7 +130,7 @@ class LoadDialog(QDialog):
         self._said.setText(sentence)
         self._said.setVisible(bool(sentence))
 
-    # -- what happens
+    # -- events
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
@@ -212,8 +212,11 @@ class LoadDialog(QDialog):
         if text:
             return f"No {'job' if self._is_jobs() else 'template'} matches “{text}”.", ""
         if self._is_jobs():
-            return "No job yet", "The settings of every job can be loaded again."
-        return "No template yet", "Save the settings of the form as one: “Save as”, “Template…”."
+            return "No job yet", "Once you have run a job, you can load its settings here."
+        return (
+            "No template yet",
+            "Save the form's settings as a template with “Save as…”, “Template…”.",
+        )
 
     @Slot(QModelIndex)
     def _take_row(self, _index: QModelIndex) -> None:

@@ -1,4 +1,4 @@
-"""The learning rate over the whole job, as it will be (S9)."""
+"""A preview of the learning rate over the whole job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEFT, _BOTTOM, _TOP = 52, 18, 8
 
 
 class RatePreview(QWidget):
-    """A curve of rates at equal distances over the epochs of a job."""
+    """A curve of learning rates at equal distances over the epochs of a job."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,7 +42,7 @@ class RatePreview(QWidget):
         self._paint(painter)
 
     def as_picture(self) -> Picture:
-        """The curve as it is seen."""
+        """Return the curve as it is seen."""
         return Picture(TITLE, self.size(), self._paint)
 
     def _paint(self, painter: QPainter) -> None:
@@ -50,7 +50,13 @@ class RatePreview(QWidget):
         plot = QRectF(_LEFT, _TOP, self.width() - _LEFT - S2, self.height() - _TOP - _BOTTOM)
         top = max(self._rates, default=0.0)
         if top <= 0:
-            paint_text(painter, plot, "Drawn when rate and epochs are given", "small", "text3")
+            paint_text(
+                painter,
+                plot,
+                "Enter a learning rate and epochs to see the schedule.",
+                "small",
+                "text3",
+            )
             return
         for share in (0.0, 0.5, 1.0):
             y = plot.bottom() - share * plot.height()
@@ -84,5 +90,5 @@ class RatePreview(QWidget):
 
 
 def _rate(value: float) -> str:
-    """``0.08``: three digits at most, and none that say nothing."""
+    """Format ``0.08``: at most three digits, without trailing zeros."""
     return formats.setting(float(f"{value:.3g}"))

@@ -1,4 +1,4 @@
-"""Several values for one field of the job form: listed, ticked, or from–to in steps."""
+"""The editor of several values for one field: listed, ticked, or a range with steps."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ROWS_SHOWN = 6
 
 
 class SeveralValues(Popover):
-    """Nothing is changed when it is closed.
+    """Closing it without "Use" changes nothing.
 
     Signals:
-        chosen: The `Axis` that the field takes now.
-        one_wished: The field should have one value again.
+        chosen: The new `Axis` of the field.
+        one_wished: The field returns to one value.
     """
 
     chosen = Signal(object)
@@ -55,10 +55,10 @@ class SeveralValues(Popover):
     ) -> None:
         """
         Args:
-            draws_at_random: A range may be drawn from anywhere between its ends: no steps then.
-            window: It lies over this.
-            now: The one value that the field has.
-            options: What can be chosen, as (value, text); empty where values are typed.
+            draws_at_random: A range may be drawn from anywhere between its ends, without steps.
+            window: The widget that it covers.
+            now: The current single value of the field.
+            options: The options as (value, text); empty if the user types the values.
         """
         super().__init__(window, _WIDTH)
         self._path = path
@@ -77,7 +77,7 @@ class SeveralValues(Popover):
         self._preview = Label("", "small", "text2", wrap=True)
         self._use = Button("Use", kind="primary")
         self._use.clicked.connect(self._take)
-        one = Button("One value", tip="The field has one value again")
+        one = Button("One value", tip="Use a single value for this field")
         one.clicked.connect(self._one)
         one.setVisible(axis is not None)
         self.setLayout(
@@ -97,11 +97,11 @@ class SeveralValues(Popover):
         self._settle()
 
     def open_at(self, control: QWidget) -> None:
-        """Show it below a control, ready to be filled in."""
+        """Show it below a control, with the focus in its first field."""
         self.open_below(control, next(iter(self._ticks.values()), None) or self._first_line())
 
     def axis(self) -> Axis | None:
-        """What is given now; None while it gives no values."""
+        """Return the current values, None if they are not valid."""
         return self._axis
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -110,16 +110,14 @@ class SeveralValues(Popover):
         else:
             super().keyPressEvent(event)
 
-    # -- how it is made
+    # -- construction
 
     def _make_list(self) -> QWidget:
-        self._list = LineEdit(
-            placeholder="0.01, 0.03, 0.1", name="Values, with commas between them"
-        )
+        self._list = LineEdit(placeholder="0.01, 0.03, 0.1", name="Values, separated by commas")
         self._list.textChanged.connect(self._settle)
         page = QWidget()
         between = "semicolons" if field_kind(self._path) == "pair" else "commas"
-        page.setLayout(col(Field(f"Values, with {between} between them", self._list), STRETCH))
+        page.setLayout(col(Field(f"Values, separated by {between}", self._list), STRETCH))
         return page
 
     def _make_ticks(
@@ -175,7 +173,7 @@ class SeveralValues(Popover):
     def _first_line(self) -> LineEdit:
         return self._list if self._pages.currentIndex() == 0 else self._from
 
-    # -- what happens
+    # -- events
 
     @Slot(str)
     def _show_page(self, key: str) -> None:
@@ -185,7 +183,7 @@ class SeveralValues(Popover):
 
     @Slot()
     def _settle(self) -> None:
-        """What is given comes to, or why it gives nothing."""
+        """Show the values that the input gives, or why it is not valid."""
         told = ""
         try:
             self._axis = self._given()
@@ -196,7 +194,7 @@ class SeveralValues(Popover):
         points = () if self._axis is None else self._axis.points()
         is_open = self._axis is not None and self._axis.is_drawn_only and self._draws_at_random
         if self._axis is not None and len(points) < 2 and not is_open:
-            self._axis, told = None, "One more value, and there are several."
+            self._axis, told = None, "Choose at least two values."
         is_fault = self._axis is None and len(points) != 1
         self._preview.set_tone("bad" if is_fault else "text2")
         self._preview.setText(told if self._axis is None else axis_text(self._axis))
@@ -210,16 +208,16 @@ class SeveralValues(Popover):
             if field_kind(self._path) == "flag":
                 return Axis(self._path, tuple(key == "yes" for key in kept))
             if not kept:
-                raise ValueError(f"{self._path}: Tick two values or more.")
+                raise ValueError(f"{self._path}: Tick at least two values.")
             return Axis(self._path, tuple(kept))
         if self._pages.currentIndex() == 0:
             return parse_axis(self._path, self._list.text())
         low, high, steps = (line.text().strip() for line in (self._from, self._to, self._steps))
         if not (low and high and (steps or self._draws_at_random)):
-            raise ValueError(f"{self._path}: needs from, to and how many values.")
+            raise ValueError(f"{self._path}: Enter From, To and the number of values.")
         axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")
         if axis.span is None:
-            raise ValueError(f"{self._path}: needs numbers as from, to and how many values.")
+            raise ValueError(f"{self._path}: From, To and the number of values must be numbers.")
         return axis
 
     @Slot()

@@ -1,4 +1,4 @@
-"""The field for the weights that a job begins with: typed, or chosen from a list with a search."""
+"""The field for the weights that a job starts from: typed, or chosen from a searchable list."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from widgets.common.theme import FOCUS_W, ICON_SMALL, S2, S3, TARGET_MIN
 from widgets.common.view_style import dress
 from widgets.jobs.checkpoints.checkpoints_tab import marks
 
-_OWN = "model’s weights"
-_OWN_TITLE = "The model’s own weights, if it has any"
-_NOTHING_TITLE = "Nothing: the model begins fresh"
-_FILE_TITLE = "A file of weights…"
+_OWN = "model’s own weights"
+_OWN_TITLE = "Model’s own weights, if it has any"
+_NOTHING_TITLE = "Nothing: random weights"
+_FILE_TITLE = "Weights file…"
 _READING = "Reading…"
 _WIDTH, _ROWS_SHOWN = 460, 10
 _OPENS = frozenset({Qt.Key.Key_Down, Qt.Key.Key_F4})
@@ -36,7 +36,7 @@ _OPENS = frozenset({Qt.Key.Key_Down, Qt.Key.Key_F4})
 
 @dataclass(frozen=True)
 class _Row:
-    """``does`` is "value", "file", "job" or "back"; "" for what only says something."""
+    """``does`` is "value", "file", "job" or "back"; "" for a row that is only a message."""
 
     text: str
     aside: str = ""
@@ -45,7 +45,7 @@ class _Row:
 
 
 class _Rows(RowTableModel[_Row]):
-    """Those that only say something cannot be chosen."""
+    """A model in which messages cannot be selected."""
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         is_said = index.isValid() and not self.rows[index.row()].does
@@ -53,13 +53,13 @@ class _Rows(RowTableModel[_Row]):
 
 
 class StartFromChoice(Popover):
-    """What can be chosen, and the search; the list is moved in by the keys of the search.
+    """The list of options and its search; the keys of the search move through the list.
 
     Signals:
         chosen: A value of ``start_from``, and how the field shows it.
         searched: A text; answer with `show_jobs`.
         checkpoints_requested: The id of a job; answer with `show_checkpoints`.
-        file_requested: A file should be chosen.
+        file_requested: Let the user choose a file.
     """
 
     chosen = Signal(str, str)
@@ -83,7 +83,7 @@ class StartFromChoice(Popover):
             )
         )
         self.table = QTableView()
-        dress(self.table, "What the job can start from", row_h=TARGET_MIN)
+        dress(self.table, "Weights to start from", row_h=TARGET_MIN)
         self.table.setModel(self.rows)
         self.table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         self.table.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -98,10 +98,10 @@ class StartFromChoice(Popover):
         self.setLayout(col(self.search, self.table, gap=S2, margins=(S3, S3, S3, S3)))
         self._fill()
 
-    # -- what comes in
+    # -- input
 
     def show_jobs(self, jobs: Sequence[JobView]) -> None:
-        """Jobs that match the search; those that never ran have no checkpoint."""
+        """Show the jobs that match the search; jobs that never ran have no checkpoint."""
         self._jobs, self._trouble = [view for view in jobs if view.run], ""
         self._fill()
 
@@ -111,14 +111,14 @@ class StartFromChoice(Popover):
             self._fill()
 
     def show_error(self, sentence: str) -> None:
-        """Neither jobs nor checkpoints could be read."""
+        """Show why jobs or checkpoints could not be read."""
         self._trouble = sentence
         self._fill()
 
-    # -- what happens
+    # -- events
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The search has the focus; arrows and Enter are the list's."""
+        """Send arrows and Enter to the list while the search has the focus."""
         is_key = watched is self.search and event.type() == QEvent.Type.KeyPress
         if is_key and isinstance(event, QKeyEvent) and self._takes(Qt.Key(event.key())):
             return True
@@ -158,7 +158,7 @@ class StartFromChoice(Popover):
         self._fill()
 
     def begin(self) -> None:
-        """Ask for the first jobs."""
+        """Request the first jobs."""
         self.searched.emit("")
 
     def _open_job(self, job: JobView | None) -> None:
@@ -175,7 +175,7 @@ class StartFromChoice(Popover):
         text, current = self.search.text(), self._current()
         self.rows.put(rows)
         able = [number for number, one in enumerate(rows) if one.does]
-        # What Enter would choose stays so when jobs come in.
+        # Keep the row that Enter would take when jobs arrive.
         stays = current in rows and current.does != "back" and text == self._filled_for
         better = [number for number in able if rows[number].does != "back"]
         self._filled_for = text
@@ -201,10 +201,10 @@ class StartFromChoice(Popover):
         found = [_Row(view.name, _ran(view), "job", view.id) for view in self._jobs or ()]
         if self._jobs is None and not self._trouble:
             found = [_Row(_READING)]
-        typed = [_Row(f"Use “{text}”", "as it is typed", "value", text)] if text else []
+        typed = [_Row(f"Use “{text}”", "as typed", "value", text)] if text else []
         if "/" in text or "\\" in text:
             return typed + rows + found
-        # Enter must not take a search for a file while its answer is on the way.
+        # Enter must not take a search text as a file while its answer is not here yet.
         return rows + found + (typed if self._jobs is not None else [])
 
     def _rows_of(self, job: JobView) -> list[_Row]:
@@ -238,24 +238,24 @@ class StartFromChoice(Popover):
 
     @Slot()
     def _say(self) -> None:
-        """For those who hear the search: what Enter would choose."""
+        """Describe for screen readers what Enter would choose."""
         row = self._current()
         self.search.setAccessibleDescription(", ".join(filter(None, (row.text, row.aside))))
 
 
 class StartFrom(LineEdit):
-    """A line that takes what ``start_from`` of a job file may hold, and opens a list of it.
+    """A line edit for ``start_from`` of a job file, with a list of its possible values.
 
-    What was chosen is shown in words until something is typed.
+    A chosen value is shown in words until the user types.
 
     Attributes:
-        choice: The list while it is open.
+        choice: The list, while it is open.
 
     Signals:
-        changed: A person gave another value.
+        changed: The user gave another value.
         searched: A text; answer with `show_jobs`.
         checkpoints_requested: The id of a job; answer with `show_checkpoints`.
-        file_requested: A file should be chosen; answer with `choose`.
+        file_requested: Let the user choose a file; answer with `choose`.
     """
 
     changed = Signal()
@@ -272,25 +272,25 @@ class StartFrom(LineEdit):
         self.textEdited.connect(self.changed)
 
     def value(self) -> str:
-        """As the job file has it."""
+        """Return the value as the job file has it."""
         text = self.text().strip()
         return self._value if text == self._words else text
 
     def put(self, value: str, words: str = "") -> None:
-        """Show a value, in words where there are some."""
+        """Show a value, in words if there are any."""
         self._value, self._words = value, words or _words_of(value)
         self.setText(self._words)
         self.setCursorPosition(0)
         self.setToolTip(plain_tip(f"{self._words}\n{value}") if value != self._words else "")
 
     def name(self, value: str, words: str) -> None:
-        """How a value is called that may be shown now."""
+        """Set the words of a value that may be shown now."""
         if value == self.value():
             self.put(value, words)
 
     @Slot(str, str)
     def choose(self, value: str, words: str = "") -> None:
-        """A person chose this."""
+        """Set a value on behalf of the user."""
         self.put(value, words)
         self.changed.emit()
 
@@ -307,7 +307,7 @@ class StartFrom(LineEdit):
             self.choice.show_error(sentence)
 
     def open(self) -> None:
-        """The list, with the keys in its search."""
+        """Open the list, with the focus in its search."""
         choice = self.choice = StartFromChoice(self.window())
         choice.chosen.connect(self.choose)
         choice.searched.connect(self.searched)
@@ -367,4 +367,4 @@ _STEPS = {
     Qt.Key.Key_PageUp: 1 - _ROWS_SHOWN,
 }
 _KEPT = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab, Qt.Key.Key_Backtab})
-"""Keys that do nothing but what they do here."""
+"""Keys that have no effect other than the one here."""

@@ -1,4 +1,4 @@
-"""How the combinations of several values become jobs: all of them, or some drawn at random."""
+"""The choice of a sweep's jobs: all combinations of its values, or some drawn at random."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _HEAD_W, _FIELD_W, _USUAL_DRAWS = 64, 104, "10"
 
 
 class SweepCard(StyledFrame):
-    """Seen while a field takes several values.
+    """Visible while a field has several values.
 
     Signals:
-        changed: Another number of jobs, or others.
+        changed: The number or the choice of the jobs changed.
     """
 
     changed = Signal()
@@ -37,7 +37,7 @@ class SweepCard(StyledFrame):
         self._kind = SegmentedControl(
             [(_ALL, "All combinations"), (_RANDOM, "Draw at random")],
             _ALL,
-            name="Which jobs",
+            name="Jobs of the sweep",
             height=CONTROL_H,
         )
         self._draws = Field("Jobs", LineEdit(_USUAL_DRAWS, name="Jobs to draw"))
@@ -62,7 +62,7 @@ class SweepCard(StyledFrame):
         self._settle()
 
     def draws(self) -> int | None:
-        """How many are drawn, None for all; what is no number draws none, and the check says so."""
+        """Return the number of jobs to draw, None for all; 0 for text that is not a number."""
         if self._kind.key() == _ALL:
             return None
         typed = whole_or_text(_text(self._draws))
@@ -79,7 +79,7 @@ class SweepCard(StyledFrame):
         self._settle()
 
     def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
-        """Mark what is at fault here; returns the other faults."""
+        """Mark the faults of these fields; return the other faults."""
         at = {DRAWS: self._draws, SEED: self._seed}
         told = {fault.field: fault for fault in faults if fault.field in at}
         for path, field in at.items():
@@ -102,16 +102,18 @@ class SweepCard(StyledFrame):
         counts = [len(axis.points()) for axis in axes]
         product = " × ".join(map(str, counts))
         if not all(counts):
-            self._words.setText("A range without steps is drawn from anywhere between its ends.")
+            self._words.setText(
+                "Values of a range without steps are drawn from anywhere between its ends."
+            )
         elif is_random:
             self._words.setText(
-                f"Drawn from {formats.count(math.prod(counts))} combinations; the same seed draws "
-                "the same ones."
+                f"Drawn from {formats.count(math.prod(counts))} combinations. The same seed draws "
+                "the same jobs."
             )
         else:
             times = f"{product} = " if len(counts) > 1 else ""
             jobs = formats.plural(math.prod(counts), "job")
-            self._words.setText(f"{times}{jobs}, one for each combination.")
+            self._words.setText(f"{times}{jobs}, one per combination.")
 
 
 def _text(field: Field) -> str:

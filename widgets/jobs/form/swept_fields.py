@@ -1,4 +1,4 @@
-"""Which fields of the job form take several values, and how they show it."""
+"""The fields of the job form that have several values, and how they show them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _LIGHTS = frozenset(
 
 
 class SeveralButton(QAbstractButton):
-    """Opens the several values of a field; seen while that is pointed at or has the focus.
+    """The button that opens the several values of a field; visible on hover and on focus.
 
-    It lies over the end of the label and is larger than that, so it is no part of the field and
-    takes no room.
+    It covers the end of the label and is larger than the label: it is not part of the field and
+    takes no space.
     """
 
     def __init__(self, field: Field, label: str) -> None:
@@ -41,7 +41,7 @@ class SeveralButton(QAbstractButton):
         self.setFixedSize(TARGET_MIN, TARGET_MIN)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAccessibleName(f"Several values of {label}")
-        self.setToolTip(plain_tip("Several values: one job for each"))
+        self.setToolTip(plain_tip("Several values: one job per value"))
         self.watch(field)
         self.watch(field.control)
 
@@ -62,7 +62,7 @@ class SeveralButton(QAbstractButton):
         self.update()
 
     def is_lit(self) -> bool:
-        """Whether it is seen."""
+        """Return whether the button is visible."""
         if self.underMouse() or self.hasFocus() or self._field.underMouse():
             return True
         focus = QApplication.focusWidget()
@@ -73,7 +73,7 @@ class SeveralButton(QAbstractButton):
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        # Above the label, whose end it may hide.
+        # Above the label; it may cover its end.
         ground = QRectF(self.rect()).adjusted(1, 1, -1, -_OVERLAP - 1)
         fill_round(painter, ground, theme.current().q("surface"), R_CELL)
         box = QRectF(0, 0, _ICON, _ICON)
@@ -84,7 +84,7 @@ class SeveralButton(QAbstractButton):
             paint_focus(painter, ground, R_CELL)
 
     def _follow(self) -> None:
-        """Be where the field is: beside it in the same part of the page, next after it for Tab."""
+        """Stay at the field: in the same part of the page, and next after it in the tab order."""
         field, page = self._field, self._field.parentWidget()
         if page is None:
             return
@@ -100,13 +100,13 @@ class SeveralButton(QAbstractButton):
 
 
 class SweptFields(QObject):
-    """Watches the fields for their button, a right click or the menu key; opens the popover.
+    """Opens the popover on the field's button, a right click or the menu key.
 
     Attributes:
-        draws_at_random: A range needs no steps then.
+        draws_at_random: A range then needs no steps.
 
     Signals:
-        changed: A field takes other values than before.
+        changed: A field has other values than before.
     """
 
     changed = Signal()
@@ -120,7 +120,7 @@ class SweptFields(QObject):
         self.popover: SeveralValues | None = None
 
     def watch(self, path: str, field: Field, label: str) -> None:
-        """From now on this field can take several values."""
+        """Let this field have several values."""
         if path not in _ONE_EACH:
             self._fields[path] = (field, label)
             for part in (field, field.control):
@@ -129,11 +129,11 @@ class SweptFields(QObject):
             button.clicked.connect(lambda: self.open(path))
 
     def axes(self) -> tuple[Axis, ...]:
-        """In the order of the fields."""
+        """Return the axes in the order of the fields."""
         return tuple(self._axes[path] for path in self._fields if path in self._axes)
 
     def take(self, axis: Axis) -> None:
-        """Show that a field takes these; a field that is not here is left out."""
+        """Show the values of a field; unknown fields are ignored."""
         if axis.path not in self._fields:
             return
         self._axes[axis.path] = axis
@@ -141,14 +141,14 @@ class SweptFields(QObject):
         line = LineEdit(axis_text(axis), name=f"{label}, several values")
         line.setReadOnly(True)
         line.setCursorPosition(0)
-        line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change them"))
+        line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change"))
         line.installEventFilter(self)
         field.stand_in(line)
         self._buttons[axis.path].watch(line)
         self.changed.emit()
 
     def give_up(self, path: str) -> None:
-        """One value again."""
+        """Return the field to one value."""
         if self._axes.pop(path, None) is not None:
             self._fields[path][0].stand_in(None)
             self.changed.emit()
@@ -158,7 +158,7 @@ class SweptFields(QObject):
             self.give_up(path)
 
     def remove(self, path: str) -> None:
-        """The field is about to be deleted."""
+        """Forget a field that is about to be deleted."""
         self._fields.pop(path, None)
         button = self._buttons.pop(path, None)
         if button is not None:
@@ -168,7 +168,7 @@ class SweptFields(QObject):
             self.changed.emit()
 
     def open(self, path: str) -> None:
-        """The popover at a field."""
+        """Open the popover at a field."""
         field, label = self._fields[path]
         control = field.control
         now, options = "", []
@@ -202,7 +202,7 @@ class SweptFields(QObject):
             self.popover = None
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        # First: of all that happens to forty fields while a page is made nothing else is meant.
+        # Tested first: forty fields get many events while a page is built, and only these matter.
         if event.type() not in (QEvent.Type.ContextMenu, QEvent.Type.MouseButtonRelease):
             return False
         path = self._path_of(watched)
@@ -216,7 +216,7 @@ class SweptFields(QObject):
         return False
 
     def menu(self, path: str) -> QMenu:
-        """What a right click at a field offers."""
+        """Return the menu of a right click on a field."""
         field, _ = self._fields[path]
         shown = field.shown
         menu = shown.createStandardContextMenu() if isinstance(shown, LineEdit) else QMenu(shown)
@@ -238,7 +238,7 @@ class SweptFields(QObject):
 
 
 def with_first_values(raw: Mapping[str, object], axes: tuple[Axis, ...]) -> dict[str, object]:
-    """The job file of the first job: what the fields that take several values begin with."""
+    """Return the job file of the first job: the first value of each swept field."""
     whole = dict(raw)
     for axis in axes:
         points = axis.points()

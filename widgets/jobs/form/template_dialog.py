@@ -1,4 +1,4 @@
-"""The name of a template: given, or changed."""
+"""The dialog that asks for the name of a template."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _WIDTH = 460
 
 
 class NameDialog(QDialog):
-    """Asks for a name; one that is taken is written over only by the button that says so.
+    """Asks for a name; only a button that says so replaces an existing template.
 
-    Signals:
-        wished: The name, and whether the template of that name is to be replaced.
+    The signal has the name, and whether to replace the template of that name.
     """
 
     wished = Signal(str, bool)
@@ -65,7 +64,7 @@ class NameDialog(QDialog):
         self._fit()
 
     def show_error(self, sentence: str) -> None:
-        """It could not be done."""
+        """Show why the action failed."""
         self._field.set_error(sentence)
 
     @Slot()
@@ -74,12 +73,13 @@ class NameDialog(QDialog):
         fault = name_fault(name) if name else ""
         is_taken = name in self._taken
         if is_taken and not self._may_replace:
-            fault = f"There is a template “{name}” already."
+            fault = f"A template named “{name}” already exists."
         self._field.set_error(fault)
         self._field.set_note(
-            f"“{name}” is there already, and would be replaced." if is_taken else "", "warn"
+            f"A template named “{name}” already exists and will be replaced." if is_taken else "",
+            "warn",
         )
-        self._go.setText("Replace it" if is_taken and self._may_replace else self._act)
+        self._go.setText("Replace" if is_taken and self._may_replace else self._act)
         is_same = not self._may_replace and name == self._first
         self._go.setEnabled(bool(name) and not fault and not is_same)
 

@@ -1,4 +1,4 @@
-"""The templates at hand above the form: one click begins a job with one."""
+"""A strip of templates above the form: one click loads one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST, _NAME_W = 8, 168
 
 
 class TemplateStrip(QWidget):
-    """A button for each template, as many as there is room for; hidden while there are none.
+    """A button per template, as many as fit; hidden while there are none.
 
     Signals:
         chosen: The name of a template.
-        more_requested: All of them should be shown.
+        more_requested: Show all templates.
     """
 
     chosen = Signal(str)
@@ -43,7 +43,7 @@ class TemplateStrip(QWidget):
         self.hide()
 
     def show_templates(self, templates: Sequence[Template]) -> None:
-        """Those that can be used, in their order."""
+        """Show the templates that can be used, in their order."""
         sound = [one for one in templates if not one.fault]
         self._count = len(templates)
         for old in self._buttons:
@@ -69,7 +69,7 @@ class TemplateStrip(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """As many as there is room for; the others are behind the last button."""
+        """Show as many as fit; the last button opens the others."""
         room = self.width() - self._label.sizeHint().width() - S2
         more_w = self._more.sizeHint().width() + S2
         widths = [button.sizeHint().width() + S2 for button in self._buttons]

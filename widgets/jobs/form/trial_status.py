@@ -1,4 +1,4 @@
-"""Whether model, dataset and loader were tried together: a line that is always in its place."""
+"""The state of trying model, dataset and loader together, as a line of the form."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from widgets.common.theme import S2, Tone
 
 UNTRIED = "Not tried together yet"
 FAILS = "One batch fails"
-_TRIED = "One batch was tried, and it fails"
+_TRIED = "One batch was tried and failed"
 
 
 class TrialState(Enum):
     UNKNOWN = "unknown"
-    """Not all three are chosen."""
+    """Model, dataset or loader is not chosen."""
     UNTRIED = "untried"
     UNDER_WAY = "under way"
     PASSED = "passed"
@@ -29,9 +29,9 @@ class TrialState(Enum):
 
 @dataclass(frozen=True)
 class BatchTrial:
-    """What is known of one batch of the three that are chosen.
+    """The result of one batch of the chosen model, dataset and loader.
 
-    ``words`` is what it is doing, what it gave, or why it failed; ``field`` is at fault then.
+    ``words`` is the current step, the result, or the error; ``field`` is then at fault.
     """
 
     state: TrialState = TrialState.UNKNOWN
@@ -52,8 +52,8 @@ class TrialLine(QWidget):
     """The state in words, and the button that tries or cancels.
 
     Signals:
-        try_requested: One batch shall be tried.
-        cancel_requested: The trial under way is not wanted any more.
+        try_requested: Try one batch.
+        cancel_requested: Cancel the trial that is under way.
     """
 
     try_requested = Signal()
@@ -80,10 +80,10 @@ class TrialLine(QWidget):
         if trial.state is TrialState.UNTRIED:
             words = f"{UNTRIED}: {words}" if words else UNTRIED
         elif trial.state is TrialState.FAILED:
-            # The whole sentence stands at its field.
+            # The whole sentence is shown at its field.
             words = _TRIED
         elif trial.state is TrialState.UNDER_WAY:
-            words = f"{UNTRIED}. {words or 'It waits for its turn'}…"
+            words = f"{UNTRIED}. {words or 'Waiting'}…"
         self._icon.set_icon(icon, tone)
         self._icon.setVisible(bool(words))
         self._words.setText(words)

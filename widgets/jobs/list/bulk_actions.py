@@ -1,4 +1,4 @@
-"""What can be done with several jobs at once, wherever it is offered."""
+"""The actions on several jobs, wherever they are offered."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QMenu
 from widgets.common import formats
 
 MOST_COMPARED = 8
-"""A plot has eight colours."""
+"""The number of colours of a plot."""
 
 
 @dataclass(frozen=True)
 class ManyAct:
-    """One act. ``why_not`` is "" when it can be done."""
+    """One action; ``why_not`` is "" if it is enabled."""
 
     key: str
     text: str
@@ -25,10 +25,10 @@ class ManyAct:
 
 
 def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
-    """The acts on so many jobs, of which so many are under way, the likeliest first."""
+    """Return the actions on `count` jobs, `live` of which are running, the most likely first."""
     most = MOST_COMPARED
-    fits_plot = "" if 2 <= count <= most else f"Choose 2 to {most} jobs"
-    rests = "" if not live else "Stop those that are running first"
+    fits_plot = "" if 2 <= count <= most else f"Select 2 to {most} jobs"
+    rests = "" if not live else "Stop the running jobs first"
     stop = f"Stop {formats.count(live)}" if live > 1 else "Stop"
     return (
         ManyAct("compare", "Compare", "chart-line-up", fits_plot),
@@ -42,7 +42,7 @@ def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
 
 
 class BulkActions(QObject):
-    """What a person wishes for several jobs: in the table, for a sweep, or by a key.
+    """The actions on several jobs: requested in the table, for a sweep, or by a key.
 
     Signals:
         compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
@@ -58,13 +58,13 @@ class BulkActions(QObject):
     clone_requested = Signal(object)
 
     def fill(self, menu: QMenu, ids: tuple[str, ...], live: int) -> None:
-        """Add what can be done with these jobs, of which so many are under way."""
+        """Add the actions on these jobs, of which `live` are running."""
         for act in many_acts(len(ids), live):
             menu.addAction(act.text, partial(self.act, act.key, ids)).setEnabled(not act.why_not)
 
     @Slot(str, object)
     def act(self, key: str, ids: tuple[str, ...]) -> None:
-        """Wish for what a `ManyAct` of this key says, with these jobs."""
+        """Request the `ManyAct` of this key for these jobs."""
         wishes = {
             "compare": self.compare_requested,
             "tag": self.tag_requested,

@@ -1,4 +1,4 @@
-"""What is asked about several jobs: which tags, and whether they may go."""
+"""The dialogs for several jobs: change tags, and move to the trash."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ _NAMES_SHOWN, _NAME_CHARS = 3, 40
 
 
 class TagDialog(FittedDialog):
-    """Tags to give to several jobs, and tags to take from them; all others stay.
+    """Adds tags to several jobs and removes tags from them; other tags stay.
 
-    Signals:
-        wished: Tags to give, tags to take, as tuples.
+    The signal has the tags to add and the tags to remove, as tuples.
     """
 
     wished = Signal(object, object)
@@ -33,13 +32,17 @@ class TagDialog(FittedDialog):
         self, names: Sequence[str], known: Sequence[str], parent: QWidget | None = None
     ) -> None:
         super().__init__("Tag", _WIDTH, parent)
-        hint = "Words, with commas between them"
-        self._add = LineEdit(placeholder=hint, name="Tags to give")
-        self._remove = LineEdit(placeholder=hint, name="Tags to take away")
+        hint = "Tags, separated by commas"
+        self._add = LineEdit(placeholder=hint, name="Tags to add")
+        self._remove = LineEdit(placeholder=hint, name="Tags to remove")
         for edit in (self._add, self._remove):
             edit.textChanged.connect(self._fit)
-        note = f"They have: {sanitize(', '.join(known), 120)}" if known else "They have no tags."
-        self._add_field = Field("Give", self._add)
+        note = (
+            f"Current tags: {sanitize(', '.join(known), 120)}"
+            if known
+            else "These jobs have no tags."
+        )
+        self._add_field = Field("Add", self._add)
         self._save = Button("Tag", kind="primary")
         self._save.setDefault(True)
         self._save.clicked.connect(self._wish)
@@ -50,7 +53,7 @@ class TagDialog(FittedDialog):
                 Label(f"Tag {formats.plural(len(names), 'job')}", "title"),
                 Label(_named(names), "body", "text2", wrap=True),
                 self._add_field,
-                Field("Take away", self._remove, note=note),
+                Field("Remove", self._remove, note=note),
                 row(STRETCH, close, self._save),
             )
         )
@@ -70,17 +73,16 @@ class TagDialog(FittedDialog):
 
 
 class TrashDialog(FittedDialog):
-    """Whether jobs may go to the trash, and how much of the disk goes along.
+    """Asks whether jobs may go to the trash, and shows their size on disk.
 
-    Signals:
-        wished: They may.
+    The signal confirms it.
     """
 
     wished = Signal()
 
     def __init__(self, names: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__("Move to trash", _WIDTH, parent)
-        self._size = Label("Looking how large they are…", "body", "text2", wrap=True)
+        self._size = Label("Computing their size…", "body", "text2", wrap=True)
         self._go = Button("Move to trash", kind="danger", icon="trash")
         self._go.setEnabled(False)
         self._go.clicked.connect(self._wish)
@@ -97,10 +99,10 @@ class TrashDialog(FittedDialog):
         )
 
     def show_size(self, size_bytes: int) -> None:
-        """What they take, with logs, curves and checkpoints."""
+        """Show the size of the jobs, with logs, curves and checkpoints."""
         self._size.setText(
             f"{formats.disk(size_bytes)} with logs, curves and checkpoints. They stay in the "
-            "trash of the data root until somebody empties it."
+            "trash of the data root until it is emptied."
         )
         self._go.setEnabled(True)
 

@@ -1,4 +1,4 @@
-"""Which rows of the list are ticked, beside the one that is open."""
+"""The ticked rows of the list; the open row is separate."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from PySide6.QtCore import QObject, Signal
 
 
 class JobTicks(QObject):
-    """Ids of jobs and tags of sweeps, whatever rows they stand in.
+    """Ids of ticked jobs and tags of ticked sweeps, independent of their rows.
 
     Signals:
-        changed: Others are ticked now.
+        changed: The set of ticked rows changed.
     """
 
     changed = Signal()
@@ -39,7 +39,7 @@ class JobTicks(QObject):
         self._change({**self._ids, **dict.fromkeys(ids)})
 
     def keep(self, ids: Iterable[str]) -> None:
-        """Of those that are ticked only these."""
+        """Keep only these ids ticked, if they were."""
         kept = set(ids)
         self._change({each: None for each in self._ids if each in kept})
 

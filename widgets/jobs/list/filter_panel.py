@@ -1,4 +1,4 @@
-"""The funnel: only jobs with a tag, of a user, on a node, or with a metric in a range."""
+"""The filter row: only jobs with a tag, of a user, on a node, or with a metric in a range."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from widgets.common.layout import STRETCH, row
 from widgets.common.theme import S2, S3
 
 _RANGE_W = 84
-_NUMBER = "Write a number, as 0.9 or 1e-3."
+_NUMBER = "Enter a number, such as 0.9 or 1e-3."
 
 
 class JobFunnel(StyledFrame):
-    """A row of filters; what is left empty keeps nothing back.
+    """A row of filters; an empty filter matches all jobs.
 
     Signals:
-        changed: Another choice was made; ask `narrowed`.
+        changed: The filter changed; call `narrowed`.
     """
 
     changed = Signal()
@@ -63,7 +63,7 @@ class JobFunnel(StyledFrame):
         self.show_choices(JobChoices())
 
     def show_choices(self, choices: JobChoices) -> None:
-        """What there is to choose from; a choice that was made stays."""
+        """Set the options; the current selection stays."""
         for box, any_of, known in zip(
             self._boxes,
             ("Any tag", "Any user", "Any node", "Any metric"),
@@ -78,7 +78,7 @@ class JobFunnel(StyledFrame):
             box.set_options(shown, kept)
 
     def narrowed(self, query: JobQuery) -> JobQuery:
-        """``query``, and what is chosen here."""
+        """Return ``query`` with these filters added."""
         return replace(
             query,
             tag=self._tag.key(),
@@ -112,7 +112,7 @@ def _title(key: str) -> str:
 
 
 def _number(text: str) -> tuple[float | None, bool]:
-    """What was written, and whether it is a number or nothing."""
+    """Return the number, and whether the text is a number or empty."""
     try:
         value = float(text.replace(",", ".")) if text.strip() else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""The columns of the lists of jobs, and what a cell shows and says."""
+"""The columns of the job lists, and the text of their cells."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class JobColumn(IntEnum):
 
     @property
     def key(self) -> str:
-        """By which it is asked for, and remembered."""
+        """Return the name that identifies the column in stored layouts."""
         return self.name.lower()
 
     @property
@@ -60,7 +60,7 @@ class JobColumn(IntEnum):
 
     @property
     def is_figure(self) -> bool:
-        """Written at the right edge."""
+        """Return whether the column is right-aligned."""
         return self in _FIGURES
 
     @property
@@ -78,7 +78,7 @@ _TITLES = {
     JobColumn.GPU_HOURS: "GPU hours",
 }
 SETTINGS = tuple(column for column in JobColumn if column >= JobColumn.LR)
-"""Of the job file."""
+"""The columns of settings in the job file."""
 _FIGURES = frozenset(
     {
         JobColumn.BEST,
@@ -94,19 +94,19 @@ _FIGURES = frozenset(
 
 
 def where(view: JobView | JobSummary) -> str:
-    """On how much of what a job runs: ``2 processes on this computer``."""
+    """Return the resources and nodes of a job: ``2 processes on this computer``."""
     unit = "GPU" if view.uses_gpus else "process"
     plural = "GPUs" if view.uses_gpus else "processes"
     return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
 
 
 def nodes_of(view: JobView | JobSummary) -> str:
-    """``gpu06, gpu07``."""
+    """Return ``gpu06, gpu07``."""
     return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
 
 
 def took_s(view: JobView, now: datetime) -> float | None:
-    """Seconds that all its runs took, up to now."""
+    """Return the seconds that all runs took until now."""
     begin = instant(view.started)
     end = instant(view.ended) or (now if view.state.is_live else None)
     if begin is None or end is None:
@@ -115,7 +115,7 @@ def took_s(view: JobView, now: datetime) -> float | None:
 
 
 def best_words(view: JobView | JobSummary) -> tuple[str, str]:
-    """Name and value of the best metric as lists have room for, ("", "–") when there is none."""
+    """Return the short name and the value of the best metric; ("", "–") if there is none."""
     if view.best_metric is None:
         return "", formats.NONE
     name, value = view.best_metric
@@ -123,7 +123,7 @@ def best_words(view: JobView | JobSummary) -> tuple[str, str]:
 
 
 def edited_value(line: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
-    """What a cell holds, and what it shall hold when this was written into it."""
+    """Return the current value of a cell, and its new value after this text was typed."""
     if column is JobColumn.TAGS:
         words = (word.strip() for word in text.split(","))
         return line.tags, tuple(dict.fromkeys(word for word in words if word))
@@ -131,7 +131,7 @@ def edited_value(line: JobSummary, column: JobColumn, text: str) -> tuple[object
 
 
 def shown(line: JobSummary, column: JobColumn) -> str:
-    """A cell as text."""
+    """Return a cell as text."""
     now = time.time()
     if column is JobColumn.TAGS:
         return ", ".join(line.tags)
@@ -148,7 +148,7 @@ def shown(line: JobSummary, column: JobColumn) -> str:
         return formats.moment_long(line.created or None, now)
     if column is JobColumn.TOOK:
         took = line.took_s(now)
-        # The seconds of a run of minutes are of no use, and have no room.
+        # For runs of minutes, seconds are not useful and do not fit.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
         return formats.rough(took) if is_long else formats.duration(took)
     if column is JobColumn.GPU_HOURS:
@@ -179,14 +179,14 @@ def _setting(line: JobSummary, key: str) -> str:
 
 
 def _path(key: str) -> str:
-    """Where a setting stands in the job file."""
+    """Return the path of a setting in the job file."""
     if key == "lr":
         return "optimizer.lr"
     return f"{key}.name" if key in summary_settings.TEXTS else key
 
 
 def _few_nodes(line: JobSummary) -> str:
-    """Names, or of many nodes how many: three are what a cell has room for."""
+    """Return up to three node names, or the number of nodes."""
     count = len(line.nodes)
     return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
 
@@ -222,7 +222,7 @@ def _tip(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -
 
 
 def _used(line: JobSummary) -> str:
-    """How long it took, and of how many GPUs, and what those used."""
+    """Return the duration, the GPU hours, and the energy."""
     gpu_s = line.gpu_s(time.time())
     hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
     energy = formats.energy(line.energy_j) if line.energy_j is not None else ""

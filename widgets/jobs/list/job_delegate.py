@@ -1,4 +1,4 @@
-"""A job in two lines: glyph; name and best metric; state, where, time."""
+"""A job in two lines: icon; name and best metric; state, place, time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GLYPH = 24
 _INDENT, _CARET = S6, 12
 _TICK, _TICK_EDGE = 14, 2
 _CAPTION_MOST, _SWEEP_CAPTION_MOST = 0.3, 0.5
-"""Of the first line, what stands before its figure may take."""
+"""The share of the first line that the text before its figure may take."""
 _NEAR_S = 18 * 3600
 _SHOWS_PERCENT = frozenset(
     {
@@ -46,7 +46,7 @@ _SHOWS_PERCENT = frozenset(
 )
 
 
-# As numbers: with a flag of Qt Python computes for a microsecond.
+# As numbers: operations on Qt flags take Python a microsecond each.
 SELECTED = QStyle.StateFlag.State_Selected.value
 POINTED = QStyle.StateFlag.State_MouseOver.value
 BY_KEY = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
@@ -63,7 +63,7 @@ class JobDelegate(QStyledItemDelegate):
         return QSize(0, ROW_H)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        # Not by roles: each is ten times as long on its way through Qt.
+        # Roles are not used: each takes ten times as long on its way through Qt.
         model, number = self._model, index.row()
         line = model.line_at(number)
         state = option.state.value
@@ -76,7 +76,7 @@ class JobDelegate(QStyledItemDelegate):
             paint_focus(painter, box)
         left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)
         if line.sweep is not None:
-            # In the margin, so that all glyphs but those of its own jobs stand in one line.
+            # In the margin, so that all icons but those of a sweep's jobs are aligned.
             caret = QRectF(box.left(), box.center().y() - _CARET / 2, _CARET, _CARET)
             is_open = model.is_open(number)
             paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
@@ -139,7 +139,7 @@ class JobDelegate(QStyledItemDelegate):
 
 
 def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
-    """At the corner of the glyph, whose state stays to be seen."""
+    """Paint the tick at the corner of the icon, which stays visible."""
     palette = theme.current()
     edge = QRectF(0, 0, _TICK + 2 * _TICK_EDGE, _TICK + 2 * _TICK_EDGE)
     edge.moveCenter(glyph.bottomRight() - QPointF(_TICK_EDGE, _TICK_EDGE))
@@ -150,7 +150,7 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
 
 
 def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, Tone]]) -> None:
-    """Words one after the other, each in its tone, as far as there is room."""
+    """Paint texts one after the other, each in its tone, as long as there is room."""
     line = QRectF(line)
     for text, tone in pieces:
         if line.width() <= S2:
@@ -163,16 +163,16 @@ def _reason(view: JobSummary) -> str:
         return view.reason
     if view.state is JobState.CREATED:
         return "Never started"
-    return "Waits for its turn" if view.state is JobState.QUEUED else where(view)
+    return "Queued" if view.state is JobState.QUEUED else where(view)
 
 
 def forecast(place: QueuePlace) -> str:
-    """``≈ 15:56``, "" where nobody can say."""
+    """Return ``≈ 15:56``, "" if there is no forecast."""
     if place.waiting is None or place.starts_in_s is None:
         return ""
     now = datetime.now().astimezone()
     when = now + timedelta(seconds=place.starts_in_s)
-    # Of the night to come everybody knows the day.
+    # Within the next hours the day is clear without its name.
     near = place.starts_in_s < _NEAR_S
     return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.about(when, now)
 

@@ -1,8 +1,8 @@
-"""Jobs as rows, for the list of two lines and for the wide table, however many there are.
+"""Jobs as rows of a list with two lines or of the wide table, for any number of jobs.
 
-A model holds numbers of rows and asks for a line when it is painted. News never resets it: rows
-that stay keep their selection, and nothing moves while the pointer is over the view, unless the row
-of the open job would be missing.
+The model holds row numbers and reads a job when it is painted. An update never resets it: rows
+keep their selection, and no row moves while the pointer is over the view, unless the row of the
+open job would be missing.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ NO_PARENT = QModelIndex()
 JOB_ROLE = Qt.ItemDataRole.UserRole
 """The `JobSummary`."""
 QUEUE_ROLE = Qt.ItemDataRole.UserRole + 1
-"""The `QueuePlace` of a job that waits, else None."""
+"""The `QueuePlace` of a waiting job, None for others."""
 OPEN_ROLE = Qt.ItemDataRole.UserRole + 2
-"""Whether the jobs of a sweep stand under its row; None for a job."""
+"""Whether the row of a sweep is unfolded; None for a job."""
 _FLAGS = (
     Qt.ItemFlag.ItemIsSelectable
     | Qt.ItemFlag.ItemIsEnabled
@@ -46,15 +46,15 @@ _FLAGS = (
 
 
 class JobListModel(QAbstractTableModel):
-    """The rows of a query. A row's number is its place in it.
+    """The rows of a query. A row's number is its position in the result.
 
     Attributes:
-        is_changing: Rows come, go or move just now.
-        ticks: What is ticked, in the list.
+        is_changing: Rows are being added, removed or moved.
+        ticks: The ticked rows, in the list.
 
     Signals:
-        edited: Id of a job, the column (``name``, ``tags``, ``notes``), what it was and what it
-            shall be: text, or a tuple for tags.
+        edited: Id of a job, the column (``name``, ``tags``, ``notes``), the old and the new value:
+        text, or a tuple for tags.
     """
 
     edited = Signal(str, str, object, object)
@@ -73,14 +73,14 @@ class JobListModel(QAbstractTableModel):
         self.ticks = JobTicks(self)
         self._queue: dict[str, QueuePlace] = {}
 
-    # -- what comes in
+    # -- input
 
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
-        """Show these. While rows are held they come when nobody points at them any more.
+        """Show these rows. While rows are held, the change waits until the pointer leaves.
 
         Args:
-            rows: What was found.
-            at_once: Somebody asked for just that, so it may move under the pointer too.
+            rows: The result of a query.
+            at_once: The user asked for this change, so rows may move under the pointer.
         """
         if self._held and not at_once and not self._misses_open(rows):
             self._waiting = rows
@@ -116,7 +116,7 @@ class JobListModel(QAbstractTableModel):
         self.emit_all_changed()
 
     def _arrange(self, wanted: Any) -> None:
-        """The same rows in another order; what points at one goes on pointing at it."""
+        """Reorder the same rows; persistent indexes keep pointing at their row."""
         if np.array_equal(wanted, self._order):
             return
         self.layoutAboutToBeChanged.emit()
@@ -134,37 +134,37 @@ class JobListModel(QAbstractTableModel):
         self.layoutChanged.emit()
 
     def hold(self, held: bool) -> None:
-        """While held, rows keep their place though their order would be another."""
+        """Hold or release the rows: while held, they do not move."""
         self._held = held
         if not held and self._waiting is not None:
             self.show_rows(self._waiting)
 
     def set_open(self, line_id: str) -> None:
-        """Show the row of this job or sweep, though rows are held."""
+        """Show the row of this job or sweep, even while rows are held."""
         self._open_id = line_id
         if self._waiting is not None and self._misses_open(self._waiting):
             self.show_rows(self._waiting, at_once=True)
 
     def _misses_open(self, rows: JobRows) -> bool:
-        """Whether only ``rows`` have a row for the open job, its own or that of its sweep."""
+        """Return whether only ``rows`` has a row for the open job, or for its sweep."""
         slot = rows.slot_of(self._open_id)
         if slot is None or self.row_of(self._open_id) >= 0 or self.head_row(self._open_id) >= 0:
             return False
         return bool(np.isin(rows.order, (slot, rows.head(slot))).any())
 
     def emit_all_changed(self) -> None:
-        """Every line may be another: what is on the screen is painted anew."""
+        """Repaint every visible row."""
         if len(self._order):
             self.dataChanged.emit(self.index(0, 0), self.index(len(self._order) - 1, self._last()))
 
     def emit_changed(self, slot: int) -> None:
-        """The line of one job is another."""
+        """Repaint the row of one job."""
         row = int(self._row_of_slot[slot]) if slot < len(self._row_of_slot) else -1
         if row >= 0:
             self.dataChanged.emit(self.index(row, 0), self.index(row, self._last()))
 
     def show_queue(self, queue: Queue) -> bool:
-        """Where the jobs stand that wait; whether any stands elsewhere now, shown or not yet."""
+        """Set the places of waiting jobs; return whether any changed, even of a hidden job."""
         before, self._queue = self._queue, {p.entry.job_id: p for p in queue.places}
         both = before.keys() | self._queue.keys()
         moved = [job_id for job_id in both if before.get(job_id) != self._queue.get(job_id)]
@@ -173,35 +173,35 @@ class JobListModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(min(rows), 0), self.index(max(rows), self._last()))
         return bool(moved)
 
-    # -- what is asked
+    # -- queries
 
     def place(self, job_id: str) -> QueuePlace | None:
-        """Where a job stands in the queue, None when it waits in none."""
+        """Return the place of a job in the queue, None if it does not wait."""
         line = self.line(job_id)
         if line is None or line.state is not JobState.QUEUED:
             return None
         return self._queue.get(job_id)
 
     def queue_places(self) -> dict[str, int]:
-        """The number of each job in the queue."""
+        """Return the number of each job in the queue."""
         return {job_id: place.number for job_id, place in self._queue.items()}
 
     @property
     def rows(self) -> JobRows:
-        """What is shown now."""
+        """Return the rows that are shown."""
         return self._rows
 
     def line(self, job_id: str) -> JobSummary | None:
-        """Of any job there is, whether it is shown or not, and of a sweep by its tag."""
+        """Return the summary of any job by id, shown or not, or of a sweep by tag."""
         slot = self._rows.slot_of(job_id)
         return self._rows.lines[slot] if slot is not None else None
 
     def line_at(self, row: int) -> JobSummary:
-        """Of a job or a sweep that is shown."""
+        """Return the summary of a row, a job or a sweep."""
         return self._rows.lines[self._order.item(row)]
 
     def name_at(self, row: int) -> str:
-        """What is written as the name; of a sweep's job what tells it from the others."""
+        """Return the name in a row; for a job of a sweep, the part that differs."""
         line = self.line_at(row)
         head = self._rows.head(self._order.item(row))
         count = self._rows.lines[head].sweep if head >= 0 else None
@@ -209,18 +209,18 @@ class JobListModel(QAbstractTableModel):
         return own_words(line.name, count.common) if count and is_swept else line.name
 
     def is_member(self, row: int) -> bool:
-        """Whether the row stands under that of its sweep."""
+        """Return whether the row is a job below its sweep."""
         line = self.line_at(row)
         return line.sweep is None and self.head_row(line.id) >= 0
 
     def free_name(self, stem: str) -> str:
-        """``stem`` with a number that no job there is, shown or not, has after it."""
+        """Return ``stem`` with the first number that no job, shown or not, has after it."""
         begin = f"{stem} "
         ends = (line.name[len(begin) :] for line in self._rows.lines if line.name.startswith(begin))
         return f"{begin}{1 + max((int(end) for end in ends if _is_number(end)), default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
-        """Whose rows these are, each once; the row of a sweep is that of all its jobs."""
+        """Return the ids of these rows, each once; the row of a sweep stands for all its jobs."""
         lines, order = self._rows.lines, self._order.tolist()
         found: list[str] = []
         for row in rows:
@@ -232,7 +232,7 @@ class JobListModel(QAbstractTableModel):
         return tuple(dict.fromkeys(found))
 
     def ticked(self) -> tuple[str, ...]:
-        """Ids of the jobs that are ticked, from above; a sweep is all its jobs."""
+        """Return the ids of the ticked jobs, in row order; a sweep stands for all its jobs."""
         found: dict[str, None] = {}
         for line_id in sorted(self.ticks, key=self.row_of):
             line = self.line(line_id)
@@ -241,24 +241,24 @@ class JobListModel(QAbstractTableModel):
         return tuple(found)
 
     def live_of(self, ids: Iterable[str]) -> int:
-        """How many of these jobs are under way."""
+        """Return how many of these jobs are running."""
         return sum(line is not None and line.state.is_live for line in map(self.line, ids))
 
     def is_open(self, row: int) -> bool:
-        """Whether the jobs of the sweep in this row stand under it."""
+        """Return whether the sweep of this row is unfolded."""
         if row + 1 >= len(self._order):
             return False
         own, below = self._order[row : row + 2].tolist()
         return bool(self._rows.head(below) == own)
 
     def head_row(self, job_id: str) -> int:
-        """The row of the sweep of a job, -1 when it has none, or that is not shown."""
+        """Return the row of a job's sweep, -1 if it has none or the row is not shown."""
         slot = self._rows.slot_of(job_id)
         head = self._rows.head(slot) if slot is not None else -1
         return int(self._row_of_slot[head]) if 0 <= head < len(self._row_of_slot) else -1
 
     def row_of(self, job_id: str) -> int:
-        """Of a job, or of a sweep by its tag; -1 when it is not shown."""
+        """Return the row of a job, or of a sweep by its tag; -1 if it is not shown."""
         slot = self._rows.slot_of(job_id)
         if slot is None or slot >= len(self._row_of_slot):
             return -1
@@ -311,7 +311,7 @@ class JobListModel(QAbstractTableModel):
         return give(line, column, self.place(line.id)) if of_sweep is None else of_sweep
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """A wish; the row changes when it has come true."""
+        """Request the change; the row is updated once the change is saved."""
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
         line: JobSummary = index.data(JOB_ROLE)

@@ -1,4 +1,4 @@
-"""The left side of the place Jobs: search, groups, the queue's strip, and two lines a job."""
+"""The left side of the page Jobs: search, groups, queue strip, and the list."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from widgets.jobs.list.queue_strip import QueueStrip
 from widgets.jobs.list.selection_bar import SelectionBar
 from widgets.jobs.list.sweep_folding import SweepFolding
 
-SEARCH_TIP = "Also with numbers: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
+SEARCH_TIP = "Conditions also work: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
 GROUPS: dict[str, int | None] = {"all": None, "live": LIVE, "waiting": WAITING, "ended": ENDED}
 GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
 
 
 class JobListPane(QWidget):
-    """The list.
+    """The list and its controls.
 
     Signals:
-        query_changed: A `JobQuery`: other rows are wished for.
-        chosen: Id of the job that became the current one; ``pressed`` too when by mouse.
+        query_changed: A `JobQuery`; other rows are requested.
+        chosen: Id of the job that became current; ``pressed`` is also emitted for a mouse click.
         sweep_chosen: Tag of the sweep that became the current row.
-        fold_requested: Tag of a sweep, and whether it is to be folded.
-        menu_requested: Index of a row, and where on the screen.
-        act_requested: Key of a `ManyAct`, and the ids of the jobs that are ticked, as a tuple.
-        new_requested, table_requested: What the buttons say.
+        fold_requested: Tag of a sweep, and whether to fold it.
+        menu_requested: Index of a row, and the screen position.
+        act_requested: Key of a `ManyAct`, and the ids of the ticked jobs, as a tuple.
+        new_requested, table_requested: The button was pressed.
     """
 
     query_changed = Signal(JobQuery)
@@ -72,9 +72,9 @@ class JobListPane(QWidget):
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
-        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
+        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
         self._groups.chosen.connect(self._asked)
-        table = IconButton("table", "As a table over the whole width")
+        table = IconButton("table", "Show as a full-width table")
         table.clicked.connect(self.table_requested)
         self.view = JobListView(self.model)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
@@ -119,7 +119,7 @@ class JobListPane(QWidget):
 
     @property
     def query(self) -> JobQuery:
-        """What is wished for now."""
+        """Return the current query."""
         return JobQuery(text=self.search.text().strip(), group=GROUPS[self._groups.key()])
 
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
@@ -138,16 +138,16 @@ class JobListPane(QWidget):
         self._show_ticked()
 
     def tick(self, ids: Sequence[str]) -> None:
-        """Tick these and no others, as soon as it is known that they are there."""
+        """Tick only these rows, once they exist."""
         self._to_tick = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
-        """Whether a row has to move for it."""
+        """Show the queue; return whether a row has to move."""
         self.strip.show_queue(queue)
         return self.model.show_queue(queue)
 
     def choose(self, line_id: str) -> None:
-        """Select a job or a sweep, or the sweep into which the job is folded, or no row."""
+        """Select a job or a sweep, or the sweep that hides the job, or no row."""
         self._shown_id = line_id
         self.model.set_open(line_id)
         row_number = self.model.row_of(line_id)
@@ -162,7 +162,7 @@ class JobListPane(QWidget):
             selection.setCurrentIndex(index, QItemSelectionModel.SelectionFlag.ClearAndSelect)
             self.view.scrollTo(index)
         else:
-            # A list without a current row would open its first one when Tab leads into it.
+            # Without a current row, Tab into the list would open its first row.
             selection.clearSelection()
         selection.blockSignals(blocked)
         self.view.viewport().update()
@@ -174,7 +174,7 @@ class JobListPane(QWidget):
 
     @Slot()
     def clear(self) -> None:
-        """All jobs again."""
+        """Reset the query to all jobs."""
         self._groups.choose("all")
         if self.search.text():
             self.search.clear()
@@ -182,7 +182,7 @@ class JobListPane(QWidget):
             self._asked()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """No row moves under the pointer."""
+        """Hold the rows while the pointer is over them."""
         if event.type() == QEvent.Type.Enter:
             self.model.hold(True)
         elif event.type() == QEvent.Type.Leave:
@@ -203,7 +203,7 @@ class JobListPane(QWidget):
 
     @Slot(QModelIndex)
     def _current_changed(self, index: QModelIndex) -> None:
-        # Of a row that goes the next one becomes the current one, and nobody chose that.
+        # When a row is removed, Qt makes the next one current; the user did not choose it.
         if not index.isValid() or self.model.is_changing:
             return
         line: JobSummary = index.data(JOB_ROLE)
@@ -221,18 +221,18 @@ class JobListPane(QWidget):
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
-    """``Live 2``: how many there are, where there are any."""
+    """Show the counts in the groups, as in ``Live 2``."""
     for key, title, number in (("live", "Live", rows.live), ("waiting", "Waiting", rows.waiting)):
         groups.set_text(key, f"{title} {formats.count(number)}" if number else title)
 
 
 def say_no_match(place: EmptyState, query: JobQuery) -> None:
-    """Why there is no row, and the way back."""
+    """Show why there are no rows, with a button that clears the query."""
     if query.text and query.group is None and not query.is_narrow:
         title = f"No job matches “{query.text}”."
     elif query.text:
-        title = f"No such job matches “{query.text}”."
+        title = f"No job matches “{query.text}” and this filter."
     else:
-        title = "No job is like that."
-    sentence = "" if query.group is None and not query.is_narrow else "A filter is on."
+        title = "No job matches this filter."
+    sentence = "" if query.group is None and not query.is_narrow else "A filter is active."
     place.say("magnifying-glass", title, sentence, button="Clear")

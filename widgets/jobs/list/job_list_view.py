@@ -1,4 +1,4 @@
-"""The list of jobs: any row can be dragged elsewhere, those that wait into another order."""
+"""The list of jobs: rows can be dragged elsewhere, and waiting jobs into another order."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _STEPS = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
 _CHIP_H = 22
 _CHIP_CHARS = 24
 _CHIP_MOST = 0.6
-"""Of the list's width: a long name is cut."""
+"""The share of the list's width that the dragged name may take."""
 
 
 class JobListView(QTableView):
-    """A list of jobs: a table of one column, because a QListView measures every row of 100,000
-    each time that one changes (0.6 s).
+    """A list of jobs: a table of one column, because QListView measures every row of 100,000 at
+    each change of one row (0.6 s).
 
     Signals:
-        moved: A waiting job was dropped: its id, and the id before and the id after which it is to
-            stand; one of them is "".
-        menu_requested: Index of a row, and where on the screen.
+        moved: A waiting job was dropped: its id, and the id before or after which to place it;
+            the other id is "".
+        menu_requested: Index of a row, and the screen position.
         opened: Enter was pressed on the current row.
-        trash_requested: What is ticked, or else the current row, is to go to the trash.
+        trash_requested: Move the ticked rows, or the current row, to the trash.
 
-    With Ctrl a row is ticked, with Shift all up to it, and none of them is opened.
+    A click with Ctrl ticks a row, with Shift all rows up to it; neither opens a job.
     """
 
     moved = Signal(str, str, str)
@@ -64,7 +64,7 @@ class JobListView(QTableView):
         self._ticks = model.ticks
         self._ticks.changed.connect(self.viewport().update)
         self._has_ticked = False
-        """By the press of the button that is held now."""
+        """Pressed with the button that is still held."""
         self.setProperty("kind", "list")
         self.setDragEnabled(True)
         self.setAcceptDrops(True)
@@ -76,11 +76,11 @@ class JobListView(QTableView):
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.horizontalHeader().hide()
         self._target: tuple[QModelIndex, bool] | None = None
-        """The row beside which the job would go, and whether before it."""
+        """The row at the drop position, and whether the job goes before it."""
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        # A header that is hidden hears of no size, and would stretch nothing.
+        # A hidden header gets no resize event, and would not stretch its column.
         self.setColumnWidth(0, self.viewport().width())
 
     def startDrag(self, _actions: Qt.DropAction) -> None:
@@ -151,7 +151,7 @@ class JobListView(QTableView):
         else:
             here = self.currentIndex()
             if not self._ticks and here.isValid() and here.row() != index.row():
-                # As everywhere, what is chosen already is one of them.
+                # As in other programs, the row that is already current becomes ticked as well.
                 self._ticks.add((self._id(here.row()),))
             self._ticks.toggle(self._id(index.row()))
 
@@ -165,14 +165,14 @@ class JobListView(QTableView):
         self._has_ticked = False
 
     def _tick_up_to(self, row: int) -> None:
-        """All rows from the current one on, and no others."""
+        """Tick only the rows from the current one to this one."""
         begin = max(self.currentIndex().row(), 0)
         ids = [self._id(each) for each in range(min(begin, row), max(begin, row) + 1)]
         self._ticks.keep(ids)
         self._ticks.add(ids)
 
     def _tick_and_go(self, by: int) -> None:
-        """Tick the current row and the one after or before it, which is the current one then."""
+        """Tick the current row and the next one in this direction, which becomes current."""
         here = self.currentIndex().row()
         if 0 <= here + by < self._rows.rowCount():
             self._ticks.add((self._id(here), self._id(here + by)))
@@ -182,7 +182,7 @@ class JobListView(QTableView):
         return self._rows.line_at(row).id
 
     def _ticks_by_key(self, event: QKeyEvent) -> bool:
-        """Whether it was a key for ticks."""
+        """Handle a key for ticks; return whether it was one."""
         key, has_row = event.key(), self.currentIndex().isValid()
         shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
         if key == Qt.Key.Key_Space and has_row and not event.modifiers():
@@ -207,7 +207,7 @@ class JobListView(QTableView):
             if wish is not None and self.currentIndex().isValid():
                 wish.emit()
             elif event.key() in ends and not event.modifiers():
-                # Of a table's own these lead to the ends of the row, which is the whole list.
+                # In a table these keys move within the row, which here is the whole list.
                 self.setCurrentIndex(self.model().index(ends[Qt.Key(event.key())], 0))
             else:
                 super().keyPressEvent(event)
@@ -260,7 +260,7 @@ class JobListView(QTableView):
             self.viewport().update()
 
     def _words(self) -> str:
-        """Where a drop would bring what is dragged."""
+        """Return where a drop would move the dragged job."""
         place = _place(self._target[0]) if self._target is not None else None
         if self._target is None or place is None:
             return ""
@@ -268,12 +268,12 @@ class JobListView(QTableView):
         text = f"{'Before' if self._target[1] else 'After'} {name}"
         moved = _place(self.currentIndex())
         if moved is not None and moved.entry.priority != place.entry.priority:
-            # It gets the priority of its new neighbour; nobody shall wonder afterwards.
+            # The job gets the priority of its new neighbour; the drop hint says so.
             return f"{text}, priority {place.entry.priority}"
         return text
 
     def _picture(self) -> QPixmap:
-        """The row as it is, so that one sees what is carried."""
+        """Return a picture of the row for the drag cursor."""
         return self.viewport().grab(self.visualRect(self.currentIndex()))
 
 

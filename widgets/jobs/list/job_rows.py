@@ -1,4 +1,4 @@
-"""Rows that were found for a list: numbers into one list of all jobs, not the jobs themselves."""
+"""The rows of a query: numbers into the list of all jobs, not the jobs themselves."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ def _no_slot(_job_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class JobRows:
-    """What a query found.
+    """The result of a query.
 
     Attributes:
-        lines: All jobs there are, by slot, and all sweeps. Who fills it may replace an entry at
-            any time.
-        order: The slots of what was found, in order. Under that of a sweep stand those of its
-            jobs, where it is not folded.
+        lines: All jobs and all sweeps, by slot. The owner may replace an entry at any time.
+        order: The slots of the result, in order. The jobs of an unfolded sweep follow its slot.
         slot_of: The slot of a job by its id, of a sweep by its tag.
-        total: How many jobs there are; ``live`` and ``waiting`` of them.
-        hits: How many jobs were found, folded or not.
-        head_of: By slot of a job that of its sweep, -1 for none; empty where nothing folds.
+        total: The number of all jobs; ``live`` and ``waiting`` count some of them.
+        hits: The number of jobs found, folded or not.
+        head_of: The slot of the sweep by the slot of its job, -1 for none; empty without folding.
     """
 
     lines: Sequence[JobSummary] = ()
@@ -40,11 +38,11 @@ class JobRows:
     head_of: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def head(self, slot: int) -> int:
-        """The slot of the sweep of a job, -1 for none, and for a sweep itself."""
+        """Return the slot of a job's sweep, -1 for a job without one and for a sweep."""
         return int(self.head_of[slot]) if slot < len(self.head_of) else -1
 
     def places(self) -> npt.NDArray[np.int32]:
-        """By slot, in which row it stands; -1 where it was not found."""
+        """Return the row of each slot, -1 for slots that are not in the result."""
         rows = np.full(int(max(self.order.max(initial=-1) + 1, len(self.lines))), -1, np.int32)
         rows[self.order] = np.arange(len(self.order), dtype=np.int32)
         return rows

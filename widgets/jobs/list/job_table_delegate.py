@@ -1,4 +1,4 @@
-"""The cells of the wide table: state with its glyph, name, tags as chips, progress as a bar."""
+"""The cells of the wide table: state with icon, name, tags as chips, progress as a bar."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from widgets.jobs.list.sweep_text import news_pieces
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 LEFT_W, RIGHT_W = S2 + 3, S2
-"""Beside a cell's content; the header has the same."""
+"""The horizontal padding of a cell, and of the header."""
 _BAR_H, _PERCENT_W = 4, 38
 _CARET_W = ICON + S1
-"""As far as the caret moves a sweep's name, its jobs' names are moved."""
+"""The indent of a sweep's name by its caret, and of the names of its jobs."""
 _CHIP_H = 18
 _NOTES_H = 132
 
@@ -43,13 +43,13 @@ class JobTableDelegate(QStyledItemDelegate):
         self._model = model
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        # Not by roles: each is ten times as long on its way through Qt.
+        # Roles are not used: each takes ten times as long on its way through Qt.
         model, number = self._model, index.row()
         line = model.line_at(number)
         column = _COLUMNS[index.column()]
         state = option.state.value
         cell = QRectF(option.rect)
-        # Smooth edges of two cells leave a seam between them where a pixel is not a dot.
+        # Antialiased edges of two cells leave a seam where a pixel is not a dot.
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         t = theme.current()
         if state & SELECTED:
@@ -64,7 +64,7 @@ class JobTableDelegate(QStyledItemDelegate):
         if column is JobColumn.STATE:
             _paint_state(painter, inner, line)
         elif column is JobColumn.TAGS:
-            # Whose sweep it is, the row above says.
+            # The row above shows the sweep.
             hidden = sweep_of(line.tags) if model.is_member(number) else ""
             tags = [tag for tag in line.tags if tag != hidden]
             _paint_tags(painter, inner, tags, on_plain=not state & (SELECTED | POINTED))
@@ -86,7 +86,7 @@ class JobTableDelegate(QStyledItemDelegate):
         column = JobColumn(index.column())
         if column is JobColumn.NOTES:
             return TextBox(name="Notes", parent=parent)
-        hint = "Words, with commas between them" if column is JobColumn.TAGS else ""
+        hint = "Tags, separated by commas" if column is JobColumn.TAGS else ""
         return LineEdit(placeholder=hint, name=column.title, parent=parent)
 
     def setEditorData(self, editor: QWidget, index: AnyIndex) -> None:
@@ -118,7 +118,7 @@ class JobTableDelegate(QStyledItemDelegate):
 
 
 def caret_right(cell: QRect) -> int:
-    """Where the caret of a sweep ends in the cell of its name."""
+    """Return the right end of a sweep's caret in its name cell."""
     return cell.left() + LEFT_W + _CARET_W
 
 
@@ -141,7 +141,7 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
 
 def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
     left = cell.left()
-    # A chosen row is as dark as a chip.
+    # A selected row is as dark as a chip.
     ground = theme.current().q("sunken" if on_plain else "surface")
     for number, tag in enumerate(tags):
         rest = len(tags) - number

@@ -1,4 +1,4 @@
-"""Header of the wide job table."""
+"""The header of the wide job table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class JobTableHeader(QHeaderView):
         option.text = self.fitted_title(section)
 
     def fitted_title(self, section: int) -> str:
-        """The title as far as there is room for it, beside the mark where there is one."""
+        """Return the title, cut to the space next to the sort mark."""
         column = JobColumn(section)
         room = self.sectionSize(section) - (RIGHT_W if column.is_figure else LEFT_W)
         if section == self._order:
@@ -44,7 +44,7 @@ class JobTableHeader(QHeaderView):
         return self._metrics().elidedText(column.title, Qt.TextElideMode.ElideRight, room)
 
     def mark_left(self, rect: QRect, section: int) -> int:
-        """Where the mark begins in the rectangle of its section."""
+        """Return the left edge of the mark in the rectangle of its section."""
         title_w = self._metrics().horizontalAdvance(self.fitted_title(section))
         if JobColumn(section).is_figure:
             return rect.right() + 1 - RIGHT_W - title_w - _MARK_W

@@ -1,4 +1,4 @@
-"""The wide table itself: its columns, which are chosen, sized and sorted by, and its keys."""
+"""The wide table: its columns, their selection, sizes and order, and its keys."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _WIDTHS = {
     JobColumn.SEED: 56,
 }
 _NAME_LEAST_W, _NAME_MOST_W = 196, 420
-"""In a wide window the columns share what the longest names do not need: a name and what belongs to
-it would stand too far apart."""
+"""In a wide window the columns share the space that the longest names do not need: otherwise a
+wide gap would separate a name and its values."""
 _LEAST_W, _MOST_W = 48, 900
 _AT_FIRST: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
@@ -73,7 +73,7 @@ _FIRST_TO_GO = (
     JobColumn.PROGRESS,
     *reversed(SETTINGS),
 )
-"""Where the window is too narrow for all that are chosen."""
+"""The order in which columns are hidden in a narrow window."""
 
 
 class JobTableView(QTableView):
@@ -81,12 +81,12 @@ class JobTableView(QTableView):
 
     Signals:
         opened: Id of a job: Enter, or a double click.
-        chosen_changed: Ids of the chosen rows, as a tuple in their order.
-        sorted_by: Key of a column, and whether the last comes first; "" for the list's own order.
-        layout_changed: What `layout_now` gives, to be remembered.
-        trash_requested: The key for it was pressed.
-        menu_requested: Index of a row, and where on the screen.
-        fold_requested: Tag of a sweep, and whether it is to be folded.
+        chosen_changed: Ids of the selected rows, as a tuple in row order.
+        sorted_by: Key of a column, and whether it is descending; "" for the list's own order.
+        layout_changed: The result of `layout_now`, to be stored.
+        trash_requested: The key for the trash was pressed.
+        menu_requested: Index of a row, and the screen position.
+        fold_requested: Tag of a sweep, and whether to fold it.
     """
 
     opened = Signal(str)
@@ -134,14 +134,14 @@ class JobTableView(QTableView):
 
     @Slot()
     def _renew(self) -> None:
-        """Other rows stand there: two hundred cells are not painted in one turn."""
+        """Repaint in pieces: two hundred cells are too many for one event."""
         if self.isVisible():
             self._curtain.hang(self.viewport())
 
-    # -- what is remembered
+    # -- stored layout
 
     def layout_now(self) -> dict[str, Any]:
-        """Columns, widths and order, as plain values."""
+        """Return columns, widths and order as plain values."""
         return {
             "columns": [column.key for column in self._chosen],
             "widths": {column.key: width for column, width in self._wanted.items()},
@@ -150,7 +150,7 @@ class JobTableView(QTableView):
         }
 
     def restore(self, layout: Mapping[str, Any]) -> None:
-        """What `layout_now` gave, from a file that anybody may have changed."""
+        """Restore a result of `layout_now`, from a file that may have been edited."""
         columns = {column.key: column for column in JobColumn}
         wanted = layout.get("columns")
         if isinstance(wanted, list):
@@ -169,23 +169,23 @@ class JobTableView(QTableView):
 
     @property
     def order(self) -> tuple[str, bool]:
-        """Key of the column, and whether the last comes first."""
+        """Return the key of the sort column, and whether the order is descending."""
         return self._order, self._descending
 
     def chosen(self) -> tuple[str, ...]:
-        """Ids of the chosen rows, from above."""
-        # By ranges: of 100,000 rows that Ctrl+A chose, the indexes alone would take a second.
+        """Return the ids of the selected rows, in row order."""
+        # By ranges: for 100,000 rows selected with Ctrl+A, the indexes alone would take a second.
         ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
         rows = sorted({row for one in ranges for row in range(one.top(), one.bottom() + 1)})
         return self._model.ids(rows)
 
     def current_ids(self) -> tuple[str, ...]:
-        """Id of the job in the current row, or of all jobs of the sweep."""
+        """Return the id of the current job, or of all jobs of the current sweep."""
         index = self.currentIndex()
         return self._model.ids((index.row(),)) if index.isValid() else ()
 
     def choose(self, ids: Sequence[str]) -> None:
-        """Choose the rows of these jobs that are shown, and no others."""
+        """Select the rows of these jobs, and no others."""
         rows = [row for row in map(self._model.row_of, ids) if row >= 0]
         chosen = QItemSelection()
         for row in rows:
@@ -198,7 +198,7 @@ class JobTableView(QTableView):
         self.selectionModel().select(chosen, flag.ClearAndSelect | flag.Rows)
 
     def edit_cell(self, row: int, column: JobColumn) -> None:
-        """Change a cell where it stands; its column is shown for that. Those of a sweep stay."""
+        """Edit a cell in place, and show its column; cells of a sweep are not edited."""
         if not self._model.flags(self._model.index(row, column)) & Qt.ItemFlag.ItemIsEditable:
             return
         if column not in self._chosen:
@@ -213,7 +213,7 @@ class JobTableView(QTableView):
     # -- columns
 
     def _fit(self) -> None:
-        """All chosen columns where there is room, fewer where there is not."""
+        """Show all chosen columns, or as many as fit."""
         if self._fitting:
             return
         self._fitting = True
@@ -246,7 +246,7 @@ class JobTableView(QTableView):
 
     @Slot(int)
     def _head_clicked(self, section: int) -> None:
-        """Once, the other way round, and back to the list's own order."""
+        """Sort by the column, then in reverse, then in the list's own order."""
         column = JobColumn(section)
         if not column.can_sort:
             return
@@ -270,7 +270,7 @@ class JobTableView(QTableView):
         self.column_menu().popup(self.horizontalHeader().mapToGlobal(at))
 
     def column_menu(self) -> QMenu:
-        """Every column, those that are chosen ticked; the name is always there."""
+        """Return a menu of all columns; the name is always shown."""
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         settings = QMenu("Settings", menu)
@@ -282,12 +282,12 @@ class JobTableView(QTableView):
             action.toggled.connect(partial(self._toggle, column))
         menu.addMenu(settings)
         menu.addSeparator()
-        menu.addAction("As at first", self._as_at_first)
+        menu.addAction("Reset columns", self._as_at_first)
         return menu
 
     def _toggle(self, column: JobColumn, on: bool) -> None:
         kept = {*self._chosen, column} if on else set(self._chosen) - {column}
-        # What was just chosen is seen, whatever else has to go for it.
+        # The column just chosen stays visible, even if another must be hidden.
         self._edited = column if on else None
         self._chosen = tuple(c for c in JobColumn if c in kept)
         self._fit()
@@ -303,7 +303,7 @@ class JobTableView(QTableView):
     # -- rows
 
     def eventFilter(self, watched: Any, event: QEvent) -> bool:
-        """No row moves under the pointer, nor while one is being written in."""
+        """Hold the rows while the pointer is over them, or while a cell is edited."""
         if watched is self.viewport():
             if event.type() == QEvent.Type.Enter:
                 self._model.hold(True)
@@ -318,7 +318,7 @@ class JobTableView(QTableView):
         index = self.currentIndex()
         key = event.key()
         if self._is_editing():
-            # Enter ends the editing, and comes here afterwards; it opens nothing.
+            # Enter ends the editing and arrives here afterwards; it must not open a job.
             super().keyPressEvent(event)
         elif key == Qt.Key.Key_Space and index.isValid():
             flag = QItemSelectionModel.SelectionFlag
@@ -340,7 +340,7 @@ class JobTableView(QTableView):
             super().keyPressEvent(event)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """On its caret folds a sweep, and chooses nothing."""
+        """Fold a sweep on a click on its caret, without selecting it."""
         at = event.position().toPoint()
         index = self.indexAt(at)
         is_caret = index.column() == JobColumn.NAME and at.x() < caret_right(self.visualRect(index))
@@ -349,7 +349,7 @@ class JobTableView(QTableView):
             super().mousePressEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Opens a job; on its tags or notes, changes them."""
+        """Open a job; on its tags or notes, edit them."""
         index = self.indexAt(event.position().toPoint())
         if not index.isValid() or self._folding.toggle(index):
             return
@@ -360,7 +360,7 @@ class JobTableView(QTableView):
             self.opened.emit(index.data(JOB_ROLE).id)
 
     def startDrag(self, _actions: Qt.DropAction) -> None:
-        """All chosen rows, to where they are compared."""
+        """Drag all selected rows, to compare them."""
         ids = self.chosen()
         line = self._model.line(ids[0]) if ids else None
         if line is None:
@@ -374,7 +374,7 @@ class JobTableView(QTableView):
         drag.exec(Qt.DropAction.CopyAction)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Of the row under the pointer; by keys of the current one, whatever lies there."""
+        """Open the menu of the row under the pointer, or by key of the current row."""
         index, at = asked_row(self, event)
         if index.isValid():
             self.menu_requested.emit(index, at)

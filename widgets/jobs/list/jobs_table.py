@@ -1,4 +1,4 @@
-"""All jobs over the whole width: search, filters, the table, a bar for those that are chosen."""
+"""All jobs at full width: search, filters, the table, and a bar for the selected jobs."""
 
 from __future__ import annotations
 
@@ -38,19 +38,21 @@ from widgets.jobs.list.selection_bar import SelectionBar
 
 _SEARCH_W, _SEARCH_NARROW_W = 240, 180
 _NARROW_W = 1040
+_RENAME_KEY = "F2"
+_KEYS = f"Enter open · Space select · {_RENAME_KEY} rename · O sort"
 
 
 class JobsTable(QWidget):
-    """The wide table; what is wished for the chosen jobs, `BulkActions` says.
+    """The wide table; `BulkActions` emits the actions on the selected jobs.
 
     Signals:
-        query_changed: A `JobQuery`: other rows are wished for.
-        choices_wished: The funnel was opened: what is there to choose from?
+        query_changed: A `JobQuery`; other rows are requested.
+        choices_wished: The filter row was opened; answer with `show_choices`.
         opened: Id of a job.
-        menu_requested: Index of a row, and where on the screen.
-        fold_requested: Tag of a sweep, and whether it is to be folded.
-        layout_changed: Columns, widths and order, to be remembered.
-        list_requested, new_requested: What the buttons say.
+        menu_requested: Index of a row, and the screen position.
+        fold_requested: Tag of a sweep, and whether to fold it.
+        layout_changed: Columns, widths and order, to be stored.
+        list_requested, new_requested: The button was pressed.
     """
 
     query_changed = Signal(JobQuery)
@@ -85,7 +87,7 @@ class JobsTable(QWidget):
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
         self._foot = Label("", "small", "text2", elide="right")
-        self._keys = Label("Enter opens, Space chooses, F2 renames, O orders", "small", "text3")
+        self._keys = Label(_KEYS, "small", "text3")
         plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
         self._height = AsHighAsRows(self.view, plate, 2 * S1)
         self.setLayout(
@@ -109,12 +111,12 @@ class JobsTable(QWidget):
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
-        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Which jobs")
+        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
         self._groups.chosen.connect(self._asked)
         self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
         self._funnel_button.setCheckable(True)
         self._funnel_button.toggled.connect(self._toggle_funnel)
-        back = IconButton("rows", "As a list beside the open job")
+        back = IconButton("rows", "Show as a list next to the open job")
         back.clicked.connect(self.list_requested)
         new = Button("New job", kind="primary", icon="plus")
         new.clicked.connect(self.new_requested)
@@ -132,11 +134,11 @@ class JobsTable(QWidget):
             )
         )
 
-    # -- what comes in
+    # -- input
 
     @property
     def query(self) -> JobQuery:
-        """What is wished for now."""
+        """Return the current query."""
         order, descending = self.view.order
         asked = JobQuery(
             text=self.search.text().strip(),
@@ -169,7 +171,7 @@ class JobsTable(QWidget):
             self.view.choose(ids)
 
     def choose(self, ids: Sequence[str]) -> None:
-        """Choose these rows and no others, as soon as they are there."""
+        """Select only these rows, once they exist."""
         self._to_choose = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
@@ -180,7 +182,7 @@ class JobsTable(QWidget):
 
     @Slot()
     def clear(self) -> None:
-        """All jobs again."""
+        """Reset the query to all jobs."""
         self._groups.choose("all")
         self.search.clear()
         self.funnel.clear()
@@ -192,17 +194,17 @@ class JobsTable(QWidget):
         self._sentence.setVisible(not narrow)
         self.search.setFixedWidth(_SEARCH_NARROW_W if narrow else _SEARCH_W)
 
-    # -- what happens
+    # -- events
 
     def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
-        """What can be changed where it stands."""
+        """Add the actions that edit a cell in place."""
         line: JobSummary = index.data(JOB_ROLE)
         menu.addAction("Open", lambda: self.opened.emit(line.id))
         menu.addSeparator()
         for text, column in (
             ("Rename", JobColumn.NAME),
-            ("Change the tags", JobColumn.TAGS),
-            ("Change the notes", JobColumn.NOTES),
+            ("Change tags", JobColumn.TAGS),
+            ("Change notes", JobColumn.NOTES),
         ):
             menu.addAction(text, partial(self._edit, line.id, column))
 
@@ -213,7 +215,7 @@ class JobsTable(QWidget):
 
     @Slot()
     def _asked(self) -> None:
-        # A filter that is on is seen when its row is closed, too.
+        # An active filter stays visible on the button when its row is closed.
         self._funnel_button.set_icon("funnel-fill" if self.query.is_narrow else "funnel-simple")
         self.query_changed.emit(self.query)
 

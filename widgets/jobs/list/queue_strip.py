@@ -1,4 +1,4 @@
-"""What the list of jobs says about the queue as a whole, and the button that holds it."""
+"""The state of the queue above the list of jobs, with the button that pauses it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from widgets.common.theme import S2, S3, S4
 
 
 class QueueStrip(QWidget):
-    """A sentence; hidden while nothing waits and nothing is paused.
+    """A sentence; hidden while no job waits and the queue is not paused.
 
     Signals:
-        pause_requested: Whether the queue shall be paused from now on.
+        pause_requested: Whether to pause or resume the queue.
     """
 
     pause_requested = Signal(bool)
@@ -29,7 +29,7 @@ class QueueStrip(QWidget):
         self._told = Label("", "small", "text2", wrap=True)
         self._button = Button("", kind="quiet")
         self._button.clicked.connect(self._wish)
-        # Two lines at most in a narrow list; one stands in the middle.
+        # At most two lines in a narrow list; a single line is centred.
         self._told.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         line = row((self._told, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
         self.setLayout(col(StyledFrame("sunken", line), margins=(S4, 0, S4, S2)))
@@ -39,9 +39,9 @@ class QueueStrip(QWidget):
         self._is_paused = bool(queue.paused)
         count = len(queue.places)
         waits = (
-            "1 job waits, and starts by itself."
+            "1 job is queued and will start automatically."
             if count == 1
-            else f"{formats.count(count)} jobs wait, and start by themselves."
+            else f"{formats.count(count)} jobs are queued and will start automatically."
         )
         self._told.setText(queue.paused or waits)
         self._told.set_tone("warn" if self._is_paused else "text2")
@@ -50,7 +50,7 @@ class QueueStrip(QWidget):
         self._button.set_tip(
             "Start jobs from the queue again"
             if self._is_paused
-            else "Start no more jobs from the queue; those that run go on"
+            else "Start no more jobs from the queue; running jobs continue"
         )
         self.setVisible(bool(count) or self._is_paused)
 

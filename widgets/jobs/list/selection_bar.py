@@ -1,4 +1,4 @@
-"""What can be done with several jobs at once."""
+"""The bar with the actions on several jobs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BEHIND_MORE_STACKED = ("stop", "export", "clone", "csv", "trash")
 
 
 class SelectionBar(StyledFrame):
-    """Says how many are chosen, and offers what fits them; below a list in two lines.
+    """Shows the number of selected jobs and their actions; in two lines below a list.
 
     Signals:
         act_requested: Key of the `ManyAct` whose button was pressed.
-        clear_requested: None shall be chosen any more.
+        clear_requested: Clear the selection.
     """
 
     act_requested = Signal(str)
@@ -41,11 +41,11 @@ class SelectionBar(StyledFrame):
         for act in many_acts(2, 0):
             button = self._acts[act.key] = Button(act.text, icon=act.icon)
             button.clicked.connect(partial(self.act_requested.emit, act.key))
-        self._more = IconButton("dots-three", "More that can be done")
+        self._more = IconButton("dots-three", "More actions")
         self._menu = QMenu(self._more)
         self._menu.aboutToShow.connect(self._fill_more)
         self._more.setMenu(self._menu)
-        clear = IconButton("x", "Choose none", key="")
+        clear = IconButton("x", "Clear selection", key="")
         clear.clicked.connect(self.clear_requested)
         buttons = self._acts.values()
         margins = (S3, S2, S2, S2)
@@ -59,8 +59,8 @@ class SelectionBar(StyledFrame):
         self._fit()
 
     def show_chosen(self, count: int, live: int) -> None:
-        """How many are chosen, and how many of them are under way."""
-        self._count.setText(f"{formats.plural(count, 'job')} chosen")
+        """Show how many jobs are selected, and how many of them are running."""
+        self._count.setText(f"{formats.plural(count, 'job')} selected")
         for act in many_acts(count, live):
             button = self._acts[act.key]
             button.setText(act.text)

@@ -1,4 +1,4 @@
-"""Folds and unfolds the sweeps of a list of jobs."""
+"""Folding of the sweeps in a list of jobs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
 class SweepFolding(QObject):
-    """Turns the keys of a view into wishes: Right unfolds, Left folds, Enter does either.
+    """Requests folding by key: Right unfolds, Left folds, Enter does either.
 
-    In a list, which has no columns to walk in, they also walk between a sweep and its jobs.
+    In the list, which has no columns, the keys also move between a sweep and its jobs.
 
-    Signals:
-        wished: Tag of a sweep, and whether it is to be folded.
+    The signal has the tag of a sweep, and whether to fold it.
     """
 
     wished = Signal(str, bool)
@@ -30,7 +29,7 @@ class SweepFolding(QObject):
         view.installEventFilter(self)
 
     def toggle(self, index: QModelIndex) -> bool:
-        """Fold what is unfolded and the other way round; False for the row of a job."""
+        """Fold or unfold the sweep of a row; return False for the row of a job."""
         is_open = index.data(OPEN_ROLE)
         if is_open is None:
             return False

@@ -1,4 +1,4 @@
-"""What the row of a sweep says about its jobs."""
+"""The text in the row of a sweep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from widgets.jobs.list.job_columns import JobColumn, shown
 
 
 def counts(count: SweepCount) -> list[tuple[str, Tone]]:
-    """How many are how, each with its tone: only what moves and what went wrong is coloured."""
+    """Return the number of jobs by state; only live and failed ones are coloured."""
     known: tuple[tuple[int, str, Tone], ...] = (
         (count.live, "live", "live"),
         (count.waiting, "waiting", "text2"),
@@ -25,7 +25,7 @@ def counts(count: SweepCount) -> list[tuple[str, Tone]]:
 
 
 def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
-    """``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
+    """Return ``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
     known = counts(count)
     jobs = formats.plural(len(count.ids), "job")
     if len(known) == 1:
@@ -38,7 +38,7 @@ def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
 
 
 def news_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
-    """``6 jobs: 1 failed, 2 live``: where other columns tell the rest, and room is scarce."""
+    """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
     pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
     news = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
     for number, piece in enumerate(news):
@@ -47,12 +47,12 @@ def news_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
 
 
 def counted(count: SweepCount) -> str:
-    """The same as one text."""
+    """Return `counted_pieces` as one text."""
     return "".join(text for text, _ in counted_pieces(count))
 
 
 def best_of(line: JobSummary) -> str:
-    """``validation loss 0.0412 of lr=0.1``, "" when no job has a metric yet."""
+    """Return ``validation loss 0.0412 of lr=0.1``, "" if no job has a metric yet."""
     if line.best_metric is None or line.sweep is None:
         return ""
     name, value = line.best_metric
@@ -60,7 +60,7 @@ def best_of(line: JobSummary) -> str:
 
 
 def said(line: JobSummary, column: JobColumn | None, role: int, is_open: bool) -> str | None:
-    """What a cell of the sweep says otherwise than that of a job, None where it does not."""
+    """Return the text of a sweep's cell, None where it is the same as for a job."""
     if line.sweep is None:
         return None
     best = best_of(line)
@@ -76,5 +76,5 @@ def said(line: JobSummary, column: JobColumn | None, role: int, is_open: bool) -
         if column is JobColumn.BEST and best:
             return plain_tip(best)
         if column is JobColumn.GPUS and line.uses_gpus:
-            return plain_tip(f"{shown(line, column)} by the jobs that are live")
+            return plain_tip(f"{shown(line, column)} used by live jobs")
     return None

@@ -1,6 +1,6 @@
-"""Colours that programs put into their output, as styles of plain text.
+"""ANSI colours in program output, as styles of plain text.
 
-Nothing of a log is ever markup here: escape sequences become tones of the theme or go away.
+A log is never used as markup: escape sequences become tones of the theme or are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from widgets.common.theme import Tone
 TAB = 8
 
 _BASIC: tuple[Tone, ...] = ("text3", "bad", "good", "warn", "live", "rest", "live", "text")
-"""Black, red, green, yellow, blue, magenta, cyan, white: what they mean, in this theme."""
+"""Black, red, green, yellow, blue, magenta, cyan, white, as tones of this theme."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Piece:
 
 
 def pieces(line: str) -> tuple[Piece, ...]:
-    """One line of a log, cut where its style changes; tabs are blanks."""
+    """Split a line of a log where its style changes; tabs become spaces."""
     if "\x1b" not in line:
         text = _shown(line, 0)
         return (Piece(0, text),) if text else ()
@@ -110,7 +110,7 @@ def _simple(style: Style, number: int) -> Style:
 
 
 def _tone(numbers: list[int]) -> Tone | None:
-    """The tone nearest to a colour of 256, or of three parts."""
+    """Return the tone nearest to one of 256 colours, or to an RGB colour."""
     if numbers[0] == 5 and len(numbers) == 2:
         index = min(numbers[1], 255)
         if index < 16:

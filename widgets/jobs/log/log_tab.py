@@ -1,8 +1,8 @@
-"""The logs of a job: one rank's, mpirun's, or all together, of any length.
+"""The tab Log: the log of a rank, of mpirun, or of all ranks, of any length.
 
-The tab knows numbers of lines only; what is in sight is asked for, and searching happens
-elsewhere too. So a log of 200 MB opens as fast as its lines can be counted, and one that grows by
-10,000 lines a second costs the window no more than one that stands still.
+The tab only knows line numbers: it requests the visible lines, and the search runs elsewhere. So a
+log of 200 MB opens as fast as its lines can be counted, and a log that grows by 10,000 lines a
+second costs the window no more than one that does not grow.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from widgets.jobs.log.log_view import LogView
 LOOK_INTERVAL_MS = 500
 MOST_COPIED = 50_000
 _ALL_WORDS_FROM_W = 640
-"""Lines; more than anybody pastes."""
+"""The most lines that are copied at once."""
 
 
 class LogTab(QWidget):
-    """The tab Log. All signals begin with the job's id and whose log: a rank, "mpirun" or "all".
+    """The tab Log. All signals begin with the job's id and the log: a rank, "mpirun" or "all".
 
     Signals:
-        look_requested: How long is it now?
+        look_requested: Read the length of the log.
         lines_requested: First line from 0, count.
-        find_requested: Text, the line from which on.
-        error_requested: Where is the first fault?
-        copy_requested: First line, count; the text comes back to `show_copied`.
+        find_requested: Text, first line to search.
+        error_requested: Find the first error.
+        copy_requested: First line, count; answer with `show_copied`.
     """
 
     look_requested = Signal(str, str)
@@ -64,7 +64,7 @@ class LogTab(QWidget):
         self._seen = 0
         self._faults: dict[str, int] = {}
         self._wanted_line = -1
-        self._picker = ComboBox(name="Whose log")
+        self._picker = ComboBox(name="Log to show")
         self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
         self._picker.setMinimumWidth(124)
         self._picker.currentIndexChanged.connect(self._start_anew)
@@ -87,7 +87,7 @@ class LogTab(QWidget):
         self._error_sign = IconButton("warning", "First error")
         for error in (self._error, self._error_sign):
             error.clicked.connect(self._wish_error)
-        copy = IconButton("copy", "Copy the chosen lines, or all")
+        copy = IconButton("copy", "Copy the selected lines, or all")
         copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
         self.view.lines_wished.connect(
             lambda first, count: self.lines_requested.emit(self._job, self.source, first, count)
@@ -128,11 +128,11 @@ class LogTab(QWidget):
 
     @property
     def source(self) -> str:
-        """Whose log is shown: the number of a rank, "mpirun" or "all"."""
+        """Return the log that is shown: the number of a rank, "mpirun" or "all"."""
         return self._picker.key()
 
     def open_job(self, view: JobView) -> None:
-        """Another job: the failing rank's log first, else rank 0's."""
+        """Open another job with the log of the rank that failed, or of rank 0."""
         error = view.error
         failed = error.rank if error is not None else None
         self._job = view.id
@@ -140,7 +140,7 @@ class LogTab(QWidget):
         self._faults = {}
         for line in error.evidence if error is not None else ():
             self._faults.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
-        options = [(ALL_LOGS, "All together"), (MPIRUN_LOG, "mpirun")]
+        options = [(ALL_LOGS, "All ranks"), (MPIRUN_LOG, "mpirun")]
         options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
         self._picker.blockSignals(True)
         self._picker.set_options(options, str(failed or 0))
@@ -152,13 +152,13 @@ class LogTab(QWidget):
         self._start_anew()
 
     def show_view(self, view: JobView) -> None:
-        """News of the job: one that is over is looked at once more, then no more."""
+        """Update the job; when it has ended, its log is read once more."""
         if view.id == self._job and view.state.is_live != self._is_live:
             self._is_live = view.state.is_live
             self._look()
 
     def show_source(self, source: str, line: int = 0) -> None:
-        """Another log; with a ``line`` (from 1) at this line."""
+        """Show another log; with ``line`` (from 1), at this line."""
         self._wanted_line = line - 1
         if source != self.source:
             self._picker.choose(source)
@@ -168,7 +168,7 @@ class LogTab(QWidget):
     def focus_search(self) -> None:
         self._search.setFocus()
 
-    # -- what comes in
+    # -- input
 
     def show_size(self, job_id: str, source: str, size: LogSize) -> None:
         if not self._is_shown(job_id, source):
@@ -216,13 +216,13 @@ class LogTab(QWidget):
         if not self._is_shown(job_id, source):
             return
         if line is None:
-            self._count.setText("No line looks like a fault")
+            self._count.setText("No errors found")
         else:
             self.view.go_to(line)
             self._count.setText(f"Line {formats.count(line + 1)}")
 
     def show_searching(self, job_id: str, source: str, share: float | None) -> None:
-        """How far a search is, 0 to 1."""
+        """Show the progress of a search, 0 to 1."""
         if self._is_shown(job_id, source) and share is not None and share < 1:
             self._count.setText(f"Searching, {formats.percent(share)}")
 
@@ -233,16 +233,16 @@ class LogTab(QWidget):
         QGuiApplication.clipboard().setText("\n".join(texts))
 
     def show_error(self, job_id: str, source: str, sentence: str) -> None:
-        """The log could not be read; it is tried again."""
+        """Report that the log could not be read; the tab tries again."""
         if self._is_shown(job_id, source):
             self._asked = self._is_searching = False
             self._trouble = sentence
             self._sync()
 
-    # -- what is asked for
+    # -- requests
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Enter in the search leads to the next match, with Shift to the one before."""
+        """Go to the next match on Enter in the search, with Shift to the previous one."""
         enters = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         is_press = event.type() == QEvent.Type.KeyPress
         if is_press and isinstance(event, QKeyEvent) and event.key() in enters:
@@ -276,7 +276,7 @@ class LogTab(QWidget):
 
     @Slot()
     def _tick(self) -> None:
-        # What is over does not grow: it is looked at until that worked once.
+        # The log of an ended job does not grow: it is read until that worked once.
         if self._size is None or self._is_live or self._trouble:
             self._look()
 
@@ -316,7 +316,7 @@ class LogTab(QWidget):
         if known and self._size is not None and not self._size.begins_at:
             self.show_error_line(self._job, self.source, known - 1)
         else:
-            self._count.setText("Looking…")
+            self._count.setText("Searching…")
             self.error_requested.emit(self._job, self.source)
 
     @Slot(int, int)
@@ -339,7 +339,7 @@ class LogTab(QWidget):
                 self.view.go_to(min(self._wanted_line, max(0, self.view.total - 1)))
             self._wanted_line = -1
 
-    # -- what is said
+    # -- display
 
     @Slot()
     def _sync(self) -> None:
@@ -348,14 +348,14 @@ class LogTab(QWidget):
             self._seen = size.lines
         self._stack.setCurrentWidget(self.view if self.view.total else self._empty)
         if self._trouble:
-            self._empty.say("warning", "The log cannot be read now", self._trouble)
+            self._empty.say("warning", "Could not read the log", self._trouble)
         elif size is None:
             self._empty.say("article", "Reading the log…")
         else:
             self._empty.say(
                 "article",
-                "Nothing has been written yet" if self._is_live else "Nothing was written",
-                "What the program prints appears here as it comes." if self._is_live else "",
+                "No output yet" if self._is_live else "No output",
+                "Output appears here as the program prints it." if self._is_live else "",
             )
         self._state.setText(self._state_words())
         behind = size.lines - self._seen if size is not None else 0
@@ -372,7 +372,7 @@ class LogTab(QWidget):
                 place = f"{formats.count(self._current + 1)} of {formats.count(found)}{more}"
                 self._count.setText(place if self._current >= 0 else f"{found} lines{more}")
             else:
-                self._count.setText("No line holds it")
+                self._count.setText("No matches")
         elif not self._search.text():
             self._count.setText("")
 
@@ -381,7 +381,7 @@ class LogTab(QWidget):
         self._settle_head()
 
     def _settle_head(self) -> None:
-        """Beside a search that found something there is not always room for all words."""
+        """Show a short error button where the search needs the space."""
         is_short = bool(self._search.text()) and self.width() < _ALL_WORDS_FROM_W
         self._error.setVisible(not is_short)
         self._error_sign.setVisible(is_short)
@@ -394,9 +394,9 @@ class LogTab(QWidget):
         size = formats.disk(self._size.size_bytes)
         words = f"{formats.plural(self._size.lines, 'line')}, {size}"
         if self._size.begins_at:
-            words += ". The beginning is too long to be fetched; “Open folder” leads to it"
+            words += ". Only the end is shown. “Open folder” has the whole log"
         elif self.source == ALL_LOGS:
-            words += ". In the order in which lines were seen here; before that, rank by rank"
+            words += ". Lines are in the order in which they arrived; older lines are rank by rank"
         return words
 
 

@@ -1,7 +1,7 @@
-"""The lines of a log that are in sight, and no others.
+"""A view of a log that holds only the visible lines.
 
-A log may have millions of lines: the view knows how many there are, asks for those it paints, and
-keeps a few thousand. Painting takes as long as the lines in sight, whatever the log's length.
+A log may have millions of lines: the view knows their number, requests those it paints, and caches
+a few thousand. Painting time depends on the visible lines, not on the log's length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from widgets.common.theme import R_CONTROL, S2, S3
 from widgets.jobs.log.log_ansi import Piece, Style, pieces
 
 CHUNK = 256
-"""Lines that are asked for and kept together."""
+"""Lines that are requested and cached together."""
 _CHUNKS_KEPT = 64
 _LEADING = 3
 _FAULT = re.compile(
@@ -54,9 +54,9 @@ class LogView(QAbstractScrollArea):
     """Lines by number, from 0.
 
     Signals:
-        lines_wished: Number of the first line, and how many.
-        follows_changed: Whether it stays at the end.
-        copy_wished: The chosen lines, as first and count.
+        lines_wished: Number of the first line, and count.
+        follows_changed: Whether the view stays at the end.
+        copy_wished: The selected lines, as first and count.
     """
 
     lines_wished = Signal(int, int)
@@ -82,10 +82,10 @@ class LogView(QAbstractScrollArea):
         self.horizontalScrollBar().setSingleStep(round(self._digit * 8))
         self.clear()
 
-    # -- what comes in
+    # -- input
 
     def clear(self) -> None:
-        """Another log: nothing is known of it yet."""
+        """Remove all lines, for another log."""
         self._total = 0
         self._generation = -1
         self._chunks: OrderedDict[int, tuple[_Line, ...]] = OrderedDict()
@@ -100,11 +100,11 @@ class LogView(QAbstractScrollArea):
         self.viewport().update()
 
     def set_numbered(self, numbered: bool) -> None:
-        """Whether lines have numbers: where the log is read from its middle on they have none."""
+        """Show or hide line numbers: a log that is read from its middle has none."""
         self._numbered = numbered
 
     def set_size(self, lines: int, generation: int) -> None:
-        """How many lines there are now."""
+        """Set the current number of lines."""
         if generation != self._generation:
             follows = self._follows
             self.clear()
@@ -112,7 +112,7 @@ class LogView(QAbstractScrollArea):
             self._set_follows(follows)
         if lines == self._total:
             return
-        # The last one may have been half a line, and its chunk not full.
+        # The last line may have been incomplete, and its chunk not full.
         if self._total:
             self._wished.discard((self._total - 1) // CHUNK)
         self._total = lines
@@ -123,7 +123,7 @@ class LogView(QAbstractScrollArea):
         self.viewport().update()
 
     def show_lines(self, lines: LogLines) -> None:
-        """Lines that were wished for."""
+        """Show requested lines."""
         if lines.generation != self._generation or lines.first % CHUNK:
             return
         sources = lines.sources or ("",) * len(lines.lines)
@@ -141,13 +141,13 @@ class LogView(QAbstractScrollArea):
         self.viewport().update()
 
     def set_matches(self, needle: str, lines: tuple[int, ...]) -> None:
-        """What is searched for, marked in the lines in sight."""
+        """Mark the search text in the visible lines."""
         self._needle = needle.casefold()
         self._matches = set(lines)
         self.viewport().update()
 
     def go_to(self, line: int) -> None:
-        """Bring a line into the middle, and mark it."""
+        """Scroll a line to the middle, and mark it."""
         self._marked = line
         self._set_follows(False)
         self.verticalScrollBar().setValue(max(0, line - self._rows() // 2))
@@ -158,12 +158,12 @@ class LogView(QAbstractScrollArea):
 
     @Slot()
     def to_end(self) -> None:
-        """Stay at the end from now on."""
+        """Follow the end of the log."""
         self._set_follows(True)
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum())
 
-    # -- what is known
+    # -- state
 
     @property
     def total(self) -> int:
@@ -175,7 +175,7 @@ class LogView(QAbstractScrollArea):
 
     @property
     def top(self) -> int:
-        """The number of the first line in sight."""
+        """Return the number of the first visible line."""
         return self.verticalScrollBar().value()
 
     @property
@@ -183,12 +183,12 @@ class LogView(QAbstractScrollArea):
         return self._marked
 
     def text_of(self, line: int) -> str | None:
-        """A line as it is painted, None when it has not come yet."""
+        """Return a line as it is painted, None if it has not arrived yet."""
         found = self._line(line)
         return None if found is None else found.text
 
     def chosen(self) -> tuple[int, int]:
-        """First line and count of what is chosen; (0, 0) when nothing is."""
+        """Return the first line and the count of the selection; (0, 0) for none."""
         if self._anchor < 0:
             return 0, 0
         first, last = sorted((self._anchor, self._cursor))
@@ -289,7 +289,7 @@ class LogView(QAbstractScrollArea):
         font.setUnderline(style.underlined)
         return font
 
-    # -- what is in sight
+    # -- visible lines
 
     def _rows(self) -> int:
         return max(1, self.viewport().height() // self._row)
@@ -325,7 +325,7 @@ class LogView(QAbstractScrollArea):
             self._fit()
 
     def _wish(self) -> None:
-        """Ask for what is in sight and not here, each piece once."""
+        """Request visible lines that are not cached, each chunk once."""
         if not self._total or not self.isVisible():
             return
         first = self.top // CHUNK
@@ -353,7 +353,7 @@ class LogView(QAbstractScrollArea):
     def scrollContentsBy(self, _dx: int, _dy: int) -> None:
         self.viewport().update()
 
-    # -- what a person does
+    # -- events
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         self._let_go(event.angleDelta().y() > 0)

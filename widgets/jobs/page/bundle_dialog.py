@@ -1,4 +1,4 @@
-"""A job as one file: written for another desktop, and taken from one."""
+"""The dialogs that write a job into one file, import one, and show the result of a replay."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpo
 
 _WIDTH = 540
 _WHAT = (
-    "Model, loader, settings, seed, versions and curves in one file. Another desktop checks every "
-    "byte of it and can train the job again."
+    "Model, loader, settings, seed, versions and curves in one file. Another desktop verifies "
+    "every byte and can train the job again."
 )
 
 
 class _Dialog(FittedDialog):
-    """A title, what is under way, how it ended.
+    """A dialog with a title, the progress, and the result.
 
     Signals:
-        cancel_requested: What is under way is not wanted any more.
-        folder_requested: Path of the file that was made, to be shown in the file manager.
+        cancel_requested: Cancel the action that is under way.
+        folder_requested: Path of the file that was written, to be shown in the file manager.
     """
 
     cancel_requested = Signal()
@@ -64,11 +64,11 @@ class _Dialog(FittedDialog):
 
 
 class BundleDialog(_Dialog):
-    """What goes into the bundle of a job, and where to.
+    """Asks for the contents of a job's bundle, and its path.
 
     Signals:
-        bundle_requested: Path, checkpoint, whether the dataset goes along, and whether the person
-            was asked about writing over that file.
+        bundle_requested: Path, checkpoint, whether to include the dataset, and whether the user
+            confirmed replacing an existing file.
     """
 
     bundle_requested = Signal(str, str, bool, bool)
@@ -86,8 +86,10 @@ class BundleDialog(_Dialog):
         options = [(c.name, checkpoint_title(c)) for c in newest_first]
         chosen = next((c.name for c in newest_first if c.is_latest), NO_CHECKPOINT)
         self._checkpoint = ComboBox([*options, (NO_CHECKPOINT, "None")], chosen, name="Checkpoint")
-        self._with_data = Switch("The files of the dataset too")
-        hint = Label("Without them the dataset is named by its hash.", "small", "text2", wrap=True)
+        self._with_data = Switch("Include the dataset's files")
+        hint = Label(
+            "Without the files, only the dataset's hash is stored.", "small", "text2", wrap=True
+        )
         self._path = LineEdit(str(PurePath(folder) / f"{file_stem(job_name)}{SUFFIX}"), name="To")
         self._path.textChanged.connect(self._changed)
         self._checkpoint.currentIndexChanged.connect(self._changed)
@@ -122,7 +124,7 @@ class BundleDialog(_Dialog):
     def show_done(self, made: Bundled) -> None:
         text = f"Written to {made.path}, {formats.disk(made.bytes)}."
         if made.left_out:
-            text += f" The values of {', '.join(made.left_out)} are not in it."
+            text += f" The values of {', '.join(made.left_out)} are not included."
         self._end("good", text, made=str(made.path))
 
     def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
@@ -131,7 +133,7 @@ class BundleDialog(_Dialog):
 
     @Slot()
     def _choose(self) -> None:
-        # Here Qt asks whether an existing file is meant to go.
+        # Qt asks here before an existing file is replaced.
         chosen, _ = QFileDialog.getSaveFileName(
             self, "Bundle to", self._path.text(), f"Bundles (*{SUFFIX})"
         )
@@ -151,7 +153,7 @@ class BundleDialog(_Dialog):
 
     @Slot()
     def _wish(self) -> None:
-        self.show_progress(None, "Starting")
+        self.show_progress(None, "Starting…")
         path = self._path.text().strip()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
         self.bundle_requested.emit(
@@ -160,7 +162,7 @@ class BundleDialog(_Dialog):
 
 
 class UnbundleDialog(_Dialog):
-    """A bundle on its way in; closes itself when all went well and nothing is left to say."""
+    """The progress of an import; closes itself on success if there is nothing to report."""
 
     def __init__(self, file_name: str, parent: QWidget | None = None) -> None:
         super().__init__("Import a bundle", parent)
@@ -176,7 +178,7 @@ class UnbundleDialog(_Dialog):
                 margins=(S6, S4, S6, S4),
             )
         )
-        self.show_progress(None, "Looking at the file")
+        self.show_progress(None, "Reading the file…")
 
     def show_done(self, found: Unbundled) -> None:
         self._under_way = False
@@ -187,7 +189,7 @@ class UnbundleDialog(_Dialog):
 
 
 class ReplayDialog(_Dialog):
-    """How a replay went beside its original."""
+    """Shows how a replay compares with its original."""
 
     def __init__(self, sentence: str, is_same: bool, parent: QWidget | None = None) -> None:
         super().__init__("Replay", parent)

@@ -1,4 +1,4 @@
-"""The menu of a row: what can be done with its job, with all that are chosen, or with its sweep."""
+"""The context menu of a row: for its job, all selected jobs, or its sweep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIST, TABLE = "list", "table"
 
 
 def open_menu(page: JobsPage, which: str, index: QModelIndex, at: QPoint) -> None:
-    """Of a row of the list or the table, whichever of them asks."""
+    """Open the menu of a row of the list or the table."""
     line: JobSummary | None = index.data(JOB_ROLE)
     if line is None:
         return
@@ -37,10 +37,10 @@ def open_menu(page: JobsPage, which: str, index: QModelIndex, at: QPoint) -> Non
 
 
 def _fill(menu: QMenu, page: JobsPage, which: str, index: QModelIndex, line: JobSummary) -> None:
-    """What the head of the job offers, too; its page is opened for what is asked there."""
+    """Add the actions of the job's header; the page is opened for those that need it."""
     detail = page.detail
     is_known = line.id == page.open_id and detail.has_checkpoints is not None
-    # Of a job in the list its checkpoints are not known; one without a step has none.
+    # The checkpoints of a job in the list are not known; a job without steps has none.
     has_checkpoints = detail.has_checkpoints if is_known else line.progress > 0
 
     def on_page(act: Callable[[], object]) -> Callable[[], object]:
@@ -58,7 +58,7 @@ def _fill(menu: QMenu, page: JobsPage, which: str, index: QModelIndex, line: Job
         detail,
         export=on_page(detail.export),
         elsewhere=on_page(detail.open_elsewhere),
-        # In the table it is changed where it stands.
+        # In the table the name is edited in place.
         rename=None if which == TABLE else on_page(detail.header.rename),
         on_page=on_page,
         has_checkpoints=has_checkpoints,

@@ -1,4 +1,4 @@
-"""The place Jobs: the list left, the open job right; or the whole width as a table."""
+"""The page Jobs: the list on the left and the open job on the right, or a full-width table."""
 
 from __future__ import annotations
 
@@ -46,26 +46,25 @@ _TURN_INTERVAL_MS = 80
 
 
 class JobsPage(QWidget):
-    """List, table and detail; what is wished for several jobs, `many` says.
+    """List, table and open job; `many` emits the actions on several jobs.
 
-    Which jobs there are, and in which order, somebody else finds: the page says by `rows_wished`
-    what it wants to show, and `show_rows` answers.
+    The page does not search jobs: it requests rows with `rows_wished`, and `show_rows` answers.
 
     Signals:
-        opened: The id of the job that is open now. When the page does not know it whole yet, its
-            next `show_update` shows it.
+        opened: The id of the job that is open now. If its view is not known yet, the next
+            `show_update` shows it.
         rows_wished: `LIST` or `TABLE`, and a `JobQuery`.
         sweep_opened: Tag of the sweep that is open now, instead of a job.
-        view_changed: `LIST` or `TABLE`: as what the jobs are shown from now on.
-        queue_moved: Waiting jobs stand elsewhere in the queue; whether rows may move for it at
-            once, under the pointer too.
-        known: A `JobView` that was created or changed here; lists may have to learn it.
-        seen: A `JobView` that was looked at, as twenty are each second; lists learn it soon.
+        view_changed: `LIST` or `TABLE`: the new form of the jobs.
+        queue_moved: Places in the queue changed; whether rows may move at once, even under the
+            pointer.
+        known: A `JobView` that was created or changed here, for the lists.
+        seen: A `JobView` that was updated, up to twenty per second, for the lists.
         forgotten: Id of a job that went to the trash.
-        new_requested: A new job is wished for.
-        move_requested: A waiting job was dragged: its id, and the id before or after which it is
-            to stand; the other one is "". What is wished by menus, `detail.queue` says.
-        pause_requested: Whether the queue shall be paused from now on.
+        new_requested: Open the form of a new job.
+        move_requested: A waiting job was dragged: its id, and the id before or after which to place
+            it; the other id is "". `detail.queue` has the requests of menus.
+        pause_requested: Whether to pause or resume the queue.
     """
 
     opened = Signal(str)
@@ -94,14 +93,14 @@ class JobsPage(QWidget):
         self._open_sweep = ""
         self._to_open = ""
         self._unreadable_id = ""
-        """The job that could not be opened, until something else is opened."""
+        """The job that could not be opened, until another one is opened."""
         self._then: Callable[[], object] | None = None
-        """What is to be done as soon as the job that is being opened is shown."""
+        """Called once the job that is being opened is shown."""
         self._begins_as_table = False
         self.sweeps = SweepActs(self._query_of, self)
         self._is_shown = False
         self._wants_list = True
-        self._nothing_open = EmptyState("stack", "No job is open", "Choose one from the list.")
+        self._nothing_open = EmptyState("stack", "No job is open", "Select a job in the list.")
         self._right = Stack(OPEN_LEAST_W)
         self._right.setObjectName("pane")
         self._right.addWidget(self._nothing_open)
@@ -113,7 +112,7 @@ class JobsPage(QWidget):
         self.sweep = SweepPane()
         self._right.addWidget(self.sweep)
         self.split = ListSplit(self.list, self._right)
-        self._reading = EmptyState("stack", "Reading the jobs…")
+        self._reading = EmptyState("stack", "Reading jobs…")
         self._pages = Stack()
         for page in (
             EmptyState("stack", "Opening…"),
@@ -143,7 +142,7 @@ class JobsPage(QWidget):
         self.list.strip.pause_requested.connect(self.pause_requested)
         self.list.view.moved.connect(self.move_requested)
         self.list.view.opened.connect(self._enter)
-        # Asked about as of several: a key is pressed sooner than a menu is opened.
+        # Read ahead for several jobs: a key is pressed sooner than a menu opens.
         self.list.view.trash_requested.connect(self._wish_trash)
         self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
         self.table.opened.connect(self.reveal)
@@ -164,22 +163,22 @@ class JobsPage(QWidget):
         self._slow.setInterval(READING_AFTER_MS)
         self._slow.timeout.connect(self._settle)
 
-    # -- what comes in
+    # -- input
 
     @property
     def model(self) -> JobListModel:
-        """The rows of the list."""
+        """Return the rows of the list."""
         return self.list.model
 
     @property
     def queries(self) -> dict[str, JobQuery]:
-        """What is to be found now; the table only while it is seen."""
+        """Return the queries to run now; that of the table only while it is visible."""
         wished = {LIST: self.list.query}
         return {**wished, TABLE: self.table.query} if self._is_table() else wished
 
     @property
     def total(self) -> int:
-        """How many jobs there are."""
+        """Return the number of all jobs."""
         return self._total or 0
 
     @property
@@ -188,43 +187,43 @@ class JobsPage(QWidget):
 
     @property
     def open_sweep_tag(self) -> str:
-        """Of the sweep that is open instead of a job, "" for none."""
+        """Return the tag of the sweep that is open instead of a job, "" for none."""
         return self._open_sweep
 
     @property
     def open_view(self) -> JobView | None:
-        """The open job, as soon as it is known whole."""
+        """Return the view of the open job, None if it is not known yet."""
         return self._views.get(self._open_id)
 
     @property
     def shows_unreadable(self) -> bool:
-        """Whether the page says why a job cannot be opened."""
+        """Return whether the page shows why a job cannot be opened."""
         return self._unreadable.isVisible()
 
     def restore(self, line_id: str, *, as_table: bool) -> None:
-        """As a window was left, as soon as it is known what there is.
+        """Restore the page as the window was closed, once the rows are known.
 
         Args:
-            line_id: Of the job or sweep that was open, "" for none.
-            as_table: What `view_changed` told.
+            line_id: The id of the job or sweep that was open, "" for none.
+            as_table: The value from `view_changed`.
         """
         self._to_open = line_id
         self._begins_as_table = as_table
 
     def begin_reading(self) -> None:
-        """The jobs are being read; if it takes long, the page says so."""
+        """Show that the jobs are being read, if it takes long."""
         if self._total is None:
             self._slow.start()
 
     def show_error(self, sentence: str) -> None:
-        """The jobs cannot be read; what is shown already stays."""
+        """Show why the jobs cannot be read; those shown already stay."""
         if self._total is None:
             self._slow.stop()
-            self._reading.say("wifi-slash", "The jobs cannot be read", sentence)
+            self._reading.say("wifi-slash", "Could not read the jobs", sentence)
             self._pages.setCurrentWidget(self._reading)
 
     def show_views(self, views: tuple[JobView, ...]) -> None:
-        """The jobs that are known whole: what moves, and what ended lately."""
+        """Set the job views that are known: running jobs and recent ones."""
         opened = self._views.get(self._open_id)
         self._views = {view.id: view for view in views}
         if opened is not None and opened.id not in self._views:
@@ -237,7 +236,7 @@ class JobsPage(QWidget):
             self._turning.stop()
 
     def show_rows(self, which: str, rows: JobRows, *, at_once: bool = False) -> None:
-        """What was found for the list or the table; ``at_once`` moves rows under the pointer."""
+        """Show the rows of the list or the table; ``at_once`` moves rows under the pointer."""
         self._total = rows.total
         self._slow.stop()
         if which == TABLE:
@@ -248,17 +247,17 @@ class JobsPage(QWidget):
         self._settle()
 
     def show_lines(self, slots: tuple[int, ...]) -> None:
-        """The lines of these are others now, and stand where they stood."""
+        """Repaint the jobs of these slots; their rows stay in place."""
         for slot in slots:
             self.list.model.emit_changed(slot)
             self.table.model.emit_changed(slot)
         if slots:
             self._show_sweep()
-        # The queue and the state of a job come one after the other, either one first.
+        # The update of the queue and that of the job's state arrive in either order.
         self.detail.show_place(self.model.place(self._open_id))
 
     def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
-        """Where the waiting jobs stand; ``at_once`` moves rows under the pointer too."""
+        """Set the places of the waiting jobs; ``at_once`` moves rows under the pointer."""
         moved = self.list.show_queue(queue)
         self.table.show_queue(queue)
         self.detail.show_place(self.model.place(self._open_id))
@@ -266,7 +265,7 @@ class JobsPage(QWidget):
             self.queue_moved.emit(at_once)
 
     def show_update(self, update: RunUpdate) -> None:
-        """News of one job."""
+        """Update one job."""
         view = update.view
         self._take(view)
         self.seen.emit(view)
@@ -277,7 +276,7 @@ class JobsPage(QWidget):
         self._settle()
 
     def show_view(self, view: JobView) -> None:
-        """A job was created or changed here."""
+        """Add or update a job that was created or changed here."""
         self._take(view)
         self.known.emit(view)
         if view.id == self._open_id and self._is_shown:
@@ -293,7 +292,7 @@ class JobsPage(QWidget):
 
     @Slot(str)
     def open_job(self, job_id: str) -> None:
-        """Show this job on the right."""
+        """Open a job on the right."""
         self._wants_list = False
         self._unreadable_id = self._to_open = self._open_sweep = ""
         if job_id != self._open_id:
@@ -314,13 +313,13 @@ class JobsPage(QWidget):
 
     @Slot(str)
     def reveal(self, job_id: str) -> None:
-        """Show this job on the right, though the table is in front."""
+        """Open a job on the right, and switch from the table to the list."""
         if self._is_table():
             self.show_list()
         self.open_job(job_id)
 
     def open_then(self, job_id: str, act: Callable[[], object]) -> None:
-        """Show this job on the right, and do what belongs to its page."""
+        """Open a job on the right, and call ``act`` once its page is shown."""
         self._then = None
         self.reveal(job_id)
         if self._is_shown and job_id == self._open_id:
@@ -329,7 +328,7 @@ class JobsPage(QWidget):
             self._then = act
 
     def choose(self, ids: Sequence[str]) -> None:
-        """Choose these jobs in the list or the table that is seen, as soon as they are there."""
+        """Select these jobs in the visible list or table, once they exist."""
         if self._is_table():
             self.table.choose(ids)
         else:
@@ -339,7 +338,7 @@ class JobsPage(QWidget):
 
     @Slot(str)
     def open_sweep(self, tag: str) -> None:
-        """Show this sweep on the right, and no job."""
+        """Open a sweep on the right, instead of a job."""
         if tag == self._open_sweep:
             return
         self._unreadable_id = self._open_id = self._to_open = ""
@@ -351,7 +350,7 @@ class JobsPage(QWidget):
         self._settle()
 
     def _show_sweep(self) -> None:
-        """The open sweep as it is now; nothing is open when it is none any more."""
+        """Show the open sweep; close it if it no longer exists."""
         if not self._open_sweep:
             return
         line = self.model.line(self._open_sweep)
@@ -363,7 +362,7 @@ class JobsPage(QWidget):
         self._right.setCurrentWidget(self.sweep)
 
     def cannot_open(self, job_id: str, sentence: str) -> None:
-        """Say why the job that was to be opened is not shown."""
+        """Show why a job could not be opened."""
         if job_id == self._open_id and not self._is_shown:
             self._open_id = ""
             self._unreadable_id = job_id
@@ -372,7 +371,7 @@ class JobsPage(QWidget):
             self._settle()
 
     def remove_job(self, job_id: str) -> None:
-        """A job went to the trash."""
+        """Remove a job that went to the trash."""
         self._views.pop(job_id, None)
         if job_id in (self._open_id, self._unreadable_id):
             self._open_id = self._unreadable_id = ""
@@ -383,7 +382,7 @@ class JobsPage(QWidget):
 
     @Slot()
     def show_table(self) -> None:
-        """The whole width."""
+        """Show the full-width table."""
         self._begins_as_table = False
         self._pages.setCurrentWidget(self.table)
         self._focus.lead_to(self.table)
@@ -398,7 +397,7 @@ class JobsPage(QWidget):
         self.view_changed.emit(LIST)
         self.list.choose(self._open_id or self._open_sweep)
 
-    # -- what happens
+    # -- events
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -420,7 +419,7 @@ class JobsPage(QWidget):
 
     @Slot()
     def _settle(self) -> None:
-        """Which of the pages is right now, and which job is open when nobody chose one."""
+        """Choose the page to show, and open a job if the user has not."""
         self.detail.show_place(self.model.place(self._open_id))
         if self._total is None and not self._views:
             if not self._slow.isActive() and self._pages.currentIndex() == 0:
@@ -438,7 +437,7 @@ class JobsPage(QWidget):
         self._fit()
 
     def _open_first(self) -> None:
-        """What was open when the window was left, else the first row."""
+        """Open the job or sweep that was open in the last session, or the first row."""
         line = self.model.line(self._to_open) if self._to_open else None
         first: JobSummary = line or self.model.index(0, 0).data(JOB_ROLE)
         if first.sweep is None:
@@ -452,7 +451,7 @@ class JobsPage(QWidget):
         self.detail.open_job(view)
         self.detail.show_place(self.model.place(view.id))
         self._right.setCurrentWidget(self.detail)
-        # It may have been seen before, with another job.
+        # The page may still show another job.
         self._right.renew()
         then, self._then = self._then, None
         if then is not None:
@@ -460,7 +459,7 @@ class JobsPage(QWidget):
 
     @Slot(str)
     def _reopen(self, job_id: str) -> None:
-        """From its beginning: its page showed an earlier run meanwhile."""
+        """Open the job from its beginning: its page showed an earlier run."""
         view = self._views.get(job_id)
         if view is not None and job_id == self._open_id:
             self._show_open(view)
@@ -473,7 +472,7 @@ class JobsPage(QWidget):
 
     @Slot()
     def _enter(self) -> None:
-        """From the row that keys led to, into its job."""
+        """Move the focus from the current row to its job."""
         self._pressed()
         self.detail.setFocus(Qt.FocusReason.TabFocusReason)
 
@@ -491,7 +490,7 @@ class JobsPage(QWidget):
 
 
 def _list_width(page_w: int) -> int:
-    """How wide the list is beside a detail, on a page of this width."""
+    """Return the width of the list next to a job, on a page of this width."""
     if page_w < RAIL_BELOW_W - RAIL_W:
         return LIST_NARROW_W
     return LIST_W if page_w < WIDE_FROM_W - SIDEBAR_W else LIST_WIDE_W

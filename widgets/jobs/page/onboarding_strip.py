@@ -1,4 +1,4 @@
-"""What comes after the example: own data, model and node, until the first own job."""
+"""The steps after the example: own data, model and node, until the user's first job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEPS = (
 
 
 class OwnStrip(QWidget):
-    """A button for each step, with a check mark where the step is done; hidden until `show_steps`.
+    """A button per step, with a check mark if the step is done; hidden until `show_steps`.
 
     Signals:
         dataset_requested, model_requested, node_requested: The step was pressed.
@@ -36,13 +36,13 @@ class OwnStrip(QWidget):
         for (key, text, icon, tip), pressed in zip(_STEPS, signals, strict=True):
             step = self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
             step.clicked.connect(pressed)
-        words = Label("Now your own:", "strong")
+        words = Label("Next, your own:", "strong")
         line = row(words, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
         self.setLayout(col(StyledFrame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
         self.hide()
 
     def show_steps(self, done: frozenset[str], *, is_wanted: bool) -> None:
-        """Which steps (``data``, ``model``, ``node``) are done, and whether the strip is seen."""
+        """Set which of ``data``, ``model``, ``node`` are done, and show or hide the strip."""
         for key, _, icon, _ in _STEPS:
             self.steps[key].set_icon("check-circle" if key in done else icon)
             self.steps[key].setAccessibleDescription("done" if key in done else "")

@@ -1,4 +1,4 @@
-"""The keys of the place Jobs, which act on what is open: a job, or a sweep."""
+"""The keys of the page Jobs, which act on the open job or sweep."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def add_keys(page: JobsPage) -> None:
-    """Add the shortcuts; each works while the part that it belongs to is shown.
+    """Add the shortcuts; each works while its part of the page is visible.
 
-    They belong to the window: a click into a plot or a card takes the focus off the page's parts.
+    They belong to the window: a click on a plot or a card takes the focus off the page's parts.
     """
     detail, table = page.detail, page.table
     keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
@@ -46,7 +46,7 @@ def add_keys(page: JobsPage) -> None:
 
 
 def export(page: JobsPage) -> None:
-    """The open job, or all jobs of the open sweep."""
+    """Export the open job, or all jobs of the open sweep."""
     if page.open_sweep_tag:
         page.sweep.act("export")
     else:
@@ -54,7 +54,7 @@ def export(page: JobsPage) -> None:
 
 
 def stop(page: JobsPage) -> None:
-    """The open job, or all jobs of the open sweep."""
+    """Stop the open job, or all jobs of the open sweep."""
     if page.open_sweep_tag:
         page.sweep.act("stop")
     else:
@@ -62,13 +62,13 @@ def stop(page: JobsPage) -> None:
 
 
 def clone(page: JobsPage) -> None:
-    """The open job; the form holds one."""
+    """Clone the open job; not a sweep, since the form holds one job."""
     if page.open_id:
         page.detail.clone_requested.emit(page.open_id)
 
 
 def _act_on_rows(page: JobsPage, key: str) -> None:
-    """All chosen rows, or the current one."""
+    """Act on all selected rows, or on the current one."""
     view = page.table.view
     ids = view.chosen() or view.current_ids()
     if ids:
@@ -76,7 +76,7 @@ def _act_on_rows(page: JobsPage, key: str) -> None:
 
 
 def _log_of_row(page: JobsPage) -> None:
-    """Of the current row; a sweep has none."""
+    """Show the log of the current row; a sweep has none."""
     ids = page.table.view.current_ids()
     if len(ids) == 1:
         page.open_then(ids[0], page.detail.focus_log)

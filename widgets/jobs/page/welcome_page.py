@@ -1,4 +1,4 @@
-"""The first thing a person sees: one act, three things to bring, and what this computer has."""
+"""The welcome page: train the example, import your own data and model, check this computer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
 _RANKS = 16
 _CARD_W, _CARD_LEAST_W = 272, 216
 _WORDS_MOST_W = 680
-"""What the smallest window has room for."""
+"""Limited by the size of the smallest window."""
 
 
 class _Ring(QWidget):
-    """An allreduce at rest: one rank begins to pass the word on."""
+    """A drawing of an allreduce ring in which one rank begins to send."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Ring(QWidget):
 
 
 class _BringCard(Card):
-    """Something to bring, and the button that brings it."""
+    """A card for an import, with its button."""
 
     def __init__(self, icon: str, title: str, sentence: str, button: str) -> None:
         self.button = Button(button)
@@ -76,7 +76,7 @@ class FirstStart(QWidget):
         example_requested: Train the built-in example.
         dataset_requested: Import a dataset.
         model_requested: Import a model.
-        nodes_requested: Look at the nodes.
+        nodes_requested: Show the nodes.
     """
 
     example_requested = Signal()
@@ -102,7 +102,7 @@ class FirstStart(QWidget):
         data = _BringCard(
             "database",
             "Bring your data",
-            "A folder or a zip, any files. Drop it anywhere in this window.",
+            "A folder or a zip with any files. Drop it anywhere in this window.",
             "Import dataset",
         )
         data.button.clicked.connect(self.dataset_requested)
@@ -115,8 +115,8 @@ class FirstStart(QWidget):
         model.button.clicked.connect(self.model_requested)
         nodes = _BringCard(
             "hard-drives",
-            "Look at this computer",
-            "Processor, memory, disk and GPUs, live, and who uses them.",
+            "Check this computer",
+            "Live processor, memory, disk and GPU use, and who uses them.",
             "Show node",
         )
         nodes.button.clicked.connect(self.nodes_requested)
@@ -151,7 +151,7 @@ class FirstStart(QWidget):
         self.setLayout(col((Scroll(content), 1), gap=0))
 
     def show_busy(self, sentence: str) -> None:
-        """The example is being brought ("" when that is over)."""
+        """Show that the example is being installed; "" when that has ended."""
         self._example.setEnabled(not sentence)
         self._example.setText(sentence or "Train the example")
         self._error.hide()
@@ -162,7 +162,7 @@ class FirstStart(QWidget):
         self._error.show()
 
     def show_reading(self, reading: NodeReading) -> None:
-        """What this computer has, in one line."""
+        """Show the hardware of this computer in one line."""
         memory = formats.memory(reading.memory_total_bytes)
         gpus = [f"{g.name} with {formats.memory(g.memory_total_bytes)}" for g in reading.gpus]
         words = ", ".join(
@@ -173,7 +173,7 @@ class FirstStart(QWidget):
             self._show_this_computer()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """What ``doctor`` found; the missing thing with what mends it."""
+        """Show what ``doctor`` found; a problem comes with its remedy."""
         self._findings = findings
         self._show_this_computer()
 
@@ -185,13 +185,13 @@ class FirstStart(QWidget):
         for finding in wrong:
             text = f"{finding.sentence} {finding.remedy}".strip()
             words = Label(text, "body", "text", wrap=True, selectable=True)
-            # A label that wraps is content with a column of single words.
+            # Without a minimum, a wrapped label shrinks to a column of single words.
             whole = words.fontMetrics().horizontalAdvance(text) + 2
             words.setMinimumWidth(min(whole, _WORDS_MOST_W))
             self._ready.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), words, STRETCH))
 
     def _praise(self) -> tuple[QWidget, ...]:
-        """What this computer has; that it is ready only after it was looked at."""
+        """Return the hardware of this computer; "ready" only once it was checked."""
         reading = Label(self._reading_words, "body", "text2")
         if self._findings is None:
             return (Label("This computer:", "strong"), reading)

@@ -1,9 +1,9 @@
-"""The GPUs of one node as cells that can be chosen.
+"""The GPUs of one node as cells that can be selected.
 
-Neighbouring GPUs held by one job or one user are one bar with that name and the memory of each, so
-that who is there reads without a tool tip. A GPU of somebody else's is off limits, until a person
-says that it is to be used beside this one user; one that somebody took meanwhile, or of a node that
-is away, stays chosen, because a job never becomes smaller by itself, and can be given up.
+Adjacent GPUs of one job or one user are one bar with that name and the memory of each, so that it
+reads without a tool tip. A GPU of another user cannot be selected until the user chooses to share
+it. A GPU that another user took meanwhile, or of an offline node, stays selected and can be
+deselected, because a job never becomes smaller by itself.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _TAKEN_W = 2.0
 
 
 class GpuCells(QWidget):
-    """A click or Space takes a GPU, A all free ones, arrows move, dragging takes several.
+    """Click or Space selects a GPU, A all free ones, arrows move, dragging selects several.
 
     Signals:
-        changed: The chosen GPUs are others now.
-        taken_changed: Somebody came to one of those chosen, or left it.
-        step_wished: By how many nodes keys are to move, -1 or 1.
-        beside_wished: A GPU is to be used although its owner is on it; see `take_beside`.
+        changed: The selection changed.
+        taken_changed: Another user started or stopped using a selected GPU.
+        step_wished: Move by this many nodes, -1 or 1.
+        beside_wished: Use a GPU that another user is on; answer with `take_beside`.
     """
 
     changed = Signal()
@@ -59,7 +59,7 @@ class GpuCells(QWidget):
         self._node = node
         self._gpus: tuple[Gpu, ...] = ()
         self._jobs: Mapping[str, str] = {}
-        self._unwell: Mapping[str, str] = {}
+        self._problems: Mapping[str, str] = {}
         self._away = ""
         self._is_offline = False
         self._chosen: set[str] = set()
@@ -72,16 +72,16 @@ class GpuCells(QWidget):
         self.setAccessibleName(f"GPUs of {node}" if node else "GPUs")
 
     def chosen(self) -> tuple[str, ...]:
-        """UUIDs in the order of the GPUs' numbers; those not known here come last."""
+        """Return the selected UUIDs in the order of the GPUs; unknown ones come last."""
         known = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen]
         return (*known, *sorted(self._chosen.difference(known)))
 
     def beside(self) -> dict[str, str]:
-        """Of those chosen the ones on which a user may be, and who."""
+        """Return the selected GPUs that may be shared, and the user of each."""
         return {uuid: user for uuid, user in self._beside.items() if uuid in self._chosen}
 
     def taken(self) -> tuple[Gpu, ...]:
-        """Those chosen on which somebody is: the job can start when they are free."""
+        """Return the selected GPUs that are in use: the job starts when they are free."""
         return tuple(gpu for gpu in self._gpus if gpu.uuid in self._chosen and self._is_taken(gpu))
 
     def choose(self, uuids: Sequence[str], beside: Mapping[str, str] | None = None) -> None:
@@ -89,37 +89,37 @@ class GpuCells(QWidget):
         self._told()
 
     def take_beside(self, uuid: str, user: str) -> None:
-        """Use a GPU although this one user is on it: a person was asked."""
+        """Select a GPU that this user is on, after the user agreed."""
         self._chosen.add(uuid)
         self._beside[uuid] = user
         self._told()
 
-    def show_gpus(self, gpus: tuple[Gpu, ...], unwell: Mapping[str, str] | None = None) -> None:
-        """A new reading.
+    def show_gpus(self, gpus: tuple[Gpu, ...], problems: Mapping[str, str] | None = None) -> None:
+        """Show a new reading.
 
         Args:
-            unwell: What is wrong with a GPU, by its UUID.
+            problems: What is wrong with a GPU, by its UUID.
         """
         before = len(self.taken())
-        self._gpus, self._unwell, self._away = gpus, unwell or {}, ""
+        self._gpus, self._problems, self._away = gpus, problems or {}, ""
         self._at = min(self._at, max(0, len(gpus) - 1))
         self._describe()
         if len(self.taken()) != before:
             self.taken_changed.emit()
 
     def show_jobs(self, names: Mapping[str, str]) -> None:
-        """Names of jobs by their id: they stand at the GPUs that the jobs hold."""
+        """Set the names of jobs by id; they are shown at the GPUs that the jobs hold."""
         self._jobs = names
         self._describe()
 
     def show_away(self, why: str, *, is_offline: bool) -> None:
-        """Nothing can be chosen here now."""
+        """Show why no GPU of this node can be selected now."""
         self._away, self._is_offline = why, is_offline
         self._describe()
 
     def take_all(self) -> None:
-        """All that are free and well; none when they are chosen already."""
-        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._unwell}
+        """Select all free GPUs without problems; deselect them if they are selected already."""
+        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._problems}
         self._chosen = self._chosen - sound if sound <= self._chosen else self._chosen | sound
         self._told()
 
@@ -190,7 +190,7 @@ class GpuCells(QWidget):
             index = None if self._away else self._index_at(QPointF(event.pos()).x())
             text = self._away if index is None else self._sentence(self._gpus[index])
             if index is not None and self._may_ask(self._gpus[index]):
-                text = f"{text}; a right click uses it anyway"
+                text = f"{text}; right-click to use it anyway"
             QToolTip.showText(event.globalPos(), plain_tip(text), self)
             return True
         return bool(super().event(event))
@@ -233,9 +233,9 @@ class GpuCells(QWidget):
                 edge = self._cell(taken[0]).united(self._cell(taken[-1]))
                 edge.adjust(inset, inset, -inset, -inset)
                 painter.drawRoundedRect(edge, R_CELL, R_CELL)
-        # Above the edges: of neighbours that are chosen in part, one would go through it.
+        # Above the edges: a partly selected bar has an edge inside.
         room = bar.adjusted(8, 0, -8, 0)
-        marked = next((index for index in among if self._gpus[index].uuid in self._unwell), None)
+        marked = next((index for index in among if self._gpus[index].uuid in self._problems), None)
         if marked is not None:
             room.setRight(self._cell(marked).right() - _MARK - 8)
         text = self._bar_text(first, last, int(room.width()))
@@ -245,11 +245,11 @@ class GpuCells(QWidget):
             fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
         paint_text(painter, room, text, "small_strong", "live" if ours else "text")
         for index in among:
-            if self._gpus[index].uuid in self._unwell:
+            if self._gpus[index].uuid in self._problems:
                 self._paint_mark(painter, self._cell(index))
 
     def _bar_text(self, first: int, last: int, room: int) -> str:
-        """ "alice · 18 GiB each"; where the memory leaves no room for the name, the name alone."""
+        """ "alice · 18 GiB each"; only the name if the memory leaves no room for it."""
         gpus = self._gpus[first : last + 1]
         name = self._holder(gpus[0])
         told = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
@@ -264,7 +264,7 @@ class GpuCells(QWidget):
         return elided(name, left, "small_strong") + longest if left >= _NAME_LEAST_W else name
 
     def _neighbours(self) -> list[tuple[int, int]]:
-        """Runs of GPUs with one job or one user, as (first, last)."""
+        """Return the ranges of GPUs with one job or one user, as (first, last)."""
         runs = []
         for _, run in groupby(range(len(self._gpus)), lambda n: _who_is_on(self._gpus[n])):
             indices = list(run)
@@ -272,19 +272,19 @@ class GpuCells(QWidget):
         return runs
 
     def _holder(self, gpu: Gpu) -> str:
-        """The job that is on it, by its name where that is known, or else the user."""
+        """Return the name of the job on a GPU if it is known, otherwise the user."""
         job_id, user = _who_is_on(gpu)
         return self._jobs.get(job_id, "") or user
 
     def _edge_of(self, index: int) -> Tone | None:
-        """Of one on which somebody is: how it is edged when it is chosen."""
+        """Return the edge of a selected GPU that is in use."""
         gpu = self._gpus[index]
         if gpu.uuid not in self._chosen:
             return None
         return "bad" if self._is_taken(gpu) else "text"
 
     def _may_ask(self, gpu: Gpu) -> bool:
-        """Whether it can be used beside its user, and nobody said so yet."""
+        """Return whether it can be shared with its user, and the user has not agreed yet."""
         return may_be_shared(gpu) and (gpu.uuid not in self._chosen or self._is_taken(gpu))
 
     def _is_taken(self, gpu: Gpu) -> bool:
@@ -305,17 +305,17 @@ class GpuCells(QWidget):
             if text_width(text, "tiny") > cell.width() - 4:
                 text = str(gpu.index)
             paint_text(painter, cell, text, "tiny", "text3", center=True)
-        if gpu.uuid in self._unwell:
+        if gpu.uuid in self._problems:
             self._paint_mark(painter, cell)
 
     def _paint_mark(self, painter: QPainter, cell: QRectF) -> None:
-        """Unwell: an icon at the cell's end, on a ground of its own."""
+        """Paint the icon of a problem at the end of the cell, on a background of its own."""
         mark = QRectF(cell.right() - _MARK - 4, cell.center().y() - _MARK / 2, _MARK, _MARK)
         fill_round(painter, mark.adjusted(-2, -2, 2, 2), theme.current().q("surface"), R_CELL)
         icons.paint_icon(painter, mark, "warning-fill", "warn")
 
     def _width(self) -> float:
-        """As wide as the cells are, so that a node that is away looks no larger."""
+        """Return the width of the cells, which an offline node keeps."""
         count = len(self._gpus)
         most = count * (_CELL_MOST + _CELL_GAP) - _CELL_GAP if count else self.width()
         return float(min(self.width(), most))
@@ -353,7 +353,7 @@ class GpuCells(QWidget):
         self.changed.emit()
 
     def _describe(self) -> None:
-        """For those who hear it: where the keys are first, then all."""
+        """Describe the GPUs for screen readers: the one with the keyboard cursor, then all."""
         sentences = [self._sentence(gpu) for gpu in self._gpus]
         here = sentences[self._at : self._at + 1] if self.hasFocus() else []
         self.setAccessibleDescription(self._away or ". ".join([*here, *sentences]))
@@ -365,16 +365,16 @@ class GpuCells(QWidget):
         if owner(gpu):
             state = f"in use by {self._holder(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
             if gpu.uuid in self._chosen:
-                state = f"chosen, {state}"
+                state = f"selected, {state}"
         elif gpu.lost:
-            state = "out of reach"
+            state = "not available"
         else:
-            state = "chosen" if gpu.uuid in self._chosen else "free"
-        parts = (name, state, display_words(gpu), self._unwell.get(gpu.uuid, ""))
+            state = "selected" if gpu.uuid in self._chosen else "free"
+        parts = (name, state, display_words(gpu), self._problems.get(gpu.uuid, ""))
         return ", ".join(part for part in parts if part)
 
 
 def _who_is_on(gpu: Gpu) -> tuple[str, str]:
-    """The id of a job and the user, each "" for none."""
+    """Return the id of a job and the user, each "" for none."""
     tag = next((process.run_tag for process in gpu.compute_processes if process.run_tag), "")
     return tag.partition("/")[0], owner(gpu)

@@ -1,4 +1,4 @@
-"""What may be chosen on a node, and which GPUs a program would take. Pure."""
+"""The GPUs that may be selected on a node, and the automatic selection. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence
 
 
 def owner(gpu: Gpu) -> str:
-    """Who is on this GPU, "" when it is free."""
+    """Return the user of this GPU, "" if it is free."""
     return next((process.user or "somebody" for process in gpu.compute_processes), "")
 
 
 def may_be_shared(gpu: Gpu) -> bool:
-    """Whether one user is on it, by name, with nothing of ours: beside a job none is started."""
+    """Return whether one known user is on it, and none of our jobs: those are never shared."""
     users = {process.user for process in gpu.compute_processes}
     ours = any(process.run_tag for process in gpu.compute_processes)
     return len(users) == 1 and "" not in users and not ours
 
 
 def is_there(state: NodeState) -> bool:
-    """Whether a job can be put on a node at all."""
+    """Return whether a job can be placed on a node."""
     return state.presence is Presence.ONLINE and state.reading is not None
 
 
 def why_away(state: NodeState) -> str:
-    """Why a job cannot be put there: "Offline: no news since 03:12"."""
+    """Return why a job cannot be placed on a node: "Offline: no news since 03:12"."""
     words = {
         Presence.OFFLINE: "Offline",
         Presence.NEW: "Not set up",
@@ -35,21 +35,21 @@ def why_away(state: NodeState) -> str:
 
 
 def free_gpus(state: NodeState) -> tuple[Gpu, ...]:
-    """Those nobody is on, unwell or not."""
+    """Return the GPUs that no process uses, including those with problems."""
     if not is_there(state) or state.reading is None:
         return ()
     return tuple(gpu for gpu in state.reading.gpus if not owner(gpu) and not gpu.lost)
 
 
 def sound_gpus(state: NodeState) -> tuple[Gpu, ...]:
-    """Those a program may take by itself: free, and nothing is known against them or the node."""
+    """Return the GPUs for automatic selection: free, without problems of GPU or node."""
     if any(finding.gpu is None for finding in state.health):
         return ()
     return tuple(gpu for gpu in free_gpus(state) if state.of_gpu(gpu) is None)
 
 
 def choose(states: Iterable[NodeState], count: int) -> dict[str, tuple[str, ...]]:
-    """At most so many GPUs, UUIDs by node: nodes that are free as a whole come first."""
+    """Select up to `count` GPUs, as UUIDs by node: completely free nodes come first."""
     offers = [(state, sound_gpus(state)) for state in states]
 
     def rank(offer: tuple[NodeState, tuple[Gpu, ...]]) -> tuple[bool, int]:

@@ -1,4 +1,4 @@
-"""Where a job runs: a row per node, with a cell per GPU or a number of processes."""
+"""The placement of a job: a row per node, with a cell per GPU or a number of processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ROWS_AT_ONCE, _ROWS_MADE_A_TURN, _ROWS_TOLD_A_TURN = 4, 3, 8
 
 
 class _Name(Label):
-    """The name of a node; a click takes all its free GPUs."""
+    """The name of a node; a click selects all its free GPUs."""
 
     pressed = Signal()
 
@@ -53,7 +53,7 @@ class _Name(Label):
 
 
 class _NodeRow(QWidget):
-    """One node of the picker."""
+    """The row of one node."""
 
     changed = Signal()
     taken_changed = Signal()
@@ -70,7 +70,7 @@ class _NodeRow(QWidget):
         self._words = Label("processes", "body", "text2")
         self._figure = Label("", "small", "text3", elide="right", align="right")
         self._figure.setFixedWidth(_FIGURE_W)
-        # The rows of cells bring their own air.
+        # The rows of cells have their own spacing.
         steps = row(self.stepper, self._words, gap=S3, margins=(0, 2, 0, 2))
         middle = row(steps, (self.cells, 1), gap=S3)
         self._rest = QWidget()
@@ -95,7 +95,7 @@ class _NodeRow(QWidget):
     def set_name(self, shown: str, width: int) -> None:
         self._name.setFixedWidth(width)
         self._name.setText(shown)
-        free = "click to choose its free GPUs" if free_gpus(self._state) else ""
+        free = "click to select its free GPUs" if free_gpus(self._state) else ""
         self._name.set_tip(", ".join(part for part in (self._title, free) if part))
 
     @property
@@ -104,13 +104,13 @@ class _NodeRow(QWidget):
 
     @property
     def has_room(self) -> bool:
-        """Whether somebody who looks for free GPUs wants to see it."""
+        """Return whether the node has free GPUs, or some are selected."""
         reading = self._state.reading
         is_processor = reading is not None and not reading.gpus and is_there(self._state)
         return bool(free_gpus(self._state)) or is_processor or self.value() is not None
 
     def value(self) -> dict[str, Any] | None:
-        """The placement on this node, None when nothing is to run here."""
+        """Return the placement on this node, None if nothing runs here."""
         gpus = self.cells.chosen()
         if gpus:
             beside = self.cells.beside()
@@ -132,7 +132,7 @@ class _NodeRow(QWidget):
         reading = self._state.reading
         there = is_there(self._state)
         has_gpus = reading is not None and bool(reading.gpus)
-        # GPUs are what one wants of a node that has them; processes only where a job file says so.
+        # Nodes with GPUs offer GPUs; processes only if a job file has them.
         steps = (there and not has_gpus) or count > 0
         self.stepper.setVisible(steps)
         self._words.setVisible(steps)
@@ -149,7 +149,7 @@ class _NodeRow(QWidget):
         taken = self.cells.taken() if there else ()
         if taken:
             owners = ", ".join(dict.fromkeys(map(owner, taken)))
-            self._figure.set_tip(f"In use by {owners}; the job can start when it is free.")
+            self._figure.set_tip(f"In use by {owners}; the job starts when it is free.")
         else:
             self._figure.set_tip(found.sentence if found is not None else "")
 
@@ -159,7 +159,7 @@ class _NodeRow(QWidget):
         if chosen:
             is_well = is_there(self._state) and not self.cells.taken()
             tone: Tone = "text" if is_well else "bad"
-            return f"{formats.count(chosen)} chosen", "small_strong", tone
+            return f"{formats.count(chosen)} selected", "small_strong", tone
         if not is_there(self._state) or reading is None:
             return formats.NONE, "small", "text3"
         found = worst(self._state.health)
@@ -177,11 +177,11 @@ class _NodeRow(QWidget):
 
 
 class PlacementPicker(QWidget):
-    """All nodes.
+    """The rows of all nodes.
 
     Signals:
-        changed: The placement is another now.
-        taken_changed: Somebody came to a chosen GPU, or left it.
+        changed: The placement changed.
+        taken_changed: Another user started or stopped using a selected GPU.
     """
 
     changed = Signal()
@@ -215,10 +215,10 @@ class PlacementPicker(QWidget):
         self._keys = QWidget()
         self._keys.setLayout(
             row(
-                legend_key("chosen", "chosen"),
+                legend_key("chosen", "selected"),
                 legend_key("free", "free"),
                 legend_key("ours", "Ringmaster job", share=0.0),
-                legend_key("other", "somebody else"),
+                legend_key("other", "other user"),
                 gap=S2,
             )
         )
@@ -228,27 +228,27 @@ class PlacementPicker(QWidget):
         self._settle()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """News. Rows stay where they are; a node that is new comes last.
+        """Update the nodes. Rows keep their place; new nodes come last.
 
-        What was chosen on a node that went away stays chosen: the check says that it is away, and
-        a job never becomes smaller by itself.
+        The selection on a node that became offline stays: the check reports the node, and a job
+        never becomes smaller by itself.
         """
         self._news = states
         self._made_of_news.clear()
         if is_unseen(self) or self._awaits_many():
-            # Of 64 nodes each look would be a stall, and opening the form one of its own.
+            # For 64 nodes an update at once would block the window, as would opening the form.
             self._making.put(repeat(self._make_some))
         else:
             self._catch_up_soon()
 
     def show_jobs(self, names: Mapping[str, str]) -> None:
-        """Names of jobs by their id."""
+        """Set the names of jobs by id."""
         self._jobs = names
         for one in self._rows.values():
             one.cells.show_jobs(names)
 
     def _make_some(self) -> None:
-        """A few of the rows that will be needed."""
+        """Create a few of the missing rows."""
         missing = self._missing()
         for state in missing[:_ROWS_MADE_A_TURN]:
             self._add(state)
@@ -264,7 +264,7 @@ class PlacementPicker(QWidget):
         return len(self._missing()) > _ROWS_AT_ONCE
 
     def _take_news(self) -> None:
-        """Before it is asked or told something. Many rows that are to come take theirs along."""
+        """Apply pending updates before a read or a change, unless many rows are still missing."""
         if not self._awaits_many():
             self._catch_up()
 
@@ -298,7 +298,7 @@ class PlacementPicker(QWidget):
             if state.name not in self._rows:
                 self._add(state)
             elif state.name in self._made_of_news:
-                # A font that was set before the sheet first dressed a label is lost with that.
+                # A font set before the style sheet first applies to a label is lost.
                 self._rows[state.name].update_layout()
             else:
                 self._rows[state.name].show_state(state)
@@ -310,7 +310,7 @@ class PlacementPicker(QWidget):
             self._catch_up_soon()
 
     def value(self) -> list[Mapping[str, Any]]:
-        """The job file's ``placement``, nodes that are not known here included."""
+        """Return ``placement`` of the job file, including nodes that are not known here."""
         self._take_news()
         chosen = [row.value() for row in self._rows.values()]
         return [*(placement for placement in chosen if placement), *self._strangers]
@@ -321,7 +321,7 @@ class PlacementPicker(QWidget):
         self._put(placements)
 
     def want(self, count: int, without: str = "") -> None:
-        """How many GPUs it is for, and the node from which the program takes none by itself."""
+        """Set the number of GPUs needed, and the node to avoid in the automatic selection."""
         self._wanted, self._without = count, without
         self._settle()
 
@@ -330,7 +330,7 @@ class PlacementPicker(QWidget):
 
     @Slot(int)
     def _step(self, by: int) -> None:
-        """From the cells of one node to those of the next."""
+        """Move from the cells of one node to those of the next."""
         rows = [one.cells for one in self._rows.values() if one.cells.isVisibleTo(self)]
         at = next((n for n, cells in enumerate(rows) if cells is self.sender()), 0)
         wanted = rows[min(max(at + by, 0), len(rows) - 1)]
@@ -350,7 +350,7 @@ class PlacementPicker(QWidget):
     def _add(self, state: NodeState) -> None:
         made = _NodeRow(state)
         made.cells.show_jobs(self._jobs)
-        # It is shown with all others, when names have their width and it is known which have room.
+        # Shown with all others, once the width of names and the free GPUs are known.
         made.hide()
         made.changed.connect(self._changed)
         made.taken_changed.connect(self.taken_changed)
@@ -369,7 +369,7 @@ class PlacementPicker(QWidget):
         by_node = {str(p.get("node")): p for p in placements if isinstance(p, Mapping)}
         for name, node_row in self._rows.items():
             node_row.put(by_node.pop(name, None))
-        # Nodes not heard of yet keep their place in the file; the check says what is wrong.
+        # Unknown nodes keep their place in the file; the check reports them.
         self._strangers = list(by_node.values())
         self._settle()
 
@@ -377,7 +377,7 @@ class PlacementPicker(QWidget):
         return [one.state for name, one in self._rows.items() if name != self._without]
 
     def _offer(self) -> int:
-        """How many the program would choose."""
+        """Return how many GPUs the automatic selection would take."""
         sound = [len(sound_gpus(state)) for state in self._states()]
         return min(self._wanted, sum(sound)) if self._wanted else sum(sound)
 
@@ -401,20 +401,20 @@ class PlacementPicker(QWidget):
         for one in rows:
             full = many and self._free_only.isChecked() and not one.has_room
             hidden = full or awaited
-            # A row does not vanish under the hand that just emptied it.
+            # A row stays visible when the user has just deselected its last GPU.
             one.setVisible(not hidden or one.isAncestorOf(self.focusWidget() or self))
         readings = [one.state.reading for one in rows]
         has_gpus = any(reading is not None and reading.gpus for reading in readings)
         offer = self._offer()
         self._keys.setVisible(has_gpus)
         self._choose.setVisible(bool(offer))
-        self._choose.setText(f"Choose {formats.count(offer)} for me")
-        self._choose.set_tip("Nodes that are free as a whole first, never a GPU that is unwell")
+        self._choose.setText(f"Select {formats.count(offer)} for me")
+        self._choose.set_tip("Completely free nodes first; never a GPU with problems")
         self._foot.setVisible(has_gpus or many)
         self._fit()
 
     def _fit(self) -> None:
-        """As high as the rows are, up to a bound; names as wide as the longest, up to a share."""
+        """Set the height to that of the rows, up to a limit; names get the longest name's width."""
         rows = tuple(self._rows.values())
         titles = [node_title(one.node) for one in rows]
         longest = max((text_width(t, "medium") for t in without_domain(titles)), default=0)
@@ -424,7 +424,7 @@ class PlacementPicker(QWidget):
             self._name_w = width
             for one, shown in zip(rows, fitted(titles, width, "medium"), strict=True):
                 one.set_name(shown, width)
-        # A rack of so many is seen as a whole; in a dialog the dialog says how high.
+        # Up to this many nodes are visible at once; in a dialog, the dialog sets the height.
         whole = self._rows_most_h == _ROWS_MOST_H and len(rows) <= _MANY_NODES
         most = _WHOLE_MOST_H if whole else self._rows_most_h
         self._scroll.setFixedHeight(min(self._column.sizeHint().height(), most))

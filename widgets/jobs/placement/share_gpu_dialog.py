@@ -1,4 +1,4 @@
-"""Whether a job is to run on a GPU on which somebody else is."""
+"""The dialog that asks whether to run a job on a GPU that another user is on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _WIDTH = 460
 
 
 class BesideDialog(FittedDialog):
-    """Asks once, by name.
+    """Asks once per user.
 
-    Signals:
-        wished: It is to be used all the same.
+    The signal confirms it.
     """
 
     wished = Signal()
@@ -33,25 +32,25 @@ class BesideDialog(FittedDialog):
         first = gpu.compute_processes[0]
         what = sanitize(first.command.split(" ")[0].rpartition("/")[2]) or "a process"
         used = formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
-        memory = "" if used == formats.NONE else f"; {used} are taken"
+        memory = "" if used == formats.NONE else f"; {used} are in use"
         anyway = Button("Use it anyway", kind="danger")
         anyway.clicked.connect(self._wish)
-        leave = Button("Leave it")
+        leave = Button("Cancel")
         leave.setDefault(True)
         leave.clicked.connect(self.reject)
         self.setLayout(
             col(
                 Label(f"Use GPU {gpu.index} of {node} anyway?", "title", wrap=True),
                 Label(
-                    f"{who} runs {what} on it{memory}. A job beside it takes of its time, and "
-                    "where the memory does not do for both, one of them ends.",
+                    f"{who} runs {what} on it{memory}. Both will run slower, and one will fail"
+                    " if GPU memory runs out.",
                     "body",
                     "text2",
                     wrap=True,
                 ),
                 Label(
-                    f"This is said of {who} alone: when somebody else is on it, the start is "
-                    "refused. In the queue, the job waits until the GPU is free.",
+                    f"This applies to {who} only; if another user is on the GPU by then, the job "
+                    "will not start. A queued job waits until the GPU is free.",
                     "body",
                     "text2",
                     wrap=True,

@@ -1,4 +1,4 @@
-"""What keeps a job from starting, all of it at once, and what mends it."""
+"""The pre-flight check: all findings that prevent a start, with their fixes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from widgets.jobs.preflight.preflight_row import DoneRow, PreflightRow
 _WIDTH = 720
 _LEAST_ROWS_H, _MOST_ROWS_H, _MOST_TRACE_H = 96, 400, 120
 _ROWS_AT_ONCE, _ROWS_A_TURN = 7, 2
-"""More than are seen at once; of 64 nodes all together would be 0.3 s."""
+"""More than are visible at once; creating rows for 64 nodes at once would take 0.3 s."""
 _AROUND = 48
-"""What stays to be seen of the window, above and below together."""
+"""The height of the window that stays visible above and below the dialog."""
 
 _Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 class PreflightDialog(QDialog):
-    """Closing it cancels what is being looked at; what is being mended goes on.
+    """Closing it cancels a check; fixes that are under way continue.
 
     Signals:
         fix_requested: A `PreflightFinding`. fix_all_requested: a tuple of them.
-        look_again_requested: At everything.
-        start_requested: As the job is now. start_on_requested: a tuple of `Placement`.
-        canary_requested: One batch on the real ranks.
-        cancel_requested: What is under way is not wanted any more.
+        look_again_requested: Check everything again.
+        start_requested: Start the job as it is. start_on_requested: a tuple of `Placement`.
+        canary_requested: Run one batch on the real ranks.
+        cancel_requested: Cancel the check that is under way.
     """
 
     fix_requested = Signal(object)
@@ -50,12 +50,12 @@ class PreflightDialog(QDialog):
     cancel_requested = Signal()
 
     def __init__(self, can_try: bool, parent: QWidget | None = None) -> None:
-        """``can_try``: the job is there already, so that a batch of it can be tried."""
+        """Create the dialog; ``can_try``: the job exists, so one of its batches can be tried."""
         super().__init__(parent)
-        self.setWindowTitle("Look before the start")
+        self.setWindowTitle("Pre-flight check")
         self.setObjectName("dialog")
         self.setFixedWidth(_WIDTH)
-        # Else the first button has the focus, and its ring, before anybody pressed a key.
+        # Otherwise the first button would have the focus ring before a key is pressed.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._can_try = can_try
         self._found: Preflight | None = None
@@ -87,15 +87,15 @@ class PreflightDialog(QDialog):
             gap=S2,
             margins=(S6, S4, S6, S4),
         )
-        # Wrapped text asks for the height of a narrow page; `_fit` knows the width.
+        # Wrapped text requests the height of a narrow page; `_fit` knows the width.
         whole.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.setLayout(whole)
-        self.show_busy("Looking at the nodes")
+        self.show_busy("Checking the nodes")
         self.setFocus()
 
     def _make_parts(self) -> None:
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
-        self._title = Label("Looking before the start", "title", elide="right")
+        self._title = Label("Pre-flight check", "title", elide="right")
         self._cross = IconButton("x", "Close")
         self._cross.clicked.connect(self.reject)
         self._sentence = Label("", "body", "text2", wrap=True)
@@ -147,7 +147,7 @@ class PreflightDialog(QDialog):
         self._smaller.clicked.connect(self._wish_smaller)
         self._try = Button(
             "Try one batch",
-            tip="One batch on the real ranks, a checkpoint written and read back",
+            tip="Run one batch on the real ranks; write a checkpoint and read it back",
         )
         self._try.clicked.connect(self.canary_requested)
         self._again = Button("Check again", icon="arrow-clockwise")
@@ -157,10 +157,10 @@ class PreflightDialog(QDialog):
         for one in (self._copy, self._mend_all, self._smaller, self._try, self._again, self._start):
             one.setAutoDefault(False)
 
-    # -- what comes in
+    # -- input
 
     def show_found(self, found: Preflight, placement: Sequence[Placement]) -> None:
-        """What keeps the job from starting now, and where it would run."""
+        """Show the findings, and where the job would run."""
         self._note_done(found, placement)
         self._working = {self._key(one): "" for one in self._shown() if self._is_working(one)}
         self._found, self._placement = found, tuple(placement)
@@ -178,12 +178,12 @@ class PreflightDialog(QDialog):
         self.show_busy("")
 
     def _make(self, count: int) -> None:
-        """So many rows more; what was mended stands below the last."""
+        """Create this many more rows; the fixed findings come after the last."""
         for finding in self._to_come[:count]:
             if self._rows:
                 self._put(Separator())
             if finding.is_warning and all(not one.is_warning for one in self._rows):
-                hint = Label("Worth knowing, and no reason to wait", "small", "text3")
+                hint = Label("Warnings (the job can still start)", "small", "text3")
                 self._list.addLayout(col(S2, hint, gap=0))
             line = self._rows[finding] = PreflightRow(finding)
             line.fix_requested.connect(self._wish_fix)
@@ -204,16 +204,16 @@ class PreflightDialog(QDialog):
 
     def _put(self, part: QWidget) -> None:
         self._list.addWidget(part)
-        # What is added to a page that is seen counts as hidden until the next event: no height.
+        # A part added to a visible page is hidden until the next event, and has no height.
         part.show()
 
     def _make_some(self) -> None:
         self._make(_ROWS_A_TURN)
-        # What is seen is as high as it may be already.
+        # The visible part already gets its final height.
         self._holder.setFixedHeight(self._rows_height())
 
     def show_busy(self, sentence: str, share: float | None = None) -> None:
-        """Something is under way that can be cancelled ("Looking at 3 nodes"), or is not ("")."""
+        """Show the action under way ("Checking 3 nodes"), which can be cancelled; "" for none."""
         self._is_busy = bool(sentence)
         if sentence:
             self._refusal.hide()
@@ -222,7 +222,7 @@ class PreflightDialog(QDialog):
         self._settle()
 
     def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
-        """They are being mended; ``sentence`` says how far."""
+        """Show that these are being fixed; ``sentence`` is the progress."""
         here = [one for one in self._shown() if one in findings]
         is_news = not all(self._is_working(one) for one in here)
         for finding in here:
@@ -235,7 +235,7 @@ class PreflightDialog(QDialog):
             self._settle()
 
     def show_not_mended(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:
-        """It could not be mended."""
+        """Show why a finding could not be fixed."""
         if finding in self._to_come:
             self._make(self._to_come.index(finding) + 1)
         self._asked.discard(self._key(finding))
@@ -245,14 +245,14 @@ class PreflightDialog(QDialog):
         self._settle()
 
     def show_error(self, sentence: str, remedy: str = "") -> None:
-        """A look, a trial or a start was refused."""
+        """Show why a check, a trial or a start failed."""
         self.show_busy("")
         self._refusal.setText(f"{sentence} {remedy}".strip())
         self._refusal.setVisible(bool(sentence))
         self._settle()
 
     def show_canary(self, canary: Canary) -> None:
-        """How the trial went."""
+        """Show the result of the trial."""
         self._canary = canary
         icon, tone = ("check-circle-fill", "good") if canary.passed else ("x-circle-fill", "bad")
         self._trial_icon.set_icon(icon, tone)
@@ -264,7 +264,7 @@ class PreflightDialog(QDialog):
         self._trial.show()
         self.show_busy("")
 
-    # -- how it looks
+    # -- layout
 
     def _settle(self) -> None:
         found = self._found
@@ -286,7 +286,7 @@ class PreflightDialog(QDialog):
         self._again.setEnabled(rests)
         self._again.set_kind("plain" if passed else "primary")
         mendable = self._mendable()
-        self._mend_all.setText(f"Mend all {len(mendable)}")
+        self._mend_all.setText(f"Fix all {len(mendable)}")
         self._mend_all.setVisible(len(mendable) > 1)
         self._mend_all.setEnabled(not self._is_busy)
         smaller = found.smaller if found is not None else ()
@@ -309,12 +309,12 @@ class PreflightDialog(QDialog):
             self._smaller.setText(words.start_on(smaller, found.nodes))
 
     def _fit(self) -> None:
-        """As high as its findings need, and no higher than a small window is."""
+        """Set the height that the findings need, up to that of a small window."""
         wanted = self._rows_height()
         own, above = self.layout(), self.parentWidget()
         if own is None:
             return
-        # By itself a scroll area gives wrapped text the height that it had on a narrow page.
+        # A scroll area gives wrapped text the height that it had on a narrow page.
         self._holder.setFixedHeight(wanted)
         self._scroll.setFixedHeight(0)
         own.activate()
@@ -342,7 +342,7 @@ class PreflightDialog(QDialog):
         )
 
     def _shown(self) -> tuple[PreflightFinding, ...]:
-        """With those whose row is to come."""
+        """Return the findings with a row, and those whose row is not created yet."""
         return (*self._rows, *self._to_come)
 
     def _is_working(self, finding: PreflightFinding) -> bool:
@@ -356,7 +356,7 @@ class PreflightDialog(QDialog):
         there = {one.node for one in placement}
         for finding in (*self._found.faults, *self._found.warnings):
             key = self._key(finding)
-            # What is gone only because its node was left out was not mended.
+            # A finding that is gone because its node was left out was not fixed.
             if key not in now and (key in self._asked or there.issuperset(finding.nodes)):
                 self._done[key] = finding
         for key in now:
@@ -366,7 +366,7 @@ class PreflightDialog(QDialog):
     def _key(finding: PreflightFinding) -> _Key:
         return finding.check, finding.nodes, finding.gpus
 
-    # -- what happens
+    # -- events
 
     @Slot(object)
     def _wish_fix(self, finding: PreflightFinding) -> None:

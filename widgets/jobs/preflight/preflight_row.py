@@ -1,4 +1,4 @@
-"""One finding of a look before a start: what, where, why, and the button that mends it."""
+"""One finding of the pre-flight check: what, where, why, and the button that fixes it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from widgets.jobs.preflight import preflight_text as words
 
 
 class PreflightRow(QWidget):
-    """A fault or a hint.
+    """A fault or a warning.
 
     Signals:
-        fix_requested: The `PreflightFinding` is to be mended.
+        fix_requested: Fix this `PreflightFinding`.
     """
 
     fix_requested = Signal(object)
@@ -58,8 +58,8 @@ class PreflightRow(QWidget):
         self.show_idle()
 
     def show_idle(self, refusal: str = "") -> None:
-        """Nothing is done about it; with a ``refusal``, because it could not be mended."""
-        # Where the button mends it, what a person could do by hand is only in its tool tip.
+        """Show that nothing is under way; ``refusal``: why it could not be fixed."""
+        # If a button fixes it, the manual remedy is only in the button's tool tip.
         alone = self.finding.fix in (Fix.NONE, Fix.LEAVE_OUT)
         said = refusal or (self.finding.remedy if alone else "")
         self._remedy.setText(said)
@@ -71,7 +71,7 @@ class PreflightRow(QWidget):
         self._working.hide()
 
     def show_working(self, sentence: str = "") -> None:
-        """It is being mended; ``sentence`` says how far."""
+        """Show that it is being fixed; ``sentence`` is the progress."""
         self.button.hide()
         self._remedy.hide()
         self._working.setText(sentence or words.working(self.finding))
@@ -91,7 +91,7 @@ class PreflightRow(QWidget):
 
 
 class DoneRow(QWidget):
-    """What was a fault, and is none any more."""
+    """A finding that has been fixed."""
 
     def __init__(
         self, finding: PreflightFinding, was_asked: bool, parent: QWidget | None = None

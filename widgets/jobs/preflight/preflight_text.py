@@ -1,4 +1,4 @@
-"""How a look before a start is told: headings, buttons, and what was done about a finding."""
+"""The text of the pre-flight check: headings, buttons, and the outcome of fixes."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from widgets.common import formats
 
 _NAMES_SHOWN = 3
 _NAME_CHARS, _NAMES_CHARS = 18, 60
-"""Longer ones do not fit on a button, and in a sentence."""
+"""Longer names do not fit on a button; longer lists do not fit in a sentence."""
 
 _BUTTONS = {
-    Fix.INSTALL_CLUSTER_KEY: "Write keys anew",
+    Fix.INSTALL_CLUSTER_KEY: "Write keys again",
     Fix.START_AGENT: "Start the agent",
-    Fix.END_ORPHANS: "End what is left",
-    Fix.LOOK_AGAIN: "Look at it anew",
-    Fix.SHARE_JOBS: "Let nodes write there",
+    Fix.END_ORPHANS: "End leftover processes",
+    Fix.LOOK_AGAIN: "Check again",
+    Fix.SHARE_JOBS: "Allow nodes to write",
     Fix.PUT_INTO_SERVICE: "Put into service",
-    Fix.LEAVE_OUT: "Leave it out",
+    Fix.LEAVE_OUT: "Leave out",
 }
 _DONE = {
     Fix.SET_UP_AGAIN: "was set up",
-    Fix.INSTALL_CLUSTER_KEY: "keys and settings were written anew",
+    Fix.INSTALL_CLUSTER_KEY: "keys and settings were written again",
     Fix.START_AGENT: "was started",
-    Fix.END_ORPHANS: "what was left over has ended",
-    Fix.LOOK_AGAIN: "was looked at anew",
-    Fix.SHARE_JOBS: "nodes may write there",
+    Fix.END_ORPHANS: "leftover processes were ended",
+    Fix.LOOK_AGAIN: "was checked again",
+    Fix.SHARE_JOBS: "nodes may write now",
     Fix.PUT_INTO_SERVICE: "is in service again",
     Fix.LEAVE_OUT: "is left out of this job",
-    Fix.TAKE_FREE_GPUS: "another GPU is taken",
-    Fix.FIT_PROCESSES: "fewer processes are started",
+    Fix.TAKE_FREE_GPUS: "another GPU is used",
+    Fix.FIT_PROCESSES: "fewer processes will start",
 }
 _WORKING = {
     Fix.SET_UP_AGAIN: "Setting up…",
     Fix.INSTALL_CLUSTER_KEY: "Writing…",
     Fix.START_AGENT: "Starting…",
     Fix.END_ORPHANS: "Ending…",
-    Fix.LOOK_AGAIN: "Looking…",
+    Fix.LOOK_AGAIN: "Checking…",
 }
 
 
 def names(nodes: Sequence[str]) -> str:
-    """``gpu09, gpu12`` or ``gpu01, gpu02, gpu03 and 61 more``."""
+    """Return ``gpu09, gpu12`` or ``gpu01, gpu02, gpu03 and 61 more``."""
     shown = [_place(node) for node in nodes]
     if len(shown) > _NAMES_SHOWN + 1:
         rest = len(shown) - _NAMES_SHOWN
@@ -62,7 +62,7 @@ def title(finding: PreflightFinding) -> str:
 
 
 def button(finding: PreflightFinding) -> str:
-    """What the button of a finding says, "" where the program can do nothing."""
+    """Return the text of a finding's button, "" if there is no automatic fix."""
     fix = finding.fix
     if fix is Fix.SET_UP_AGAIN:
         where = names(finding.nodes)
@@ -71,28 +71,27 @@ def button(finding: PreflightFinding) -> str:
             return f"Set {where} up"
         return f"Set up {where}"
     if fix is Fix.TAKE_FREE_GPUS:
-        return "Take a free GPU"
+        return "Use a free GPU"
     if fix is Fix.FIT_PROCESSES:
-        return f"Run {finding.fitting} there"
+        return f"Run {finding.fitting} processes"
     return _BUTTONS.get(fix, "")
 
 
 def working(finding: PreflightFinding) -> str:
-    return _WORKING.get(finding.fix, "Mending…")
+    return _WORKING.get(finding.fix, "Fixing…")
 
 
 def outcome(finding: PreflightFinding, was_asked: bool) -> str:
-    """What became of a finding that is no more."""
-    return _DONE[finding.fix] if was_asked and finding.fix in _DONE else "is in order now"
+    """Return the outcome of a finding that is gone."""
+    return _DONE[finding.fix] if was_asked and finding.fix in _DONE else "is OK now"
 
 
 def heading(found: Preflight) -> str:
     many = len(found.faults)
     if not many:
-        return "Nothing keeps this job from starting"
-    return (
-        f"{formats.plural(many, 'thing')} {'keeps' if many == 1 else 'keep'} this job from starting"
-    )
+        return "This job can start"
+    verb = "prevents" if many == 1 else "prevent"
+    return f"{formats.plural(many, 'problem')} {verb} this job from starting"
 
 
 def circumstances(found: Preflight) -> str:
@@ -104,11 +103,11 @@ def circumstances(found: Preflight) -> str:
         f"Checked {formats.plural(points, 'point')} on {where} "
         f"in {formats.duration(max(1.0, found.took_s))}."
     )
-    return said if found.passed else f"{said} All of them are listed; nothing was started."
+    return said if found.passed else f"{said} All problems are listed; nothing was started."
 
 
 def slots(placement: Sequence[Placement]) -> str:
-    """``16 GPUs``, or ``4 processes``."""
+    """Return ``16 GPUs``, or ``4 processes``."""
     gpus = sum(len(one.gpus) for one in placement)
     if gpus:
         return formats.plural(gpus, "GPU")
@@ -116,14 +115,14 @@ def slots(placement: Sequence[Placement]) -> str:
 
 
 def start_on(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
-    """``Start on gpu09 alone, 8 GPUs``."""
+    """Return ``Start on gpu09 only, 8 GPUs``."""
     left = [one.node for one in smaller]
     if set(left) == set(nodes):
         return f"Start on {slots(smaller)}"
     if len(left) == 1 and len(left[0]) > _NAME_CHARS:
         return f"Start on 1 node, {slots(smaller)}"
     if len(left) == 1:
-        return f"Start on {names(left)} alone, {slots(smaller)}"
+        return f"Start on {names(left)} only, {slots(smaller)}"
     where = names(left)
     if len(left) > _NAMES_SHOWN or len(where) > 2 * _NAME_CHARS:
         where = formats.plural(len(left), "node")
@@ -131,7 +130,7 @@ def start_on(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
 
 
 def report(found: Preflight, canary: Canary | None) -> str:
-    """All of it as text, for a mail to whoever looks after the nodes."""
+    """Return everything as text, for a mail to the administrator of the nodes."""
     lines = [heading(found), circumstances(found), ""]
     for finding in (*found.faults, *found.warnings):
         state = "hint " if finding.is_warning else "fault"

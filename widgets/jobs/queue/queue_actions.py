@@ -1,4 +1,4 @@
-"""What can be done about the queue with one job, from wherever its menu is opened."""
+"""The queue actions of one job, for all menus."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from backend.records.queue.entry import QueuePlace
 from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.queue.queue_dialog import QueueDialog
 
-QUEUE_TIP = "Start it by itself as soon as its turn has come and its nodes are free"
+QUEUE_TIP = "Start automatically when its turn comes and its nodes are free"
 _CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 
 class QueueActs(QObject):
-    """Fills menus, and says what was wished.
+    """Adds the actions to menus, and emits what the user requests.
 
     Signals:
         queue_requested, leave_requested, top_requested: Job id.
-        change_requested: Job id, priority, and the hour before which it does not start (a
+        change_requested: Job id, priority, and the time before which it does not start (a
             `datetime`, or None).
     """
 
@@ -45,26 +45,26 @@ class QueueActs(QObject):
         *,
         has_checkpoints: bool | None = None,
     ) -> None:
-        """Add what fits the job; nothing for one that runs or has finished.
+        """Add the actions that fit the job; none for a job that runs or has finished.
 
         Args:
-            has_checkpoints: There are some to go on from; None while nobody knows.
+            has_checkpoints: There are some to resume from; None if not known yet.
         """
-        # Of a job in the list its checkpoints are not known; one without a step has none.
+        # The checkpoints of a job in the list are not known; a job without steps has none.
         may_go_on = view.progress > 0 if has_checkpoints is None else has_checkpoints
         if view.state is JobState.CREATED:
             menu.addAction("Queue", partial(self.queue_requested.emit, view.id))
         elif view.state in _CAN_GO_ON and may_go_on:
-            menu.addAction("Queue to go on", partial(self.queue_requested.emit, view.id))
+            menu.addAction("Queue resume", partial(self.queue_requested.emit, view.id))
         elif view.state is JobState.QUEUED:
-            top = menu.addAction("To the top", partial(self.top_requested.emit, view.id))
+            top = menu.addAction("Move to the top", partial(self.top_requested.emit, view.id))
             top.setEnabled(place is not None and place.number > 1)
             if place is not None:
                 menu.addAction("Priority and time…", partial(self.open_dialog, place))
-            menu.addAction("Take out of the queue", partial(self.leave_requested.emit, view.id))
+            menu.addAction("Remove from queue", partial(self.leave_requested.emit, view.id))
 
     def open_dialog(self, place: QueuePlace) -> None:
-        """Ask for another priority or hour."""
+        """Open the dialog for another priority or time."""
         dialog = QueueDialog(place.entry, self._window)
         dialog.changed.connect(partial(self.change_requested.emit, place.entry.job_id))
         self._dialog.open(dialog)

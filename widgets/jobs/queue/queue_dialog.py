@@ -1,4 +1,4 @@
-"""The priority of a waiting job, and the hour before which it does not start."""
+"""The dialog for the priority of a waiting job, and the time before which it does not start."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _NAME_CHARS = 40
 
 
 class QueueDialog(FittedDialog):
-    """How one job waits.
+    """Edits how one job waits.
 
     Signals:
-        changed: Its priority, and the hour (a `datetime`, None for as soon as possible).
+        changed: Its priority, and the time (a `datetime`, None for as soon as possible).
     """
 
     changed = Signal(int, object)
@@ -39,7 +39,7 @@ class QueueDialog(FittedDialog):
         self._priority.setFixedWidth(_PRIORITY_W)
         begin = instant(entry.not_before)
         shown = f"{begin.astimezone():%Y-%m-%d %H:%M}" if begin is not None else ""
-        self._time = LineEdit(shown, placeholder="as soon as it can", name="Not before")
+        self._time = LineEdit(shown, placeholder="as soon as possible", name="Not before")
         self._time.textChanged.connect(self._fit)
         self._field = Field("Not before", self._time)
         self._save = Button("Save", kind="primary")
@@ -51,8 +51,8 @@ class QueueDialog(FittedDialog):
             col(
                 Label("Priority and time", "title"),
                 Label(
-                    f"“{sanitize(entry.name, _NAME_CHARS)}” starts by itself when its turn has "
-                    "come and its nodes are free. The higher priority comes first.",
+                    f"“{sanitize(entry.name, _NAME_CHARS)}” starts automatically when its turn "
+                    "comes and its nodes are free. Higher priorities start first.",
                     "body",
                     "text2",
                     wrap=True,
@@ -67,10 +67,10 @@ class QueueDialog(FittedDialog):
 
     @Slot()
     def _fit(self) -> None:
-        """What the hour that was typed comes to, or what it should look like."""
+        """Show the time that the text means, or examples of its format."""
         fault = ""
         now = datetime.now().astimezone()
-        told = f"Write {FORMS}; nothing for as soon as it can."
+        told = f"For example {FORMS}. Empty: as soon as possible."
         if self._time.text().strip():
             try:
                 when = parse_when(self._time.text(), now)

@@ -1,4 +1,4 @@
-"""What the nodes of a job did while it ran, under the job's own time."""
+"""The history of a job's nodes while it ran, on the job's time axis."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PICKER_W = 240
 
 
 def stretch_of(view: JobView, began_s: float = 0.0) -> tuple[float, float | None] | None:
-    """From when to when a job ran, Unix times; None before it did. The end is open while it runs.
+    """Return the start and the end of a job in Unix time; None if it has not run.
 
-    Args:
+    began_s: Time of its first point, 0 without one: a resumed run began later.
         began_s: Of its first point, 0 where there is none: a run that was resumed began later.
     """
     started, ended = instant(view.started), instant(view.ended)
@@ -43,7 +43,7 @@ def problems_of_job(
     began_s: float,
     now_s: float,
 ) -> list[AxisSpan]:
-    """When any GPU of a job was unwell while it ran, with the name of its node."""
+    """Return when GPUs of a job had problems while it ran, with the name of the node."""
     stretch = stretch_of(view, began_s)
     if stretch is None:
         return []
@@ -62,7 +62,7 @@ def problems_of_job(
 
 
 class RankHistory(HistoryCard):
-    """The history of one of the job's nodes; the first that is unwell, unless a person chose."""
+    """The history of one node of the job: the first with a problem, unless the user chose one."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -79,11 +79,11 @@ class RankHistory(HistoryCard):
 
     @property
     def node(self) -> str:
-        """The node that is shown, "" when there is none."""
+        """Return the node that is shown, "" if there is none."""
         return self._nodes.key() if not self.isHidden() else ""
 
     def show_job(self, view: JobView, began_s: float) -> None:
-        """News of a job, or another job."""
+        """Show an update of the job, or another job."""
         if self._view is None or view.id != self._view.id:
             self._chosen = ""
         self._view, self._began_s = view, began_s
@@ -92,12 +92,12 @@ class RankHistory(HistoryCard):
     def show_nodes(
         self, states: Mapping[str, NodeState], histories: Mapping[str, NodeHistory]
     ) -> None:
-        """All nodes as they are now, and what is known of their last hours."""
+        """Set the nodes as they are now, and their recent history."""
         self._states, self._histories = states, histories
         self.update_layout()
 
     def update_layout(self) -> None:
-        """Show what is known now. Who looks at another tab waits for nothing that is drawn here."""
+        """Show what is known now, if the tab is visible."""
         parent = self.parentWidget()
         if parent is not None and not parent.isVisible():
             return
@@ -119,7 +119,7 @@ class RankHistory(HistoryCard):
         self.show_history(self._histories[node], state)
 
     def _knows(self, name: str, stretch: tuple[float, float | None] | None) -> bool:
-        """Whether anything of the job's time is known of a node."""
+        """Return whether a node has data for the job's time."""
         state, history = self._states.get(name), self._histories.get(name)
         if state is None or state.reading is None or history is None or stretch is None:
             return False

@@ -1,4 +1,4 @@
-"""Where each rank of a job is, and what its node says about it just now."""
+"""The rows of the tab Ranks: the place of each rank, and the state of its GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UUID_SHOWN = 12
 
 @dataclass(frozen=True)
 class RankRow:
-    """Everything in words; what is not known is a dash."""
+    """A row as text; unknown values are a dash."""
 
     rank: int
     node: str
@@ -35,7 +35,7 @@ class RankRow:
 
 
 def gpu_names(view: JobView, state: NodeState) -> dict[str, str]:
-    """The job's GPUs on a node by UUID: "GPU 3, rank 11"."""
+    """Return the job's GPUs on a node by UUID: "GPU 3, rank 11"."""
     reading = state.reading
     index = {gpu.uuid: gpu.index for gpu in reading.gpus} if reading is not None else {}
     return {
@@ -50,11 +50,11 @@ def rank_rows(
     nodes: Mapping[str, NodeState] | None = None,
     beats: Mapping[str, str] | None = None,
 ) -> tuple[RankRow, ...]:
-    """One row per rank.
+    """Return one row per rank.
 
     Args:
-        nodes: The nodes as they are now, by name.
-        beats: How long ago each was heard of, in words.
+        nodes: The current nodes, by name.
+        beats: The age of each node's heartbeat, as text.
     """
     named = list(dict.fromkeys(view.nodes))
     titles = dict(zip(named, without_domain([node_title(one) for one in named]), strict=True))
@@ -89,7 +89,7 @@ def rank_rows(
 
 
 def _pid(view: JobView, gpu: Gpu) -> str:
-    """Of the rank's own process, which carries the run's tag."""
+    """Return the PIDs of the rank's own processes, which carry the run's tag."""
     tag = run_tag(view.id, view.run)
     found = [str(one.pid) for one in gpu.processes if one.run_tag == tag]
     return ", ".join(found) or formats.NONE

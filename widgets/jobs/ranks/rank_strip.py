@@ -1,4 +1,4 @@
-"""Below the curves: a cell per rank with the time of one step; the slow one stands out."""
+"""A strip below the curves: a cell per rank with its step time; slow ranks are highlighted."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from widgets.nodes.row.node_row import node_title
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
 _NAME_MOST_W = 104
 _ROWS_OF_NODES = 8
-"""Of more nodes the ranks stand one after the other, as close as they can."""
+"""Above this number of nodes, all ranks share dense rows."""
 
 
 def rank_marks(view: JobView) -> list[Mark]:
-    """The segments of the ring, one for each rank."""
+    """Return the segments of the progress ring, one per rank."""
     slow = view.slow_ranks if view.state.is_live else ()
     bad = view.error.rank if view.error is not None else None
     return [
@@ -38,7 +38,7 @@ def rank_marks(view: JobView) -> list[Mark]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Ranks that stand in rows of their own, below the name of their node."""
+    """Ranks in rows of their own, below the name of their node."""
 
     title: str
     ranks: range
@@ -125,7 +125,7 @@ class _Cells(QWidget):
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
     def _left(self) -> int:
-        """Where the first cell begins."""
+        """Return the left edge of the first cell."""
         widest = max((text_width(group.title, "strong") for group in self._groups), default=0)
         return min(widest, _NAME_MOST_W) + S3 if widest else 0
 
@@ -133,29 +133,27 @@ class _Cells(QWidget):
         most = max((len(group.ranks) for group in self._groups), default=1)
         fitting = (width - self._left() + _GAP) // (_CELL_LEAST_W + _GAP)
         if most > fitting > 1 and len(self._groups) > 1:
-            # Rows of a node are equally long: 8 in two of 4 and not in one of 7 and one of 1.
+            # Rows of a node have equal length: 8 ranks are two rows of 4, not 7 and 1.
             return -(-most // -(-most // fitting))
         return max(1, min(fitting, max(most, width // (_CELL_MOST_W + _GAP))))
 
 
 class RankStrip(Card):
-    """Ranks by node, a cell each, and in words who keeps the others waiting."""
+    """A cell per rank, grouped by node, with a sentence on the slow ranks."""
 
     def __init__(self) -> None:
         self._cells = _Cells()
         self._word = Label("", "small_strong", "warn")
-        caption = Label(
-            "time of one step, without waiting for the others", "small", "text3", elide="right"
-        )
+        caption = Label("step time, excluding waiting", "small", "text3", elide="right")
         head = row(Label("Ranks", "strong"), caption, STRETCH, self._word, gap=S2)
         super().__init__(head, self._cells, gap=S2)
         self.hide()
 
     def show_view(self, view: JobView, reasons: Mapping[int, str] | None = None) -> None:
-        """Show news of the job; one that does not run has no times to show.
+        """Show an update of the job; a job that does not run has no step times.
 
         Args:
-            reasons: Why slow ranks are slow, where that is known.
+            reasons: The known reasons of slow ranks.
         """
         step_ms = view.rank_step_ms if view.state.is_live else ()
         self.setVisible(bool(step_ms))

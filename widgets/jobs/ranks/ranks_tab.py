@@ -1,4 +1,4 @@
-"""The ranks of the run: where each is and how long its steps take; the slow one stands out."""
+"""The tab Ranks: the place and the step time of each rank; slow ranks are highlighted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROWS_SEEN, _HISTORY_LEAST_H = 5, 360
 
 
 class RanksTab(QWidget):
-    """The tab Ranks: a row for each, and below what their nodes did meanwhile."""
+    """A row per rank, with the history of their nodes below."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -68,7 +68,7 @@ class RanksTab(QWidget):
         self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1)))
 
     def show_view(self, view: JobView, began_s: float = 0.0) -> None:
-        """The job; `began_s` is the Unix time of its first point, 0 before there is one."""
+        """Show the job; `began_s` is the Unix time of its first point, 0 without one."""
         self._view = view
         self._fill()
         self.history.show_job(view, began_s)
@@ -79,7 +79,7 @@ class RanksTab(QWidget):
         histories: Mapping[str, NodeHistory],
         beats: Mapping[str, str],
     ) -> None:
-        """All nodes as they are now, what is known of their last hours, and when each was heard."""
+        """Set the nodes, their recent history, and the age of each heartbeat."""
         self._nodes, self._beats = states, beats
         self._fill()
         self.history.show_nodes(states, histories)
@@ -108,7 +108,7 @@ class RanksTab(QWidget):
 
     @Slot()
     def _show_odd(self) -> None:
-        """The rank that needs a look is in sight, until a person scrolls."""
+        """Scroll to the rank that needs attention, until the user scrolls."""
         if self._odd >= 0:
             place = QTableView.ScrollHint.PositionAtCenter
             self._table.scrollTo(self._model.index(self._odd, 0), place)

@@ -1,4 +1,4 @@
-"""What is done with a sweep, from wherever it is asked: fold it, or act on all its jobs."""
+"""The actions on a sweep: fold it, or act on all its jobs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _MOST_KEPT = 200
 
 
 class SweepActs(QObject):
-    """Remembers what is folded, and fills the menus of sweeps.
+    """Stores which sweeps are folded, and fills their menus.
 
     Args:
-        query_of: What the list of this name shows now.
+        query_of: Returns the current query of the list with this name.
 
     Signals:
-        folded: What a person folded and unfolded for good, by tag. All lists have other rows now.
+        folded: The sweeps that the user folded or unfolded, by tag. The rows of all lists change.
         act_requested: Key of a `ManyAct`, and the ids of the jobs, as a tuple.
     """
 
@@ -37,16 +37,16 @@ class SweepActs(QObject):
         self._now: dict[str, tuple[JobQuery, dict[str, bool]]] = {}
 
     def restore(self, kept: Mapping[str, Any]) -> None:
-        """What `folded` told, from a file that anybody may have changed."""
+        """Restore a value of `folded`, from a file that may have been edited."""
         folds = {tag: folded for tag, folded in kept.items() if isinstance(folded, bool)}
         self._kept = dict(list(folds.items())[-_MOST_KEPT:])
 
     def folds(self, which: str) -> Folds:
-        """For the list of this name, as it is now."""
+        """Return the folding of the list with this name."""
         return Folds(dict(self._kept), self._now_of(which, self._query_of(which)))
 
     def fold(self, which: str, tag: str, folded: bool) -> None:
-        """In a search it holds for that search only: it is made to see what was found."""
+        """Fold or unfold a sweep; during a search only for that search."""
         query = self._query_of(which)
         if query.is_search:
             self._now[which] = (query, {**self._now_of(which, query), tag: folded})
@@ -58,7 +58,7 @@ class SweepActs(QObject):
         self.folded.emit(dict(self._kept))
 
     def fill(self, menu: QMenu, which: str, line: JobSummary, *, is_open: bool) -> None:
-        """Add what can be done with the sweep in a row of the list of this name."""
+        """Add the actions on the sweep of a row to the menu."""
         if line.sweep is None:
             return
         text = "Fold" if is_open else "Unfold"

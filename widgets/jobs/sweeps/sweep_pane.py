@@ -1,4 +1,4 @@
-"""A sweep beside the list: how its jobs are, the best of them first, and what can be done."""
+"""A sweep next to the list: the state of its jobs, best first, and its actions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_IN_RING = 64
 
 
 class SweepPane(QWidget):
-    """The right side of the place Jobs while a sweep is chosen.
+    """The right side of the page Jobs while a sweep is open.
 
     Signals:
         act_requested: Key of a `ManyAct`, and the ids of the jobs, as a tuple.
@@ -63,7 +63,7 @@ class SweepPane(QWidget):
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
-        self.view.setAccessibleName("Jobs of the sweep, the best first")
+        self.view.setAccessibleName("Jobs of the sweep, best first")
         self.view.horizontalHeader().setSectionsClickable(False)
         self.view.opened.connect(self.opened)
         self.view.trash_requested.connect(self._trash_chosen)
@@ -82,7 +82,7 @@ class SweepPane(QWidget):
         )
 
     def show_sweep(self, line: JobSummary, rows: JobRows) -> None:
-        """A sweep, and all jobs there are, among which are its own."""
+        """Show a sweep; `rows` has all jobs, including its own."""
         count = line.sweep
         if count is None:
             return
@@ -104,7 +104,7 @@ class SweepPane(QWidget):
         self.model.show_rows(shown)
 
     def act(self, key: str) -> None:
-        """Do this with all jobs of the sweep, where it can be done."""
+        """Act on all jobs of the sweep, if the action is enabled."""
         act = self._acts.get(key)
         if act is None or act.why_not or self._line is None or self._line.sweep is None:
             return
@@ -141,7 +141,7 @@ class SweepPane(QWidget):
 def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
     def worth(line: JobSummary) -> tuple[bool, str, float]:
         metric, value = line.best_metric or ("", float("nan"))
-        # What has no value, or none that is a number, comes last; of two metrics none is better.
+        # Missing and NaN values come last; values of two different metrics are not compared.
         if value != value:
             return True, "", 0.0
         return False, metric, -value if line.most_is_best else value
@@ -150,7 +150,7 @@ def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
 
 
 def _marks(jobs: Sequence[JobSummary]) -> list[Mark]:
-    """A segment of the ring for each job, in red for one that failed."""
+    """Return a ring segment per job, red for a failed one."""
     if len(jobs) > _MOST_IN_RING:
         return []
     in_order = sorted(jobs, key=lambda line: (line.created, line.id))

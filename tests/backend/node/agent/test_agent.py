@@ -259,7 +259,7 @@ def test_f10_a_run_from_before_a_reboot_is_closed_though_its_pid_lives_again(
     ended = RunExit.from_dict(read_json(folder.attempt(1).exit))
     assert (ended.state, ended.message) == (
         JobState.ERROR,
-        "The computer was restarted while the run was under way.",
+        "The computer was restarted during the run.",
     )
     assert RunStatus.from_dict(read_json(folder.status)).step == 40
 

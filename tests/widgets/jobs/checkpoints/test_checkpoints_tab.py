@@ -1,4 +1,4 @@
-"""The tab Checkpoints says by what each is judged, whether it is proved, and keeps one for ever."""
+"""The tab Checkpoints says by what each is judged, whether it is proved, and keeps one always."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
 def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
     none = tuple(replace(one, is_best=False) for one in MADE)
     tab.show_checkpoints(none, CheckpointPolicy(best_metric="validation/dice"))
-    said = "the best 1 by validation dice, which this job has not measured yet"
+    said = "the best 1 by validation dice (not measured by this job yet)"
     assert said in tab._policy.text()
 
 
@@ -55,8 +55,8 @@ def test_a_checkpoint_is_kept_for_ever_and_no_more(tab, qtbot):
     assert told.args == [MADE[0].name, True]
     tab.show_checkpoints((replace(MADE[0], is_kept=True), MADE[1]), BY_ACCURACY)
     assert marks(replace(MADE[0], is_kept=True)) == "kept"
-    assert "and 1 for ever" in tab._policy.text()
-    assert tab._keep.text() == "Keep no more"
+    assert "and 1 that you chose" in tab._policy.text()
+    assert tab._keep.text() == "Stop keeping"
     with qtbot.waitSignal(tab.keep_requested) as told:
         tab._keep.click()
     assert told.args == [MADE[0].name, False]

@@ -62,7 +62,7 @@ def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
 def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     tab.show_checkpoints((checkpoint(10), checkpoint(50)))
     tab.show_checkpoints((checkpoint(50),))
-    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010, removed since"]
+    assert said(tab, 10) == ["checkpoint epoch-0001-step-000010 (deleted)"]
     assert said(tab, 50) == ["checkpoint epoch-0005-step-000050"]
     tab.clear("another")
     assert tab._loss.read(10) == ([], "")
@@ -108,9 +108,9 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
     tab = CurvesTab()
     qtbot.addWidget(tab)
     for state, step, words in (
-        (JobState.STARTING, 0, "The first points come with the first steps"),
-        (JobState.ERROR, 0, "It ended before its first step"),
-        (JobState.FINISHED, 60, "The first points come with the first steps"),
+        (JobState.STARTING, 0, "Curves appear after the first step."),
+        (JobState.ERROR, 0, "No curves: the job ended before its first step."),
+        (JobState.FINISHED, 60, "Curves appear after the first step."),
     ):
         tab.show_view(replace(LIVE, state=state, step=step))
         assert tab._loss._empty_text == words

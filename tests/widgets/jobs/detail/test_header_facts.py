@@ -43,7 +43,7 @@ def test_the_time_of_the_newest_checkpoint_needs_no_news_to_stay_true(state):
 
 
 def test_a_job_took_as_long_as_all_its_runs():
-    assert said(RESUMED)["Took in all"] == formats.duration(180)
+    assert said(RESUMED)["Took in total"] == formats.duration(180)
     assert said(replace(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
     assert line_of(RESUMED).took_s(0.0) == 180.0
 

@@ -106,10 +106,10 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     with qtbot.waitSignal(detail.start_over_requested) as wished:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
-    assert "Queue to go on" not in menu_of(detail)
+    assert "Queue resume" not in menu_of(detail)
     detail.show_checkpoints("a", (checkpoint(10),))
     assert (act.text(), act.toolTip()) == ("Resume", "")
-    assert "Queue to go on" in menu_of(detail)
+    assert "Queue resume" in menu_of(detail)
 
 
 def menu_of(detail):
@@ -138,7 +138,7 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     assert again.text() == "Resume"
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
-    assert "begins at the first step" in detail.failure._from.text()
+    assert "begins at step 1" in detail.failure._from.text()
     with qtbot.waitSignal(detail.start_over_requested) as wished:
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
@@ -161,7 +161,7 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
     again = "Resume" if kept else "Start over"
-    change = "Resume with batch size 4" if kept else "Clone with a change"
+    change = "Resume with batch size 4" if kept else "Clone and change"
     assert primary == [change if cause else again]
 
 
@@ -182,7 +182,7 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail.show_view(replace(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
     caption = detail._progress._caption
-    assert "Kill now loses all since epoch 2, " in caption.text()
+    assert "loses everything after epoch 2, " in caption.text()
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
     assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
@@ -436,7 +436,7 @@ def test_where_nothing_is_known_the_last_lines_stand_there_as_what_they_are(deta
     lines = tuple(EvidenceLine("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
     error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
     detail.open_job(replace(FAILED, error=replace(error, evidence=lines)))
-    assert detail.failure._proof_title.text() == "The last lines of the log of rank 1"
+    assert detail.failure._proof_title.text() == "Last lines of the log of rank 1"
     assert detail.failure._proof.toPlainText().count("\n") == 19
     assert "<b>line 20</b>" in detail.failure._proof.toPlainText()
     assert not detail.failure._remedy.isVisible()
@@ -495,9 +495,9 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     qtbot.addWidget(detail)
     detail.open_job(lab.STOPPED)
     nothing = detail.checkpoints._nothing
-    assert nothing.accessibleName() == "Reading the checkpoints…"
+    assert nothing.accessibleName() == "Reading checkpoints…"
     detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
-    assert nothing.accessibleName() == "The checkpoints cannot be read The share does not answer."
+    assert nothing.accessibleName() == "Could not read the checkpoints The share does not answer."
     detail.show_checkpoints(lab.STOPPED.id, ())
     assert nothing.accessibleName().startswith("No checkpoint yet")
     detail.open_job(lab.DRAFT)
@@ -513,7 +513,7 @@ def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
     detail.show()
     try:
         look.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
-        assert "iB at most" in detail.checkpoints._policy.text()
+        assert "iB." in detail.checkpoints._policy.text()
         when = next(f.value for f in detail.failure._facts._facts if f.caption == "When")
         assert when.endswith(("AM", "PM"))
     finally:

@@ -68,11 +68,11 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
 def test_the_form_says_by_what_the_best_checkpoint_is_told(form):  # noqa: F811
     form.show_draft(JobDraft(DIGITS))
     best = form._fields.field("checkpoint.best_mode").control
-    assert best.currentText() == "lowest, as usual"
+    assert best.currentText() == "lowest (default)"
     metric = form._fields.field("checkpoint.best_metric").control
     metric.setText("validation/accuracy")
     metric.textEdited.emit(metric.text())
-    assert best.currentText() == "highest, as usual"
+    assert best.currentText() == "highest (default)"
     policy = parse_job(form.draft().raw).config.checkpoint
     assert (policy.best_metric, policy.best_mode) == ("validation/accuracy", "max")
 

@@ -53,6 +53,6 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     qtbot.addWidget(dialog)
     assert dialog._picker.value() == [{"node": "gpu01", "gpus": gpus}]
     assert dialog._resume.text() == "Resume on 8 processes"
-    assert dialog._picker._choose.text() == "Choose 16 for me"
+    assert dialog._picker._choose.text() == "Select 16 for me"
     qtbot.mouseClick(dialog._picker._choose, Qt.MouseButton.LeftButton)
     assert [one["node"] for one in dialog._picker.value()] == ["gpu01", "gpu09"]

@@ -64,7 +64,7 @@ def test_a_run_is_told_in_one_line():
     assert run_words(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
     assert run_words(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
     assert run_words(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
-    assert run_words(RUNS[2], NOW).endswith(" · no step")
+    assert run_words(RUNS[2], NOW).endswith(" · no steps")
 
 
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
@@ -97,7 +97,7 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     detail = page.detail
     choose(page, 1)
     detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
-    (back,) = (b for b in detail._banner.findChildren(Button) if b.text() == "Show the newest")
+    (back,) = (b for b in detail._banner.findChildren(Button) if b.text() == "Show newest run")
     with qtbot.waitSignal(page.opened) as told:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]

@@ -37,13 +37,13 @@ def test_a_look_before_the_start_is_in_the_menu_of_a_job_that_rests(qtbot: QtBot
         detail.open_job(view)
         detail.header._fill_menu()
         acts = detail.header._menu.actions()
-        (act,) = [one for one in acts if one.text() == "Check before a start…"]
+        (act,) = [one for one in acts if one.text() == "Pre-flight check…"]
         able[view.state.value] = act.isEnabled()
     assert able == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
     detail.header._fill_menu()
     with qtbot.waitSignal(detail.preflight_requested) as wished:
-        next(one for one in detail.header._menu.actions() if "Check" in one.text()).trigger()
+        next(one for one in detail.header._menu.actions() if "Pre-flight" in one.text()).trigger()
     assert wished.args == ["a"]
 
 

@@ -160,7 +160,7 @@ def test_a_run_of_another_job_leaves_nothing_behind(detail: JobDetail) -> None:
     assert detail.failure.plots.loss is None
     assert [event.words for event in detail.failure.events.shown] == [
         "Run 1 began",
-        "No news of the run any more",
+        "The run stopped reporting",
     ]
 
 

@@ -57,18 +57,18 @@ def offered(detail):
         (
             "gpu_memory",
             (checkpoint(30),),
-            ["Resume with batch size 16", "Choose GPUs…", "Clone with a change"],
+            ["Resume with batch size 16", "Choose GPUs…", "Clone and change"],
         ),
         (
             "gpu_ecc",
             (checkpoint(30),),
-            ["Resume without GPU 1 of gpu07", "Choose GPUs…", "Clone with a change"],
+            ["Resume without GPU 1 of gpu07", "Choose GPUs…", "Clone and change"],
         ),
-        ("user_code", (checkpoint(30),), ["Clone with a change", "Resume"]),
-        ("", (checkpoint(30),), ["Resume", "Clone with a change"]),
-        ("", None, ["Resume", "Clone with a change"]),
-        ("gpu_memory", (), ["Clone with a change", "Start over"]),
-        ("gpu_ecc", (), ["Clone with a change", "Start over"]),
+        ("user_code", (checkpoint(30),), ["Clone and change", "Resume"]),
+        ("", (checkpoint(30),), ["Resume", "Clone and change"]),
+        ("", None, ["Resume", "Clone and change"]),
+        ("gpu_memory", (), ["Clone and change", "Start over"]),
+        ("gpu_ecc", (), ["Clone and change", "Start over"]),
     ],
 )
 def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause, kept, wanted):
@@ -102,7 +102,7 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.open_job(replace(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)
-    assert offered(detail) == (["Choose GPUs…", "Clone with a change", "Resume"], [])
+    assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(detail.failure._choose, Qt.MouseButton.LeftButton)
     chosen = [one["node"] for one in detail._elsewhere.now._picker.value()]
     assert "gpu07" not in chosen

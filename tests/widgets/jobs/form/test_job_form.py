@@ -138,7 +138,7 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     )
     form.show_check(JobCheck(faults=faults))
     assert form._fields.field("epochs").error() == "Epochs must be between 1 and 100."
-    assert form._start_button.text() == "2 things to fix"
+    assert form._start_button.text() == "2 problems to fix"
     assert not form._start_button.isEnabled()
 
 
@@ -171,10 +171,10 @@ def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(
     check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
     form.show_check(check)
     said = form._side._basis.text().replace("\xa0", " ")
-    assert said.endswith("It will need about 16.0 GPU hours and 6.00 kWh.")
+    assert said.endswith("About 16.0 GPU hours and 6.00 kWh.")
     assert "16.0 GPU hours" in form._foot.figures.text()
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
-    assert form._side._basis.text().endswith("It will need about 16.0 GPU hours.")
+    assert form._side._basis.text().endswith("About 16.0 GPU hours.")
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
     assert "GPU hours" not in form._side._basis.text() + form._foot.figures.text()
 
@@ -218,7 +218,7 @@ def test_a_gpu_that_somebody_took_meanwhile_stays_chosen_and_can_be_given_up(qtb
         cells.show_gpus((gpu(0), gpu(1, "alice")))
     assert cells.chosen() == ("GPU-0", "GPU-1")
     assert [one.uuid for one in cells.taken()] == ["GPU-1"]
-    assert "GPU 1, chosen, in use by alice" in cells.accessibleDescription()
+    assert "GPU 1, selected, in use by alice" in cells.accessibleDescription()
     for _ in range(2):
         point = cells.rect().topLeft() + _at(150)
         qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=point)
@@ -275,7 +275,7 @@ def test_a_replay_that_is_changed_is_none_any_more(form):
     assert form.draft().origin.replays == "a"
     form._fields.field("epochs").control.setText("3")
     form._wish_check()
-    assert form._banner.accessibleName().startswith("No replay of “digits, two workers” any more.")
+    assert form._banner.accessibleName().startswith("No longer a replay of “digits, two workers”.")
     assert form.draft().origin.replays == ""
 
 

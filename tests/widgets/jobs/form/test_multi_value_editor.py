@@ -85,7 +85,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
     assert len(buttons) >= len(fields) - 3, "but name and start from"
     button = buttons["Several values of Batch size"]
     assert button.isVisible()
-    assert button.toolTip() == "Several values: one job for each"
+    assert button.toolTip() == "Several values: one job per value"
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
     assert swept(form).popover._list.text() == "32"
 
@@ -154,7 +154,7 @@ def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     assert form.draft().axes == (RATE, axis)
     assert form.draft().draws == 5
     words = form._sections.sweep._words.text()
-    assert words == "A range without steps is drawn from anywhere between its ends."
+    assert words == "Values of a range without steps are drawn from anywhere between its ends."
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
@@ -206,7 +206,7 @@ def test_choices_and_switches_are_ticked(form):
     ("text", "sentence"),
     [
         ("", "Has no values; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
-        ("0.1", "One more value, and there are several."),
+        ("0.1", "Choose at least two values."),
         ("0.1,", "Has a comma with nothing beside it; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
         ("0.1, 0.1", "Names 0.1 twice."),
     ],
@@ -283,7 +283,7 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     field = form._fields.field("optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
     assert field.shown.property("bad") == "true"
-    assert form._start_button.text() == "1 thing to fix"
+    assert form._start_button.text() == "1 problem to fix"
 
 
 def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):

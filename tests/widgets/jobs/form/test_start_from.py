@@ -13,9 +13,9 @@ from tests.widgets.jobs.form.test_job_form import DIGITS
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
-OWN = "The model’s own weights, if it has any"
-NOTHING = "Nothing: the model begins fresh"
-FILE = "A file of weights…"
+OWN = "Model’s own weights, if it has any"
+NOTHING = "Nothing: random weights"
+FILE = "Weights file…"
 JOB = lab.LIVE
 BEST, NEWEST = (
     next(one for one in lab.checkpoints() if one.is_best),

@@ -50,7 +50,7 @@ def test_ctrl_click_ticks_rows_and_opens_none_of_them(qtbot, page, ids):
     assert page.model.ticked() == (ids[1], ids[3]), "what was open is one of them"
     assert page.open_id == ids[1]
     assert page.list.bar.isVisible()
-    assert page.list.bar._count.text() == "2 jobs chosen"
+    assert page.list.bar._count.text() == "2 jobs selected"
     click(qtbot, page, 3, CTRL)
     assert page.model.ticked() == (ids[1],)
     # A plain click opens, and chooses that one alone.

@@ -219,9 +219,9 @@ def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
 def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(page, qtbot):
     page.begin_reading()
     qtbot.waitUntil(page._reading.isVisible)
-    assert page._reading.accessibleName() == "Reading the jobs…"
+    assert page._reading.accessibleName() == "Reading jobs…"
     page.show_error("/lab/ring does not answer.")
-    assert page._reading.accessibleName() == ("The jobs cannot be read /lab/ring does not answer.")
+    assert page._reading.accessibleName() == ("Could not read the jobs /lab/ring does not answer.")
     show_jobs(page, (job("a", LIVE),))
     page.show_error("/lab/ring does not answer.")
     assert page.detail.isVisible(), "what is known stays"

@@ -178,7 +178,7 @@ def test_the_funnel_offers_what_there_is_and_keeps_the_rest_back(page):
     assert page.table._funnel_button._icon_name == "funnel-fill"
     funnel._high.setText("much")
     funnel._high.editingFinished.emit()
-    assert funnel._high_field.error() == "Write a number, as 0.9 or 1e-3."
+    assert funnel._high_field.error() == "Enter a number, such as 0.9 or 1e-3."
     funnel.clear()
     assert len(names(page)) == len(VIEWS)
 
@@ -301,7 +301,7 @@ def test_space_chooses_rows_and_a_bar_offers_what_fits_them(qtbot, page):
         qtbot.keyClick(view, Qt.Key.Key_Space)
     bar = page.table.bar
     assert bar.isVisible()
-    assert bar._count.text() == "2 jobs chosen"
+    assert bar._count.text() == "2 jobs selected"
     with qtbot.waitSignal(page.many.compare_requested) as compared:
         bar._acts["compare"].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")

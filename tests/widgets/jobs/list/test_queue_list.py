@@ -174,21 +174,21 @@ def acts(page, view, where):
 def test_the_menu_offers_what_fits(qtbot, page):
     assert set(acts(page, job("live", LIVE), None)[0]) == set()
     assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue"}
-    assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue to go on"}
+    assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue resume"}
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
-    assert set(found) == {"To the top", "Priority and time…", "Take out of the queue"}
+    assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
     with qtbot.waitSignal(page.detail.queue.leave_requested) as told:
-        found["Take out of the queue"].trigger()
+        found["Remove from queue"].trigger()
     assert told.args == ["nightly"]
     first, _kept = acts(page, job("a"), place("a", 1))
-    assert not first["To the top"].isEnabled()
+    assert not first["Move to the top"].isEnabled()
 
 
 def test_the_detail_says_why_it_waits_and_takes_it_out(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
     assert "Place 2. Waiting for “retinanet-r50”" in page.detail._banner.accessibleName()
-    assert page.detail.header._wait.text() == "Take out"
+    assert page.detail.header._wait.text() == "Remove from queue"
     with qtbot.waitSignal(page.detail.queue.leave_requested):
         page.detail.header._wait.click()
     page.open_job("draft")
@@ -210,7 +210,7 @@ def test_whichever_comes_first_the_state_or_the_place_the_detail_shows_both(page
 
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
-    assert strip._told.text() == "4 jobs wait, and start by themselves."
+    assert strip._told.text() == "4 jobs are queued and will start automatically."
     with qtbot.waitSignal(page.pause_requested) as told:
         strip._button.click()
     assert told.args == [True]

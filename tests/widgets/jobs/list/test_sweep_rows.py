@@ -255,7 +255,7 @@ def table(page):
 def test_in_the_table_a_chosen_sweep_is_all_its_jobs_each_once(table, qtbot):
     table.view.selectRow(table.model.row_of(LR))
     assert sorted(table.view.chosen()) == sorted(IDS)
-    assert table.bar._count.text() == "6 jobs chosen"
+    assert table.bar._count.text() == "6 jobs selected"
     table.view.selectAll()
     assert len(table.view.chosen()) == len(OTHERS) + len(IDS)
 

@@ -149,7 +149,7 @@ def test_a_search_counts_goes_through_and_finds_what_comes_later(tab, qtbot):
     assert logs.searches[-1] == ("line 99", 1000), "what was searched is not searched again"
     tab._search.setText("nowhere")
     qtbot.keyClick(tab._search, Qt.Key.Key_Return)
-    assert tab._count.text() == "No line holds it"
+    assert tab._count.text() == "No matches"
     assert not tab._down.isEnabled()
 
 
@@ -198,11 +198,11 @@ def test_each_emptiness_says_what_it_is(tab):
     tab.open_job(LIVE)
     assert tab._empty._title.text() == "Reading the log…"
     tab.show()
-    assert tab._empty._title.text() == "Nothing has been written yet"
+    assert tab._empty._title.text() == "No output yet"
     tab.show_error("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
     assert tab._empty._sentence.text().endswith("Stale file handle.")
     tab.open_job(replace(FAILED, error=None, state=JobState.ERROR))
-    assert tab._empty._title.text() == "Nothing was written"
+    assert tab._empty._title.text() == "No output"
     grow(logs, "0", "at last")
     assert tab._stack.currentWidget() is tab.view
 

@@ -73,9 +73,9 @@ def test_whole_free_nodes_come_first_and_unwell_gpus_never():
 
 def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"), samples.hot(samples.state("gpu02"))))
-    assert picker._choose.text() == "Choose 15 for me"
+    assert picker._choose.text() == "Select 15 for me"
     picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
-    assert picker._choose.text() == "Choose 2 for me"
+    assert picker._choose.text() == "Select 2 for me"
     with qtbot.waitSignal(picker.changed):
         qtbot.mouseClick(picker._choose, Qt.MouseButton.LeftButton)
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
@@ -109,7 +109,7 @@ def test_m06_what_was_chosen_on_a_node_that_went_away_stays_and_can_be_given_up(
     picker.put(chosen)
     picker.show_nodes((samples.gone(samples.state("gpu01")),))
     assert picker.value() == chosen
-    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.tone()) == ("8 chosen", "bad")
+    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.tone()) == ("8 selected", "bad")
     qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
     assert picker.value() == []
 
@@ -219,7 +219,7 @@ def test_a_gpu_with_a_display_is_free_and_says_what_the_display_takes(picker, qt
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(8, 8))
     assert picker.value() == [{"node": "gpu02", "gpus": [gpus[0].uuid]}]
     assert cells.taken() == ()
-    assert figure(picker, "gpu02") == "1 chosen"
+    assert figure(picker, "gpu02") == "1 selected"
 
 
 def asked_for(cells, index):

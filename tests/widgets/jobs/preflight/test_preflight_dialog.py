@@ -45,11 +45,11 @@ def test_all_findings_stand_there_at_once_each_with_its_place_and_button(
     dialog: PreflightDialog,
 ) -> None:
     dialog.show_found(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
-    assert dialog._title.text() == "3 things keep this job from starting"
+    assert dialog._title.text() == "3 problems prevent this job from starting"
     assert [row.button.text() for row in dialog._rows.values()] == [
         "Set up gpu12",
-        "Leave it out",
-        "Leave it out",
+        "Leave out",
+        "Leave out",
         "",
     ]
     assert dialog._passed.text().startswith("SSH · host key · Python")
@@ -75,7 +75,7 @@ def test_all_64_are_mended_though_not_all_have_a_row_yet(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     dialog.show_found(samples.many(64), PLACEMENT)
-    assert dialog._mend_all.text() == "Mend all 64"
+    assert dialog._mend_all.text() == "Fix all 64"
     with qtbot.waitSignal(dialog.fix_all_requested) as wished:
         dialog._mend_all.click()
     assert len(wished.args[0]) == 64
@@ -87,7 +87,7 @@ def test_all_64_are_mended_though_not_all_have_a_row_yet(
 
 def test_m06_a_smaller_set_that_passes_is_one_button(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(MPI, BUSY), PLACEMENT)
-    assert dialog._smaller.text() == "Start on gpu09 alone, 8 GPUs"
+    assert dialog._smaller.text() == "Start on gpu09 only, 8 GPUs"
     with qtbot.waitSignal(dialog.start_on_requested) as wished:
         qtbot.mouseClick(dialog._smaller, LEFT)
     assert wished.args == [PLACEMENT[:1]]
@@ -106,9 +106,9 @@ def test_a_fix_shows_in_its_row_and_then_what_it_did(dialog: PreflightDialog, qt
     assert dialog._rows[AGENT].button.isEnabled()
     dialog.show_found(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]
-    assert dialog._title.text() == "1 thing keeps this job from starting"
+    assert dialog._title.text() == "1 problem prevents this job from starting"
     dialog.show_found(samples.found(), PLACEMENT)
-    assert done(dialog) == ["Open MPI: gpu12 was set up", "Agent: gpu12 is in order now"]
+    assert done(dialog) == ["Open MPI: gpu12 was set up", "Agent: gpu12 is OK now"]
     assert dialog._start.isVisible()
     assert dialog._start.text() == "Start on 16 GPUs"
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_mended_says_why_and_the_button_is_back(
     assert row._remedy.text() == "The agent of gpu12 does not start. Set gpu12 up again."
     assert row.button.isVisible()
     dialog.show_found(samples.found(), PLACEMENT)
-    assert done(dialog) == ["Agent: gpu12 is in order now"], "it was not the program that did it"
+    assert done(dialog) == ["Agent: gpu12 is OK now"], "it was not the program that did it"
 
 
 def test_what_only_goes_with_its_node_is_not_called_mended(
@@ -155,7 +155,7 @@ def test_mend_all_leaves_to_a_person_what_somebody_meant(
     )
     dialog.show_found(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
     assert dialog._rows[out].button.text() == "Put into service"
-    assert dialog._mend_all.text() == "Mend all 2"
+    assert dialog._mend_all.text() == "Fix all 2"
     with qtbot.waitSignal(dialog.fix_all_requested) as wished:
         qtbot.mouseClick(dialog._mend_all, LEFT)
     assert wished.args == [(MPI, AGENT)]
@@ -163,7 +163,7 @@ def test_mend_all_leaves_to_a_person_what_somebody_meant(
 
 def test_a_hint_stops_nobody(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_found(samples.found(CLOCK), PLACEMENT)
-    assert dialog._title.text() == "Nothing keeps this job from starting"
+    assert dialog._title.text() == "This job can start"
     with qtbot.waitSignal(dialog.start_requested):
         qtbot.mouseClick(dialog._start, LEFT)
 
@@ -213,7 +213,7 @@ def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) ->
     dialog.show_found(samples.found(BUSY, CLOCK), PLACEMENT)
     qtbot.mouseClick(dialog._copy, LEFT)
     lines = QGuiApplication.clipboard().text().splitlines()
-    assert lines[0] == "1 thing keeps this job from starting"
+    assert lines[0] == "1 problem prevents this job from starting"
     assert lines[3].startswith("fault  GPUs (gpu12): GPU 5 of gpu12 is in use by alice")
     assert any(line.startswith("hint   Clock (gpu12)") for line in lines)
     assert lines[-1].startswith("passed SSH, host key")
