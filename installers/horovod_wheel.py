@@ -133,7 +133,8 @@ print(json.dumps({
 def recipe() -> str:
     """Return a short hash of everything that decides what is in the wheel."""
     tools = Path(__file__).with_name("horovod-tools.in").read_bytes()
-    steps = "".join(map(inspect.getsource, (_source, _tools, _cuda_toolkit, _repair)))
+    made_by: tuple[Callable[..., object], ...] = (_source, _tools, _cuda_toolkit, _repair)
+    steps = [inspect.getsource(step) for step in made_by]
     parts = (_SOURCE, _PATCHES, _NO_CUDA, _RUNPATH, _OPTIONS, tools, steps)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
