@@ -134,7 +134,7 @@ def recipe() -> str:
     """Return a short hash of everything that decides what is in the wheel."""
     tools = Path(__file__).with_name("horovod-tools.in").read_bytes()
     made_by: tuple[Callable[..., object], ...] = (_source, _tools, _cuda_toolkit, _repair)
-    steps = [inspect.getsource(step) for step in made_by]
+    steps = "".join([inspect.getsource(step) for step in made_by])
     parts = (_SOURCE, _PATCHES, _NO_CUDA, _RUNPATH, _OPTIONS, tools, steps)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
