@@ -1,4 +1,4 @@
-"""A bug of ours: written to the log, and told in one dialog. Never a silent print."""
+"""Write a bug to the log and show it in one dialog; never print it silently."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logging.getLogger("ringmaster")
 
 
 class ExceptHook:
-    """Takes the place of ``sys.excepthook``; ``tell`` shows the dialog, once at a time."""
+    """Replace ``sys.excepthook``; ``show_dialog`` shows the dialog, one at a time."""
 
-    def __init__(self, tell: Callable[[str, Path], None], log_path: Path) -> None:
-        self._tell = tell
+    def __init__(self, show_dialog: Callable[[str, Path], None], log_path: Path) -> None:
+        self._show_dialog = show_dialog
         self._log_path = log_path
         self._telling = False
 
@@ -33,13 +33,13 @@ class ExceptHook:
             return
         self._telling = True
         try:
-            self._tell(text, self._log_path)
+            self._show_dialog(text, self._log_path)
         finally:
             self._telling = False
 
 
 def log_to(path: Path) -> None:
-    """Errors of the window go to ``path``, readable by its user alone."""
+    """Write errors of the window to ``path``, readable by its user only."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

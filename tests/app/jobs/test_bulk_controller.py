@@ -52,7 +52,7 @@ def acts(services, page, immediately):
     many = ManyJobs(services, immediately, page, jobs, page, page)
     many.sentences = []
     many.stopped, many.in_form = stopped, in_form
-    many.told.connect(many.sentences.append)
+    many.notified.connect(many.sentences.append)
     return many
 
 

@@ -68,7 +68,7 @@ def detail(qtbot):
 def carry(jobs, background, detail):
     carry = CarryOut(jobs, background, detail)
     carry.heard = []
-    carry.told.connect(carry.heard.append)
+    carry.notified.connect(carry.heard.append)
     yield carry
     jobs.may.set()
     carry.close()

@@ -70,8 +70,8 @@ def controller(service, page, immediately):
     take_away = TakeAway(service, immediately, page)
     made = CompareController(service, immediately, page, take_away, service.find)
     made.heard = []
-    made.told.connect(made.heard.append)
-    take_away.told.connect(made.heard.append)
+    made.notified.connect(made.heard.append)
+    take_away.notified.connect(made.heard.append)
     return made
 
 

@@ -50,7 +50,7 @@ def toast(qtbot):
 def trash(services, page, immediately, toast):
     """Wired to the toast as the window wires it."""
     trash = JobTrash(services, immediately, page, page)
-    trash.told.connect(toast.tell)
+    trash.notified.connect(toast.tell)
     trash.undoable.connect(lambda text, tag: toast.show_message(text, undo_tag=tag))
     toast.undone.connect(trash.undo)
     return trash

@@ -397,7 +397,7 @@ def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alo
     later, library, pages, model, tmp_path, monkeypatch
 ):
     told = []
-    later.controller.told.connect(told.append)
+    later.controller.notified.connect(told.append)
     (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     monkeypatch.setattr(library, "check_model", _refuse)
@@ -409,7 +409,7 @@ def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alo
 def test_weights_wait_for_no_look_that_has_not_ended_yet(later, pages, model, tmp_path):
     """A drop opens the model, which looks at it, in a process that may be slow to end."""
     told = []
-    later.controller.told.connect(told.append)
+    later.controller.notified.connect(told.append)
     (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))

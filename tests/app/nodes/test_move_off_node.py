@@ -114,7 +114,7 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, page):
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     controller.move_off(RUNS.id, "gpu07")
     over(poller, JobState.FINISHED)
     assert told == [f"{RUNS.name} has finished; there is nothing to move."]

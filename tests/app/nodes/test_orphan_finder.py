@@ -55,7 +55,7 @@ def nodes():
 def finder(page, nodes, immediately):
     made = OrphanFinder(SimpleNamespace(nodes=nodes), immediately, page)
     made.said = []
-    made.told.connect(made.said.append)
+    made.notified.connect(made.said.append)
     return made
 
 

@@ -30,7 +30,7 @@ def told():
 @pytest.fixture
 def notices(qapp, told):
     notices = Notices(lambda: True, merge_ms=NEVER)
-    notices.told.connect(told.append)
+    notices.notified.connect(told.append)
     return notices
 
 
@@ -69,7 +69,7 @@ def test_m20_a_run_that_had_ended_before_the_window_opened_is_no_news(notices, t
 
 def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
     quiet = Notices(lambda: False, merge_ms=NEVER)
-    quiet.told.connect(told.append)
+    quiet.notified.connect(told.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
         quiet.see(replace(LIVE, run=run))
         quiet.see(replace(LIVE, run=run, state=state))

@@ -141,7 +141,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     side_bar = program.window.side_bar
     program.window.go("jobs")
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
-    program.frame.notices.told.emit(notice)
+    program.frame.notices.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notice"
     kept = notices_file()
     qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread == 1)

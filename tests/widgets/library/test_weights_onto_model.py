@@ -51,7 +51,7 @@ def controller(services, immediately, page, qtbot):
         qtbot.addWidget(one)
     controller = LibraryController(services.library, immediately, pages, page)
     controller.heard = []
-    controller.told.connect(controller.heard.append)
+    controller.notified.connect(controller.heard.append)
     controller.refresh()
     return controller
 
