@@ -40,7 +40,7 @@ SENTENCES_FROM_H, MAP_FROM_H = 700, 860
 _MAP_FROM_H_ALONE = 720
 
 
-_ALL_WELL = (Condition.WELL, "All well")
+_ALL_WELL = (Condition.WELL, "All healthy")
 
 
 class HealthCounts(QWidget):
@@ -76,7 +76,7 @@ class HealthCounts(QWidget):
     def _settle(self) -> None:
         lines = max(1, len(self._counts))
         self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
-        words = [f"{n} {condition.word.lower()}" for condition, n in self._counts]
+        words = [f"{n} {condition.counted(n)}" for condition, n in self._counts]
         self.setAccessibleName(", ".join(words) or f"Nodes: {self._calm[1].lower()}")
         self.setToolTip(plain_tip(self.accessibleName()))
         self.update()
@@ -101,7 +101,7 @@ class HealthCounts(QWidget):
             figure = str(count)
             room = QRectF(x, 0, self.width() - x, self.height())
             x += paint_text(painter, room, figure, "far_large" if self._wide else "far", tone) + S1
-            word = condition.word.lower()
+            word = "attention" if condition is Condition.UNWELL else condition.word.lower()
             room = QRectF(x, 7 if self._wide else 5, self.width() - x, self.height())
             x += paint_text(painter, room, word, "small_strong", tone) + 14
 
