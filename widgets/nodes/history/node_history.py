@@ -180,7 +180,7 @@ Values = Mapping[tuple[str, str], float | None]
 
 @dataclass(frozen=True)
 class NodeHistoryData:
-    """The history of an agent. ``unwell`` holds numbers of words, 0 for no problem."""
+    """The history of an agent. A problem is stored as the number of its text, 0 for none."""
 
     times: Floats
     values: Mapping[tuple[str, str], Floats]
@@ -260,20 +260,20 @@ class NodeHistory:
         self,
         reading: NodeReading,
         at_s: float,
-        unwell: Mapping[str, str] | None = None,
+        problems: Mapping[str, str] | None = None,
         bad: Collection[str] = (),
     ) -> None:
         """Add a reading that arrived at `at_s`, Unix time of this desktop.
 
         Args:
-            unwell: The problem of a GPU, by its UUID.
+            problems: The problem of a GPU, by its UUID.
             bad: The GPUs whose problem is severe.
         """
         if self.count and at_s - self._times[(self.count - 1) % self._capacity] > _GAP_S:
             self._put(self._times[(self.count - 1) % self._capacity] + 1.0, {})
         values = values_of(reading)
         for gpu in reading.gpus:
-            values[gpu.uuid, "unwell"] = _number_of((unwell or {}).get(gpu.uuid, ""), self._words)
+            values[gpu.uuid, "unwell"] = _number_of((problems or {}).get(gpu.uuid, ""), self._words)
             values[gpu.uuid, "bad"] = float(gpu.uuid in bad)
         self._put(at_s, values)
 

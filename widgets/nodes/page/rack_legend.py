@@ -26,7 +26,7 @@ class RackLegend(QWidget):
                 S2,
                 legend_key("free", "free"),
                 S2,
-                legend_key("free", "unwell", unwell=True),
+                legend_key("free", "problem", unwell=True),
                 S2,
                 self._figures,
                 STRETCH,

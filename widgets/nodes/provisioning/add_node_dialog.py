@@ -40,9 +40,7 @@ _MORE = ("jump", "data_root")
 def host_fault(host: str) -> str:
     """Return why this cannot be an OpenSSH host, or ""."""
     if not host:
-        return (
-            "/.ssh/config.~Enter a host name, an address, or a Host of ~/.ssh/config.~/.ssh/config."
-        )
+        return "Enter a host name, an address, or a Host of ~/.ssh/config."
     if any(c.isspace() for c in host) or host.startswith("-") or "@" in host or "/" in host:
         return "Enter the host name only; put the user in User."
     return ""
@@ -180,7 +178,7 @@ class AddNodeDialog(QDialog):
         self._name = LineEdit(placeholder="gpu13", name="Name")
         self._port = LineEdit(placeholder=str(DEFAULT_PORT), name="Port")
         self._user = LineEdit(
-            placeholder="/.ssh/config, else yours~from ~/.ssh/config, or your own~/.ssh/config, else yours",
+            placeholder="from ~/.ssh/config, or your own",
             name="User",
         )
         self._identity = LineEdit(placeholder="the SSH agent and your own keys", name="Key file")

@@ -150,8 +150,8 @@ class ChangedKeyPage(QWidget):
         self._banner.set_finding(
             "bad",
             f"{key.host} has a different key than before",
-            "Either it was reinstalled, or someone is intercepting the connection. Nothing was sent. "
-            "Ask its administrator.",
+            "Either it was reinstalled, or someone is intercepting the connection. Nothing was "
+            "sent. Ask its administrator.",
             icon="warning-octagon-fill",
         )
         self._known.setText(known_fingerprint)

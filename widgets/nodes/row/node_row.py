@@ -231,10 +231,10 @@ def _reason(state: NodeState, gpu: Gpu) -> str:
 
 
 def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
-    """A GPU as a cell; `jobs` are names of jobs by their id, `unwell` is the problem."""
+    """A GPU as a cell; `jobs` are names of jobs by their id."""
     holders = gpu.compute_processes
     ours = next((p.run_tag for p in holders if p.run_tag), "")
-    other = next((p.user or "somebody" for p in holders), "")
+    other = next((p.user or "another user" for p in holders), "")
     return GpuCell(
         gpu.index,
         "ours" if ours else "other" if holders else "free",
