@@ -40,7 +40,7 @@ _NEW_JOB: Mapping[str, Any] = {
 }
 _LATELY = 50
 """The number of jobs that a search returns."""
-_TRIED = "One batch was trained"
+_TRIED = "One batch was tried"
 _JOBS_SHOWN = 50
 """File names that the search for weights offers."""
 _WEIGHTS = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"

@@ -163,7 +163,7 @@ class Notices(QObject):
             self._in_doubt.discard(run)
         elif run not in self._in_doubt:
             self._in_doubt.add(run)
-            self._notify(view, "No contact", view.doubt[:1].upper() + view.doubt[1:], "warn")
+            self._notify(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
 
     def _see_alarms(self, view: JobView) -> None:
         # The end that it caused is reported by itself, with its sentence.

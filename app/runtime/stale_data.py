@@ -20,4 +20,4 @@ def stale_reason(began_s: float) -> str:
     silent_s = time.monotonic() - began_s
     if silent_s <= HANGS_S:
         return ""
-    return f"no contact since {datetime.now().astimezone() - timedelta(seconds=silent_s):%H:%M}"
+    return f"no news since {datetime.now().astimezone() - timedelta(seconds=silent_s):%H:%M}"

@@ -43,7 +43,7 @@ def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
     qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)
     ready_cluster.stop_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent silent")
+    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent stopped")
     row = row_of(program, "node2")
     assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "by SSH", True)
     ready_cluster.start_agent("node2")

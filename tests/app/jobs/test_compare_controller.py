@@ -99,7 +99,7 @@ def test_more_than_eight_are_told(controller, page):
     page.add_requested.emit("id9")
     assert page.ids == ids
     assert controller.heard == [
-        "8 jobs are the most: the first 8 are compared",
+        "At most 8 jobs can be compared: the first 8 are shown",
         "8 jobs are the most: take one out first",
     ]
 

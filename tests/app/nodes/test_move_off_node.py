@@ -117,7 +117,7 @@ def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, pag
     controller.notified.connect(told.append)
     controller.move_off(RUNS.id, "gpu07")
     over(poller, JobState.FINISHED)
-    assert told == [f"{RUNS.name} has finished; there is nothing to move."]
+    assert told == [f"{RUNS.name} has finished, so it was not moved."]
     assert page.detail._elsewhere.now is None
 
 

@@ -185,7 +185,7 @@ def test_forget_passphrase_says_what_it_did(controller, cluster):
     cluster.kept.append("/key")
     controller._page.forget_requested.emit("gpu7")
     assert told == [
-        "No passphrase of a key of gpu7 was kept.",
+        "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",
     ]
 

@@ -157,7 +157,7 @@ def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster):
     controller.notified.connect(told.append)
     cluster.entries = ()
     controller.set_up("gpu3")
-    assert told == ["gpu3 is no longer among the nodes."]
+    assert told == ["gpu3 is no longer in the list of nodes."]
 
 
 def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(

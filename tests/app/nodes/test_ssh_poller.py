@@ -108,9 +108,9 @@ def test_a_node_without_an_agent_shows_figures(watch, clock):
 
 def test_a_silent_agent_is_told_beside_the_figures_and_forgotten_when_it_beats(watch, clock, far):
     shown = after(watch, clock, 2, SILENT)
-    assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH answers")
+    assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH responds")
     row = node_row(shown)
-    assert (row.line, row.aside, row.processor) == ("Agent silent", "", 0.46)
+    assert (row.line, row.aside, row.processor) == ("Agent stopped", "", 0.46)
     assert after(watch, clock, 2, state("gpu7")) == state("gpu7")
     far.fault = REFUSED
     assert after(watch, clock, 2, SILENT) == SILENT

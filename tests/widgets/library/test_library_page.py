@@ -288,7 +288,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
         "Not imported: README.md."
     )
     assert dialog._name_field._below.text() == (
-        "“plankton” exists; what differs becomes its next version."
+        "“plankton” exists; changed parts become its next version."
     )
     with qtbot.waitSignal(dialog.import_requested) as wished:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
@@ -302,7 +302,7 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
     assert "All three" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
     assert dialog._answer.message.text() == (
-        "It holds model and loader: “Both” imports them at once."
+        "It contains a model and a loader: choose “Both” to import them together."
     )
     with qtbot.waitSignal(dialog.import_requested) as wished:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)

@@ -110,7 +110,7 @@ def test_the_bell_counts_and_is_there_in_the_rail_too(window: MainWindow, qtbot:
     assert window.side_bar.bell.isVisible()
     qtbot.waitUntil(lambda: window.side_bar.bell.geometry().right() < window.side_bar.width())
     window.side_bar.set_unread(0)
-    assert window.side_bar.bell.accessibleName() == "Notices"
+    assert window.side_bar.bell.accessibleName() == "Notifications"
 
 
 @pytest.mark.parametrize("rows", [0, 5, 200])

@@ -110,7 +110,7 @@ def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
     page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
     first = page._cards.shown[0]
     assert first.node == "gpu11", "what costs a job comes first"
-    assert f"{LIVE.name} ran there." in first.text
+    assert f"{LIVE.name} ran on it." in first.text
 
 
 def test_twelve_nodes_are_seen_without_scrolling(page):
@@ -152,7 +152,7 @@ def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, 
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Look", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].line == "Look, 2 of 2"
-    assert page._cards.shown == (), "what is under way needs nobody"
+    assert page._cards.shown == (), "what is running needs nobody"
 
 
 def test_filter_and_search_dim_what_does_not_match(page, qtbot):

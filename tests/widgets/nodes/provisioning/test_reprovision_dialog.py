@@ -119,7 +119,7 @@ def test_how_a_node_is_set_up_in_words():
     own = replace(
         own, installation=replace(own.installation, mpirun="/usr/bin/mpirun", limits_key=True)
     )
-    assert state_words(own) == "its own Open MPI 5.0.11, key for runs only"
+    assert state_words(own) == "its own Open MPI 5.0.11, restricted key"
     assert state_words(node("gpu2", ready=False)) == "not set up"
 
 
