@@ -45,7 +45,7 @@ def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
     ready_cluster.stop_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent stopped")
     row = row_of(program, "node2")
-    assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "by SSH", True)
+    assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "over SSH", True)
     ready_cluster.start_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now")
 

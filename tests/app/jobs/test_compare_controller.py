@@ -134,7 +134,7 @@ def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service
 def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
     controller.compare(("id0", "id1"))
     controller.see(JobListing(gone=("id1", "id2")))
-    assert "is not in the list of jobs any more" in page._message.text()
+    assert "is no longer in the list of jobs" in page._message.text()
     assert page.ids == ("id0", "id1")
 
 

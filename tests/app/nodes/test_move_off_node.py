@@ -126,7 +126,7 @@ def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, 
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
     assert page.detail._elsewhere.now is None
-    assert "has no checkpoint to go on from" in page.detail._banner.accessibleName()
+    assert "has no checkpoint to resume from" in page.detail._banner.accessibleName()
 
 
 def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(

@@ -75,7 +75,7 @@ def test_f11_ssh_that_does_not_answer_is_told_of_a_node_that_goes_on(watch, cloc
     condition, reason = condition_of(shown)
     assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNWELL)
     assert reason.startswith("No SSH since ")
-    assert "Its jobs go on and can be stopped" in shown.health[-1].remedy
+    assert "Its jobs keep running and can be stopped" in shown.health[-1].remedy
     # What stays as it was is no news.
     assert after(watch, clock, 5 * EVERY_S, state("gpu7")) == shown
     far.fault = None
@@ -101,7 +101,7 @@ def test_a_node_without_an_agent_shows_figures(watch, clock):
     shown = after(watch, clock, 2, NEW)
     assert (shown.presence, shown.over_ssh) == (Presence.NEW, True)
     row = node_row(shown)
-    assert (row.processor, row.memory is not None, row.beat) == (0.46, True, "by SSH")
+    assert (row.processor, row.memory is not None, row.beat) == (0.46, True, "over SSH")
     assert [cell.use for cell in row.gpus] == ["other"] * 8
     assert row.free_gpus == 0
 

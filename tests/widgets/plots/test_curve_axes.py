@@ -226,10 +226,10 @@ def test_no_number_is_marked_on_the_axis_and_said(panel: CurvePanel) -> None:
     told.extend(np.arange(500.0), values)
     panel.refresh()
     assert pixels(panel, theme.LIGHT.bad) > 4
-    assert panel.read(200)[1].endswith(" · train: no number")
+    assert panel.read(200)[1].endswith(" · train: NaN or infinite")
     assert "NaN or infinite" not in panel.read(260)[1]
     panel.point_at(200.0)
-    assert "train: no number" in panel.accessibleDescription()
+    assert "train: NaN or infinite" in panel.accessibleDescription()
 
 
 # Outliers

@@ -14,7 +14,7 @@ from widgets.shell.ssh_settings import SshSettings
 
 pytestmark = pytest.mark.usefixtures("look")
 FACTS = SshFacts(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
-NAMED = "A node, and the SSH client settings, may name others."
+NAMED = "Nodes and ~/.ssh/config can specify other keys."
 KEYS = tuple(
     host_key(host, port, "ssh-ed25519", content)
     for host, port, content in (
@@ -40,11 +40,11 @@ def page(qtbot):
         ({"agent_keys": 0}, "The SSH agent holds 0 keys; there is no key file in ~/.ssh."),
         (
             {"agent_keys": 1, "keys": ("~/.ssh/id_rsa",)},
-            "The SSH agent holds 1 key; of files, ~/.ssh/id_rsa is tried.",
+            "The SSH agent holds 1 key; the key file ~/.ssh/id_rsa is tried.",
         ),
         (
             {"agent_keys": 2, "keys": ("~/.ssh/id_ed25519", "~/.ssh/id_rsa")},
-            "The SSH agent holds 2 keys; of files, ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
+            "The SSH agent holds 2 keys; the key files ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
         ),
     ],
 )

@@ -260,7 +260,7 @@ class ProcessesCard(Card):
         for gpu in reading.gpus:
             for process in gpu.processes:
                 command = process.command.rpartition("/")[2] or "a process"
-                key = (command, process.user or "somebody", process.run_tag)
+                key = (command, process.user or "another user", process.run_tag)
                 groups.setdefault(key, []).append((gpu.index, process))
         lines = tuple(_words(*key[:2], held) for key, held in groups.items())
         self.setVisible(bool(lines))

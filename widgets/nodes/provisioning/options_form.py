@@ -21,11 +21,11 @@ _WORDS = {
     ),
     SHARED: (
         "One environment for all nodes",
-        "Installed once, in the data root, for small home folders. Each start reads it from there.",
+        "Installed once, in the data root. For small home folders; each start reads it there.",
     ),
     LIMITS_KEY: (
         "Restrict the nodes' SSH key to training runs",
-        "The key between the nodes can start nothing else. Recommended on shared machines.",
+        "The key can start nothing else. Recommended on shared machines.",
     ),
 }
 _OWN_KEY = "These nodes connect to each other with a key of your own, which is not changed."

@@ -110,7 +110,7 @@ def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
     qtbot.addWidget(choices)
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()
-    assert "key of yours" in choices.below(LIMITS_KEY)
+    assert "key of your own" in choices.below(LIMITS_KEY)
     assert choices.options().own_key == "/home/mai/.ssh/lab"
 
 
