@@ -17,7 +17,7 @@ from widgets.common.theme import S1, S2, S3
 _WORDS = {
     SYSTEM_MPI: (
         "Use the nodes' own Open MPI",
-        "If the nodes have an Open MPI tuned for their network: 4.1 or 5.0, same everywhere.",
+        "For an Open MPI tuned for the nodes' network: 4.1 or 5.0, same everywhere.",
     ),
     SHARED: (
         "One environment for all nodes",
