@@ -187,7 +187,7 @@ def _compared_plots(desk):
 
 
 for _axis in ("y", "x"):
-    _does = f"Logarithmic {_axis}, or not"
+    _does = f"Toggle logarithmic {_axis}"
     presses(_does, "Jobs")(_logarithmic(f"log_{_axis}", _plots_of_job))
     presses(_does, "Compare")(_logarithmic(f"log_{_axis}", _compared_plots))
 

@@ -102,4 +102,4 @@ def test_s14_what_a_run_left_on_a_node_is_ended_and_nothing_else_is_offered(
 
 def _offered(program: Program) -> list[Button]:
     found = program.nodes.findChildren(Button)
-    return [one for one in found if one.isVisible() and one.text() in ("End it", "Ending…")]
+    return [one for one in found if one.isVisible() and one.text() in ("End process", "Ending…")]

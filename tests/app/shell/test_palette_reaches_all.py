@@ -68,7 +68,7 @@ def pressable(program):
 
 def side_bar_name(button):
     name = button.accessibleName()
-    return "Notifications" if "new notice" in name else name
+    return "Notifications" if "new notification" in name else name
 
 
 def acts_of(menu):

@@ -142,7 +142,7 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     program.window.go("jobs")
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
     program.frame.notices.notified.emit(notice)
-    assert side_bar.bell.accessibleName() == "1 new notice"
+    assert side_bar.bell.accessibleName() == "1 new notification"
     kept = notices_file()
     qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
@@ -278,7 +278,7 @@ def test_of_several_files_at_once_none_is_taken_and_it_is_said(program, tmp_path
 
 def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, tmp_path):
     drags.drop(program.window, drags.file(tmp_path / "best.pt"))
-    assert program.window.toast._text.text().endswith("drop “best.pt” on one in Models")
+    assert program.window.toast._text.text().endswith("drop “best.pt” on a model in Models")
 
 
 # Units, contrast, SSH

@@ -189,7 +189,7 @@ class AddNodeDialog(QDialog):
             *(self._identity, self._jump, self._data_root),
         )
         self._edits = dict(zip(FIELDS, edits, strict=True))
-        through = "The machine to connect through, as in ProxyJump."
+        through = "Connect through this host (ProxyJump)."
         self._fields = {
             "host": Field("Host", self._host),
             "name": Field("Name", self._name, note="Name shown in Ringmaster"),
