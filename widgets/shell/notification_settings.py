@@ -106,9 +106,9 @@ class NoticeSettings(QWidget):
                 Separator(),
                 _choice(
                     "Also from the nodes",
-                    "Send notifications even when no window is open. Your addresses are then stored "
-                    "on each node, readable only by you. Passwords never leave this computer, so "
-                    "mail that needs a password is sent when the next window opens.",
+                    "Send notifications even when no window is open. Your addresses are then "
+                    "stored on each node, readable only by you. Passwords never leave this "
+                    "computer, so mail that needs a password is sent when the next window opens.",
                     self._from_nodes,
                 ),
                 gap=S3,

@@ -219,7 +219,8 @@ def _without_ssh(state: NodeState) -> NodeState:
     if state.name != "gpu06":
         return state
     remedy = (
-        "10.0.4.16 refuses connections on port 22: no SSH server listens there. Its jobs keep running and "
+        "10.0.4.16 refuses connections on port 22: no SSH server listens there. Its jobs "
+        "keep running and "
         "can be stopped; none can be started there. Start sshd on it: systemctl start ssh"
     )
     silent = HealthFinding("ssh", WARN, "No SSH since 14:02", remedy, 0.0)

@@ -44,7 +44,8 @@ def page(qtbot):
         ),
         (
             {"agent_keys": 2, "keys": ("~/.ssh/id_ed25519", "~/.ssh/id_rsa")},
-            "The SSH agent holds 2 keys; the key files ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
+            "The SSH agent holds 2 keys; "
+            "the key files ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
         ),
     ],
 )
