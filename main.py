@@ -1,4 +1,4 @@
-"""Ringmaster: a subcommand goes to the command line, none opens the window."""
+"""Ringmaster: a subcommand runs on the command line; without one the window opens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from backend.records.base.remote_root import RemoteRoot
 def open_window(
     data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int | None
 ) -> int:
-    """Open the window, with the example's job started in it where ``demo_workers`` is given."""
-    # Late: the command line must not wait for Qt.
+    """Open the window; with ``demo_workers``, start a job of the example in it."""
+    # Imported late: the command line must not wait for Qt.
     from app.main.gui_main import main
 
     return main(data_root, catalogue, demo_workers)

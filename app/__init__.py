@@ -1,3 +1,3 @@
-"""The program: what is made, wired and done on behalf of what is seen."""
+"""The application: its objects, their wiring, and the work behind the window."""
 
 import widgets  # noqa: F401 - before the first module of this package imports PySide6

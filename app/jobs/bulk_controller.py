@@ -1,4 +1,4 @@
-"""What a person does with several jobs at once, and in a cell of the wide table."""
+"""Actions on several jobs at once, and edits in the cells of the wide job table."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _EXPORT = ("latest", "zip")
 
 
 class ManyJobs(QObject):
-    """Serves the wide table.
+    """Serve the wide job table.
 
     Signals:
-        told: A sentence for the toast, about what the user did.
+        notified: A sentence for the toast, about what the user did.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class ManyJobs(QObject):
         )
 
     def _not_edited(self, job_id: str, error: BackendError) -> None:
-        self.told.emit(error.with_remedy)
-        # What somebody else made of it is shown, too.
+        self.notified.emit(error.with_remedy)
+        # Also show what someone changed in the meantime.
         self._runner.run(
             f"job {job_id}",
             partial(self._jobs.show, job_id),
@@ -92,7 +92,7 @@ class ManyJobs(QObject):
         dialog.wished.connect(wish)
         self._dialog.open(dialog)
 
-    # Stop: it saves first, so nobody is asked.
+    # Stop. It saves a checkpoint first, so it needs no confirmation.
 
     @Slot(object)
     def _stop(self, ids: tuple[str, ...]) -> None:
@@ -100,9 +100,11 @@ class ManyJobs(QObject):
         for line in live:
             self._controller.stop(line.id)
         if live:
-            self.told.emit(f"Stopping {formats.plural(len(live), 'job')}; each saves first")
+            self.notified.emit(
+                f"Stopping {formats.plural(len(live), 'job')}; each saves a checkpoint first"
+            )
 
-    # Clone: of one the form, in which it is changed; of several a draft each.
+    # Clone. One job opens in the form; several become drafts.
 
     @Slot(object)
     def _clone(self, ids: tuple[str, ...]) -> None:
@@ -113,16 +115,16 @@ class ManyJobs(QObject):
         def clone(job_id: str) -> JobView:
             return self._jobs.create(self._jobs.clone(job_id))
 
-        def tell(done: Done[JobView]) -> None:
+        def report(done: Done[JobView]) -> None:
             made = [view.id for view in done.outcomes]
             self._page.choose(made)
-            drafts = "The drafts are chosen." if made else ""
-            self.told.emit(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
+            drafts = "The drafts are selected." if made else ""
+            self.notified.emit(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
 
         jobs = _named(self._lines(ids))
-        do_each(self._runner, _LANE, jobs, clone, self._page.show_view, tell)
+        do_each(self._runner, _LANE, jobs, clone, self._page.show_view, report)
 
-    # Export: the newest checkpoint of each, beside one another.
+    # Export the newest checkpoint of each job into one folder.
 
     @Slot(object)
     def _ask_folder(self, ids: tuple[str, ...]) -> None:
@@ -133,7 +135,7 @@ class ManyJobs(QObject):
             self.export(ids, Path(chosen))
 
     def export(self, ids: Sequence[str], folder: Path) -> None:
-        """The newest checkpoint of each of them into ``folder``; nothing there is written over."""
+        """Export the newest checkpoint of each job into ``folder``; overwrite no file."""
         lines = self._lines(ids)
         checkpoint, kind = _EXPORT
         names = {line.id: _file_name(line) for line in lines}
@@ -144,7 +146,7 @@ class ManyJobs(QObject):
 
         self._each(lines, export, "Exported", lambda _path: None)
 
-    # All of them.
+    # All actions.
 
     def _each(
         self,
@@ -153,12 +155,12 @@ class ManyJobs(QObject):
         did: str,
         then: Callable[..., None],
     ) -> None:
-        """Do ``act`` with each, one after the other, and say in the end what came of it."""
+        """Run ``act`` for each job in turn and report the outcome at the end."""
 
-        def tell(done: Done[object]) -> None:
-            self.told.emit(done.sentence(f"{did} {{jobs}}."))
+        def report(done: Done[object]) -> None:
+            self.notified.emit(done.sentence(f"{did} {{jobs}}."))
 
-        do_each(self._runner, _LANE, _named(lines), act, then, tell)
+        do_each(self._runner, _LANE, _named(lines), act, then, report)
 
     def _lines(self, ids: Sequence[str]) -> list[JobSummary]:
         found = map(self._page.model.line, ids)
@@ -170,6 +172,6 @@ def _named(lines: Sequence[JobSummary]) -> list[Named]:
 
 
 def _file_name(line: JobSummary) -> str:
-    """Its name as a file's, and its id, because two jobs may be called alike."""
+    """The job's name as a file name, with its id, because two jobs may have the same name."""
     stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in line.name).strip()
     return f"{stem[:60].strip()} {line.id}".strip()

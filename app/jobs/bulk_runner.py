@@ -1,4 +1,4 @@
-"""One act on several jobs: each is done or refused for itself, and in the end all of it is told."""
+"""Run one action on several jobs: each succeeds or fails by itself; one report at the end."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Named = tuple[str, str]
 
 @dataclass
 class Done(Generic[T]):
-    """What came of it, in the order in which it came."""
+    """The outcomes, in order of completion."""
 
     total: int
     outcomes: list[T] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 
     def sentence(self, words: str) -> str:
-        """``words`` with ``3 jobs`` or ``1 of 3 jobs`` in it, and why the first was refused."""
+        """Return ``words`` with ``3 jobs`` or ``1 of 3 jobs`` filled in, and the first refusal."""
         done, jobs = len(self.outcomes), formats.plural(self.total, "job")
         if done != self.total:
             jobs = f"{formats.count(done)} of {jobs}"
@@ -40,7 +40,7 @@ def do_each(
     show: Callable[[T], None],
     then: Callable[[Done[T]], None],
 ) -> None:
-    """Do ``act`` with the id of each, one after the other; ``show`` each, ``then`` tell of all."""
+    """Run ``act`` with each id in turn; ``show`` each outcome, then call ``then`` with all."""
     done: Done[T] = Done(len(jobs))
 
     def ended() -> None:

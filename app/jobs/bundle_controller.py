@@ -1,4 +1,4 @@
-"""Jobs leave in bundles, come in bundles, and replays are held against their originals."""
+"""Export jobs to bundles, import bundles, and compare replays with their originals."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from widgets.jobs.page.jobs_page import JobsPage
 
 
 class BundleController(QObject):
-    """Serves the entries of a job's menu about bundles, and bundles that are opened or dropped.
+    """Serve the bundle entries of a job's menu, and bundles that are opened or dropped.
 
     Signals:
-        made: A `JobView` of a job that is new, to be shown.
-        told: A sentence for the toast.
+        made: The `JobView` of a new job to show.
+        notified: A sentence for the toast.
     """
 
     made = Signal(object)
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class BundleController(QObject):
         self._detail.bundle_requested.connect(self.ask)
         self._detail.replayed_requested.connect(self.compare)
 
-    # Out.
+    # Export.
 
     @Slot(str)
     def ask(self, job_id: str) -> None:
-        """What goes into the bundle, and where to."""
+        """Ask for the contents of the bundle and its destination."""
         self._runner.run(
             f"read {job_id}",
             partial(self._services.jobs.checkpoints, job_id),
@@ -109,11 +109,11 @@ class BundleController(QObject):
             lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
         )
 
-    # In.
+    # Import.
 
     @Slot(object)
     def unbundle(self, path: Path) -> None:
-        """A bundle was chosen or dropped."""
+        """Import a bundle that was chosen or dropped."""
         dialog = UnbundleDialog(path.name, self._window)
         self._dialog.open(dialog)
         dialog.cancel_requested.connect(self._cancel)
@@ -125,7 +125,7 @@ class BundleController(QObject):
         def arrived(found: Unbundled) -> None:
             self._in(dialog, lambda: dialog.show_done(found))
             self.made.emit(found.view)
-            self.told.emit(found.origin)
+            self.notified.emit(found.origin)
 
         self._runner.run(
             "import",
@@ -134,11 +134,11 @@ class BundleController(QObject):
             lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
         )
 
-    # Again.
+    # Replay.
 
     @Slot(object)
     def see(self, update: RunUpdate) -> None:
-        """The open job has finished: if it is a replay, its page says how it went."""
+        """When the open job has finished and is a replay, show the comparison on its page."""
         view = update.view
         if view.state is not JobState.FINISHED or (view.id, view.run) == self._judged:
             return
@@ -156,7 +156,7 @@ class BundleController(QObject):
 
     @Slot(str)
     def compare(self, job_id: str) -> None:
-        """How a replay went beside its original."""
+        """Compare a replay with its original."""
 
         def show(verdict: ReplayResult) -> None:
             self._dialog.open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
@@ -168,14 +168,14 @@ class BundleController(QObject):
             partial(self._refused, job_id),
         )
 
-    # The one dialog.
+    # Only one dialog is open at a time.
 
     @property
     def dialog(self) -> QDialog | None:
         return self._dialog.now
 
     def _in(self, dialog: QDialog, show: Callable[[], None]) -> None:
-        """Show it, unless the dialog was closed meanwhile."""
+        """Show the result, unless the dialog was closed in the meantime."""
         if self._dialog.now is dialog:
             show()
 

@@ -1,4 +1,4 @@
-"""A checkpoint that is dragged out of the window leaves it as what Export would write."""
+"""Export a checkpoint by dragging it out of the window."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from widgets.jobs.detail.job_detail import JobDetail
 
 _LANE = "carry out"
 _KEPT = 3
-"""Where something is dropped it may be copied for a while yet."""
+"""How long a finished file is kept: the target may still be copying it."""
 
 
 class CarryOut(QObject):
-    """Exports into a folder of its own, beginning with the drag, off the GUI thread.
+    """Export into a temporary folder off the GUI thread, from the start of the drag.
 
     Signals:
-        told: A sentence for the toast.
+        notified: A sentence for the toast.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CarryOut(QObject):
     def begin(
         self, job_id: str, checkpoint: Checkpoint, kind: str, name: str, promise: Promise
     ) -> None:
-        """Make the file that is dragged; what came too late for the last drag is there already."""
+        """Make the dragged file, or reuse the one that came too late for the last drag."""
         key = (job_id, checkpoint.sha256, kind, name)
         missed = self._missed.pop(key, None)
         if missed is not None:
@@ -66,19 +66,19 @@ class CarryOut(QObject):
         promise.late.connect(partial(self._too_late, promise, key))
         stale = [self._made.popleft() for _ in range(len(self._made) - _KEPT + 1)]
         self._missed = {k: path for k, path in self._missed.items() if path not in stale}
-        self.told.emit(f"Making “{name}”…")
+        self.notified.emit(f"Making “{name}”…")
 
         def make() -> Path:
             for old in stale:
                 shutil.rmtree(old.parent, ignore_errors=True)
             try:
-                # Others on this computer must not read it.
+                # Other users of this computer must not read it.
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 target.parent.mkdir()
             except OSError as error:
                 raise BackendError(
                     f"“{name}” cannot be made in {self._folder.parent}: {error.strerror or error}.",
-                    "Make room there, or use Export….",
+                    "Free some disk space there, or use Export….",
                 ) from error
             return self._jobs.export(job_id, checkpoint.name, kind, target, progress)
 
@@ -87,7 +87,7 @@ class CarryOut(QObject):
         )
 
     def close(self) -> None:
-        """What was not copied by now is not wanted; blocks for as long as it takes to delete."""
+        """Delete the files that were not copied; block until they are deleted."""
         with suppress(OSError):
             shutil.rmtree(self._folder)
 
@@ -95,17 +95,19 @@ class CarryOut(QObject):
         self._made.append(path)
         promise.keep()
         if key in self._missed:
-            self.told.emit(f"“{path.name}” is ready now: drag it again")
+            self.notified.emit(f"“{path.name}” is ready: drag it again")
         elif not promise.is_let_go:
-            self.told.emit(f"“{path.name}” is ready: let it go where it is wanted")
+            self.notified.emit(f"“{path.name}” is ready: drop it in a folder")
 
     def _too_late(self, promise: Promise, key: tuple[str, ...]) -> None:
         path = Path(promise.path)
         self._missed[key] = path
-        self.told.emit(f"“{path.name}” was not ready yet; you are told when to drag it again")
+        self.notified.emit(
+            f"“{path.name}” was not ready yet; a message will say when to drag it again"
+        )
 
     def _refused(self, promise: Promise, key: tuple[str, ...], error: BackendError) -> None:
         self._missed.pop(key, None)
         promise.give_up()
         if not isinstance(error, Cancelled):
-            self.told.emit(error.with_remedy)
+            self.notified.emit(error.with_remedy)

@@ -1,4 +1,4 @@
-"""Which jobs are compared, and their news: looks at each of them while somebody looks at them."""
+"""Keep the list of compared jobs, and refresh it while the Compare page is visible."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from widgets.jobs.list.job_rows import JobRows
 
 LOOK_INTERVAL_MS = 1000
 Find = Callable[[JobQuery, Callable[[JobRows], None]], None]
-"""Asks the index of all jobs; it answers later."""
+"""Query the index of all jobs; the answer arrives later."""
 
 
 @dataclass(eq=False)
 class _Followed:
-    """A job that is compared; one that was taken out and added again is another one."""
+    """A compared job. A job that was removed and added again gets a new object."""
 
     job_id: str
     view: JobView | None = None
@@ -36,15 +36,15 @@ class _Followed:
 
 
 class CompareController(QObject):
-    """Serves the place Compare.
+    """Serve the page Compare.
 
     Signals:
-        place_wished: The place Compare should be in front.
-        told: A sentence for the toast.
+        place_wished: Show the page Compare.
+        notified: A sentence for the toast.
     """
 
     place_wished = Signal()
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -81,17 +81,19 @@ class CompareController(QObject):
     def stop(self) -> None:
         self._timer.stop()
 
-    # -- what a person wishes
+    # -- user actions
 
     @Slot(object)
     def compare(self, job_ids: Sequence[str]) -> None:
-        """Compare these and no others; one alone joins those that are compared already."""
+        """Compare exactly these jobs; a single job is added to those already compared."""
         ids = tuple(dict.fromkeys(job_ids))
         if len(ids) == 1:
             self.add(ids[0])
         elif ids:
             if len(ids) > MOST_JOBS:
-                self.told.emit(f"{MOST_JOBS} jobs are the most: the first {MOST_JOBS} are compared")
+                self.notified.emit(
+                    f"At most {MOST_JOBS} jobs can be compared: the first {MOST_JOBS} are shown"
+                )
             self._follow(ids[:MOST_JOBS])
         if ids:
             self.place_wished.emit()
@@ -102,20 +104,20 @@ class CompareController(QObject):
             return
         refusal = too_many(self._followed, (job_id,))
         if refusal:
-            self.told.emit(refusal)
+            self.notified.emit(refusal)
             return
         self._follow((*self._followed, job_id))
 
     @Slot(object)
     def drop(self, job_ids: Sequence[str]) -> None:
-        """Jobs were dragged here: all of them join those that are compared, or none does."""
+        """Add dropped jobs to the comparison: all of them, or none."""
         new = tuple(each for each in dict.fromkeys(job_ids) if each not in self._followed)
         refusal = too_many(self._followed, new)
         if not refusal and new:
             self._follow((*self._followed, *new))
         total = formats.plural(len(self._followed), "job")
         verb = "is" if len(self._followed) == 1 else "are"
-        self.told.emit(refusal or f"{total} {verb} compared{'' if new else ' already'}")
+        self.notified.emit(refusal or f"{total} {verb} compared{'' if new else ' already'}")
 
     @Slot(str)
     def remove(self, job_id: str) -> None:
@@ -128,11 +130,11 @@ class CompareController(QObject):
     def has_jobs(self) -> bool:
         return bool(self._followed)
 
-    # -- news
+    # -- updates
 
     @Slot(JobListing)
     def see(self, listing: JobListing) -> None:
-        """What is new about all jobs."""
+        """Take the changes in the list of all jobs."""
         for job_id in listing.gone:
             followed = self._followed.get(job_id)
             if followed is not None and followed.view is not None:
@@ -145,7 +147,7 @@ class CompareController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Look at those that live, while the page is seen."""
+        """Refresh the live jobs while the page is visible."""
         if self._page.isVisible():
             for followed in self._followed.values():
                 if followed.view is None or followed.view.state.is_live:
@@ -159,10 +161,10 @@ class CompareController(QObject):
             if followed.view is None:
                 self._look_at(followed)
 
-    # -- the sweeps that they are of
+    # -- the sweeps that they belong to
 
     def _find_siblings(self) -> None:
-        """Read all jobs of the sweeps that are compared, once for each sweep."""
+        """Read all jobs of the compared sweeps, once for each sweep."""
         views = (followed.view for followed in self._followed.values())
         wanted = {sweep_of(view.tags) for view in views if view is not None} - {""}
         if wanted == self._sweeps:
@@ -178,7 +180,7 @@ class CompareController(QObject):
             "compare sweep",
             partial(self._comparison.views, ids),
             lambda views: self._show_siblings({view.id: view for view in views}),
-            lambda error: self.told.emit(error.with_remedy),
+            lambda error: self.notified.emit(error.with_remedy),
         )
 
     def _see_siblings(self, listing: JobListing) -> None:
@@ -219,9 +221,9 @@ class CompareController(QObject):
         if self._followed.get(followed.job_id) is not followed:
             return
         if followed.view is None:
-            # Nothing of it was ever seen: there is nothing to keep.
+            # It was never read: there is nothing to keep.
             self.remove(followed.job_id)
-            self.told.emit(error.with_remedy)
+            self.notified.emit(error.with_remedy)
         else:
             self._page.show_gone(followed.job_id, str(error))
 
@@ -231,4 +233,4 @@ def _moved(seen: JobView | None, view: JobView) -> bool:
 
 
 def _gone(name: str) -> str:
-    return f"“{name}” is not in the list of jobs any more; its curves stay until you take it out."
+    return f"“{name}” is no longer in the list of jobs; its curves stay until you remove it."

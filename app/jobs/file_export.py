@@ -1,4 +1,4 @@
-"""What a person takes along in a file of their own: pictures of plots, tables of curves."""
+"""Save pictures of plots and tables of curves to files of the user."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FILTERS = {
 
 
 class TakeAway(QObject):
-    """Asks for a place, writes there off the GUI thread, and says what came of it.
+    """Ask for a file name, write off the GUI thread, and report the outcome.
 
     Signals:
-        told: A sentence for the toast.
+        notified: A sentence for the toast.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class TakeAway(QObject):
 
     @Slot(str, object)
     def save(self, suggested: str, content: bytes) -> None:
-        """Bytes that are there already."""
+        """Save bytes that already exist."""
 
         def write(path: Path) -> Path:
             try:
@@ -59,7 +59,7 @@ class TakeAway(QObject):
         self._write(suggested, write)
 
     def save_csv(self, name: str, job_ids: Sequence[str]) -> None:
-        """All scalars of these jobs."""
+        """Save all scalars of these jobs."""
         ids = tuple(job_ids)
 
         def write(path: Path) -> Path:
@@ -71,17 +71,17 @@ class TakeAway(QObject):
     def _write(self, suggested: str, write: Callable[[Path], Path]) -> None:
         kind = _FILTERS[Path(suggested).suffix]
         safe = suggested.replace("/", " ").replace("\\", " ")
-        # The dialog itself asks before something is written over.
+        # The dialog itself asks before it overwrites a file.
         chosen, _ = QFileDialog.getSaveFileName(self._window, "Save", safe, kind)
         if not chosen:
             return
         path = Path(chosen)
-        self.told.emit(f"Writing {path.name}…")
+        self.notified.emit(f"Writing {path.name}…")
         self._runner.run(
             "save",
             lambda: write(path),
-            lambda made: self.told.emit(f"Saved {made.name}"),
-            lambda error: self.told.emit(error.with_remedy),
+            lambda made: self.notified.emit(f"Saved {made.name}"),
+            lambda error: self.notified.emit(error.with_remedy),
         )
 
 

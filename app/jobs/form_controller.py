@@ -1,4 +1,4 @@
-"""What a person does on the page New job becomes calls of the services."""
+"""Turn user actions on the page New job into calls of the services."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ _NEW_JOB: Mapping[str, Any] = {
     "placement": [{"node": "this-computer", "processes": 1}],
 }
 _LATELY = 50
-"""So many jobs."""
+"""The number of jobs that a search returns."""
 _TRIED = "One batch was tried"
 _JOBS_SHOWN = 50
-"""Of those that a search for weights finds."""
+"""File names that the search for weights offers."""
 _WEIGHTS = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"
 _VALIDATED_BY = ("validation_dataset", "validation_loader")
 
 
 class FormController(QObject):
-    """Serves the form, and whatever opens it.
+    """Serve the form, and everything that opens it.
 
     Attributes:
-        sweeps: Serves it where it is about several jobs.
-        templates: Serves it where it begins with something.
+        sweeps: Serves the form when it describes several jobs.
+        templates: Serves the start of the form.
 
     Signals:
-        form_wished: The page New job should be in front.
-        made: A `JobView` of a job that is new, to be shown.
-        told: A sentence for the toast.
+        form_wished: Show the page New job.
+        made: The `JobView` of a new job to show.
+        notified: A sentence for the toast.
         bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
     form_wished = Signal()
     made = Signal(object)
-    told = Signal(str)
+    notified = Signal(str)
     bundle_opened = Signal(object)
 
     def __init__(
@@ -94,9 +94,9 @@ class FormController(QObject):
         self._trials: dict[tuple[str, ...], BatchTrial] = {}
         self._trial: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
-        self.sweeps.told.connect(self.told)
+        self.sweeps.notified.connect(self.notified)
         self.templates = TemplateController(services, runner, form, window, self)
-        self.templates.told.connect(self.told)
+        self.templates.notified.connect(self.notified)
         self.templates.load_wished.connect(self.load_job)
         self.templates.begun.connect(self._begin)
         form.check_requested.connect(self._check)
@@ -112,19 +112,19 @@ class FormController(QObject):
         form.start_from.file_requested.connect(self._choose_weights)
         runner.run("help", read_terms, form.show_terms, self._form_refused)
 
-    # What the form begins with.
+    # The initial contents of the form.
 
     @Slot()
     def new_job(self) -> None:
-        """Defaults that train: what the newest job was made of, as far as it is still there."""
+        """Open the form with defaults that train: the parts of the newest job that still exist."""
         self.new_job_of({})
 
     def new_job_with(self, kind: Kind, reference: str) -> None:
-        """A new job with this dataset, model or loader; its namesakes are chosen beside it."""
+        """Open the form with this dataset, model or loader, and with parts of the same name."""
         self.new_job_of({kind.value: reference.partition("@")[0]})
 
     def new_job_of(self, chosen: Mapping[str, str]) -> None:
-        """A new job with these names, by their keys in the job file."""
+        """Open the form with these names, by their keys in the job file."""
 
         def show(usual: Mapping[str, str]) -> None:
             raw = {**_NEW_JOB, **usual, **chosen}
@@ -133,7 +133,7 @@ class FormController(QObject):
         self._runner.run("form", partial(self._usual, chosen), show, lambda _error: show({}))
 
     def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
-        """Names from the catalogue on this disk: a new job waits for no share."""
+        """Names from the catalogue on this disk, so that a new job never waits for a share."""
         newest = self._jobs.search("", 1)
         worked = [vars(one) for one in self._services.library.used_together()]
         usual = {}
@@ -144,7 +144,7 @@ class FormController(QObject):
             wished += chosen.values()
             if items and newest:
                 last = max(items, key=lambda item: seconds(item.created))
-                # What was brought since the newest job is meant to be used.
+                # A part that was imported after the newest job is probably meant to be used.
                 is_news = seconds(last.created) > seconds(newest[0].created)
                 wished += [last.name] if is_news else []
             wished += [getattr(job.config, kind.value) for job in newest]
@@ -156,26 +156,26 @@ class FormController(QObject):
         return usual
 
     def _known_metrics(self) -> list[str]:
-        """What jobs measured lately, as the catalogue on this disk knows it."""
+        """Metrics that recent jobs measured, from the catalogue on this disk."""
         jobs = self._jobs.search("", _LATELY)
         measured = {name for job in jobs for name in job.metrics if tells_how_good(name)}
         return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
 
     def _free_name(self, raw: Mapping[str, Any]) -> str:
-        """A name that takes no thought: the model's and a number, "resnet50 7"."""
+        """A free name: the model's and a number, "resnet50 7"."""
         self._named_for = _model_of(raw)
         self._given_name = self._page.model.free_name(self._named_for or "job")
         return self._given_name
 
     def _rename(self, raw: Mapping[str, Any]) -> None:
-        """With another model it is named after that, unless a person named it."""
+        """Rename the job after another model is chosen, unless the user named it."""
         is_given = self._given_name and raw.get("name") == self._given_name
         if is_given and _model_of(raw) not in ("", self._named_for):
             self._form.rename(self._free_name(raw))
 
     @Slot(object)
     def _begin(self, draft: JobDraft) -> None:
-        """With a template: what it does not say is as for any new job."""
+        """Open the form with a template; what it omits has the defaults of any new job."""
         raw = {**_NEW_JOB, **draft.raw}
         raw["name"] = self._free_name(raw)
         self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
@@ -189,7 +189,7 @@ class FormController(QObject):
 
     @Slot(str)
     def load_job(self, job_id: str) -> None:
-        """The settings of an old job in the form, to change one and start."""
+        """Load the settings of an existing job into the form."""
         self.begin_with(job_id, {}, self._form_refused)
 
     def begin_with(
@@ -198,7 +198,7 @@ class FormController(QObject):
         other: Mapping[str, Any],
         refused: Callable[[BackendError], None],
     ) -> None:
-        """The settings of a job, but for some ``other`` ones."""
+        """Open the form with the settings of a job, except the ``other`` ones."""
 
         def read() -> JobDraft:
             raw = self._jobs.clone(job_id)
@@ -208,21 +208,21 @@ class FormController(QObject):
         self._runner.run("form", read, self.show_draft, refused)
 
     def replay(self, job_id: str, refused: Callable[[BackendError], None]) -> None:
-        """Train a job again: its nodes can be chosen, and all else is as it was."""
+        """Train a job again: its nodes can be chosen, everything else is unchanged."""
 
         def read() -> JobDraft:
             view = self._jobs.show(job_id)
             try:
                 raw = self._services.replays.draft(job_id)
             except BackendError:
-                # Where it ran is not here: its nodes are to be chosen, and the check says so.
+                # Its nodes do not exist here: the user must choose nodes, and the check says so.
                 raw = self._services.replays.draft(job_id, view.config.placement)
             return JobDraft(raw, origin=Origin(f"“{view.name}”", raw, job_id))
 
         self._runner.run("form", read, self.show_draft, refused)
 
     def open_job_file(self, path: Path) -> None:
-        """A job file, a sweep file or a bundle was chosen or dropped."""
+        """Open a job file, a sweep file or a bundle that was chosen or dropped."""
         if path.suffix.lower() == SUFFIX:
             self.bundle_opened.emit(path)
             return
@@ -245,7 +245,7 @@ class FormController(QObject):
         if chosen:
             self.open_job_file(Path(chosen))
 
-    # The weights that it starts from.
+    # The initial weights.
 
     @Slot(str)
     def _find_jobs(self, text: str) -> None:
@@ -275,7 +275,7 @@ class FormController(QObject):
             self._form.start_from.choose(chosen)
 
     def _name_weights(self, start_from: str) -> None:
-        """A checkpoint is shown with the name of its job; the file has the id."""
+        """Show a checkpoint with the name of its job; the file holds the id."""
         job_id, _, checkpoint = start_from.partition("/")
         if job_id and checkpoint and "@" not in job_id:
             self._runner.run(
@@ -306,7 +306,7 @@ class FormController(QObject):
         self._checked_draft = draft
         self._choose_together(check.together)
         self._form.show_check(check, self._known_trial(check))
-        # A hidden form holds no choice of the user.
+        # Nothing in a hidden form was chosen by the user.
         if not self._form.isVisible():
             return
         if check.together and not check.is_counted:
@@ -315,11 +315,11 @@ class FormController(QObject):
             self._try(fetch=False)
 
     def _count(self, draft: JobDraft) -> None:
-        """Steps and time depend on the size of the dataset, which only its loader can tell."""
+        """Count the samples of the dataset, which only its loader knows, for steps and time."""
         key = (*self._together, *(str(draft.raw.get(part, "")) for part in _VALIDATED_BY))
         if key in self._counted:
             return
-        # Once: a loader that cannot be used is told of when the job starts.
+        # Only once. A loader that fails is reported when the job starts.
         self._counted.add(key)
 
         def counted(is_known: bool) -> None:
@@ -341,13 +341,13 @@ class FormController(QObject):
         return BatchTrial(TrialState.PASSED, f"{_TRIED}{loss}")
 
     def _try(self, *, fetch: bool) -> None:
-        """Try one batch of what is chosen; another choice ends it."""
+        """Train one batch of what is chosen; another choice cancels it."""
         together, draft = self._together, self._checked_draft
         if not together or self._trial is not None:
             return
 
         def show(state: TrialState, words: str = "", field: str = "") -> None:
-            # What another choice took the place of is not known, and may be tried again.
+            # A result for an earlier choice is unknown, and the trial can be repeated.
             trial = BatchTrial(state, words, field)
             if self._trial is progress and self._trials.get(together) != trial:
                 self._trials[together] = trial
@@ -373,14 +373,14 @@ class FormController(QObject):
                 over(TrialState.FAILED, error.with_remedy, part or Kind.MODEL.value)
 
         def work() -> bool:
-            progress.step(0, 0, "Python starts")
+            progress.step(0, 0, "Starting Python")
             return self._jobs.try_together(draft.raw, progress, fetch=fetch)
 
         progress = self._trial = self._runner.progress(
             lambda _share, what: show(TrialState.UNDER_WAY, what)
         )
         show(TrialState.UNDER_WAY)
-        # In the lane of the count: each of both takes a Python with PyTorch.
+        # In the same lane as the count: each of them starts Python with PyTorch.
         self._runner.run("count", work, tried, failed)
 
     @Slot()
@@ -389,7 +389,7 @@ class FormController(QObject):
             self._trial.cancel()
 
     def _choose_together(self, together: tuple[str, ...]) -> None:
-        """Other files are chosen: a trial of those before is not wanted any more."""
+        """Take other files; cancel the trial of the earlier ones."""
         if together == self._together:
             return
         if self._trial is not None:
@@ -411,7 +411,7 @@ class FormController(QObject):
         return self._jobs.show(view.id)
 
     def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
-        """Make a job that does not start now, and do ``then`` with it on the worker."""
+        """Create a job without starting it, then run ``then`` with it on the worker."""
         self._form.set_busy("Creating…")
         progress = self._runner.progress(lambda _share, what: self._form.set_busy(f"{what}…"))
         self._saving = progress
@@ -457,5 +457,5 @@ def _replayed(draft: JobDraft) -> str:
 
 
 def is_job_file(path: Path) -> bool:
-    """Whether a dropped file is meant as a job file or a bundle; reads nothing."""
+    """Return True if a dropped file is a job file or a bundle, by its name; reads nothing."""
     return path.suffix.lower() in (".toml", SUFFIX)

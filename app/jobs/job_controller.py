@@ -1,4 +1,4 @@
-"""What a person does with jobs becomes calls of the job service; outcomes come back to the page."""
+"""Turn user actions on jobs into calls of the job service; show the outcomes on the page."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from backend.services.context.example import create_example
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 
-_SOUND = "read just now and found right"
+_SOUND = "just read; its hash matches"
 
 
 class JobController(QObject):
-    """Serves the place Jobs.
+    """Serve the page Jobs.
 
     Attributes:
         drafts: Serves the form.
 
     Signals:
-        jobs_wished: The place Jobs should be in front.
-        told: A sentence for the toast, about what the user did.
+        jobs_wished: Show the page Jobs.
+        notified: A sentence for the toast, about what the user did.
     """
 
     jobs_wished = Signal()
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class JobController(QObject):
         self._form = form
         self._window = window
         self._starts = StartController(services, runner, window, self)
-        self._starts.told.connect(self.told)
+        self._starts.notified.connect(self.notified)
         self.drafts = FormController(services, runner, self._starts, page, form, window, self)
         self.drafts.made.connect(self.show_new)
-        self.drafts.told.connect(self.told)
+        self.drafts.notified.connect(self.notified)
         self.drafts.sweeps.made.connect(self._sweep_made)
         self.drafts.sweeps.taken.connect(self._sweep_taken)
         self._export: Progress | None = None
@@ -108,7 +108,7 @@ class JobController(QObject):
         detail.acts_requested.connect(self._acts)
         detail.settings_requested.connect(self._settings)
 
-    # A job's life.
+    # The life of a job.
 
     @Slot(str)
     def start(self, job_id: str) -> None:
@@ -123,7 +123,7 @@ class JobController(QObject):
         self._stop(job_id)
 
     def _stop(self, job_id: str, leaving: str = "") -> None:
-        # Whoever asks for something else meanwhile does not move it any more.
+        # Another request for the job replaces the pending move.
         self._moving.pop(job_id, None)
         if leaving:
             self._moving[job_id] = leaving
@@ -137,7 +137,7 @@ class JobController(QObject):
 
     @Slot(str)
     def kill(self, job_id: str) -> None:
-        """End what was to stop and does not."""
+        """Kill a job that was asked to stop and does not."""
         self._page.detail.show_busy(job_id, "Killing…")
         self._runner.run(
             f"job {job_id}",
@@ -155,19 +155,19 @@ class JobController(QObject):
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
         placement, faults = parse_placement(raw)
         if faults:
-            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where it goes on.")
+            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where to resume it.")
             return
         self._starts.start(self._wish(job_id, self._jobs.resume, placement))
 
     @Slot(str, int)
     def resume_smaller(self, job_id: str, batch_size: int) -> None:
-        """Go on from the newest checkpoint with another batch size."""
+        """Resume from the newest checkpoint with another batch size."""
         resume = partial(self._jobs.resume, batch_size=batch_size)
         self._starts.start(self._wish(job_id, resume))
 
     @Slot(str)
     def check_before_start(self, job_id: str) -> None:
-        """All that would keep the job from starting, or from going on."""
+        """List everything that would keep the job from starting or resuming."""
         view = self._page.open_view
         if view is not None and view.id == job_id and not view.state.is_live:
             act: Callable[..., JobView] = self._jobs.start
@@ -194,7 +194,7 @@ class JobController(QObject):
 
     @Slot(str, str)
     def move_off(self, job_id: str, node: str) -> None:
-        """Stop a job; when its checkpoint is written, ask where it goes on without this node."""
+        """Stop a job; once its checkpoint is written, ask where to resume it without this node."""
         self._stop(job_id, leaving=node)
         self.jobs_wished.emit()
         self._page.open_job(job_id)
@@ -209,15 +209,15 @@ class JobController(QObject):
             return
         node = self._moving.pop(view.id)
         if view.state is JobState.FINISHED:
-            self.told.emit(f"{view.name} has finished; there is nothing to move.")
+            self.notified.emit(f"{view.name} has finished, so it was not moved.")
             return
 
         def ask(found: tuple[Checkpoint, ...]) -> None:
             detail = self._page.detail
             detail.show_checkpoints(view.id, found)
             if not found:
-                sentence = f"{view.name} left {node} and has no checkpoint to go on from."
-                detail.show_error(view.id, sentence, "Start it over on other nodes.")
+                sentence = f"{view.name} left {node} and has no checkpoint to resume from."
+                detail.show_error(view.id, sentence, "Start the job over on other nodes.")
             elif self._page.open_id == view.id:
                 detail.open_elsewhere(node)
 
@@ -239,13 +239,13 @@ class JobController(QObject):
         self._page.detail.show_busy(job_id, "")
         self._page.detail.show_error(job_id, str(error), error.remedy)
 
-    # The example.
+    # Example.
 
     @Slot()
     def train_example(self, workers: int = 2) -> None:
-        """Import the built-in example, make its job, and start it."""
+        """Import the built-in example, create its job, and start it."""
         first = self._page.first_start
-        first.show_busy("Bringing the example…")
+        first.show_busy("Importing the example…")
 
         def bring() -> JobView:
             view = create_example(self._services, workers)
@@ -273,13 +273,13 @@ class JobController(QObject):
 
     @Slot()
     def _new_job(self) -> None:
-        # Of a form that is being filled in nothing is lost by a key.
+        # A key press must not discard a form that is being filled in.
         if not self._form.isVisible():
             self.drafts.new_job()
 
     @Slot(str)
     def clone(self, job_id: str) -> None:
-        """The settings of an old job in the form, to change one and start."""
+        """Load the settings of an existing job into the form."""
         self.drafts.begin_with(job_id, {}, partial(self._refused, job_id))
 
     @Slot(str, str)
@@ -289,11 +289,11 @@ class JobController(QObject):
 
     @Slot(str)
     def replay(self, job_id: str) -> None:
-        """The form with the same files, settings and seed; its nodes can be chosen."""
+        """Open the form with the same files, settings and seed; the nodes can be chosen."""
         self.drafts.replay(job_id, partial(self._refused, job_id))
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """What the nodes offer, and why some offer nothing."""
+        """Show the nodes that can be chosen, and the reason where one cannot."""
         self._form.show_nodes(states)
         self._page.detail.show_nodes(states)
 
@@ -309,7 +309,7 @@ class JobController(QObject):
         for view in taken.taken:
             self._page.remove_job(view.id)
 
-    # What is open.
+    # The open job.
 
     @Slot(str)
     def _open(self, job_id: str) -> None:
@@ -328,7 +328,7 @@ class JobController(QObject):
 
     @Slot(str, str, bool)
     def _keep(self, job_id: str, checkpoint: str, is_kept: bool) -> None:
-        """Keep a checkpoint for ever, or no more."""
+        """Keep a checkpoint permanently, or stop keeping it."""
 
         def marked(_found: Checkpoint) -> None:
             self._checkpoints(job_id)
@@ -345,7 +345,7 @@ class JobController(QObject):
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
         show = partial(self._page.detail.show_verified, job_id, checkpoint)
-        show("being checked", "")
+        show("checking…", "")
         self._runner.run(
             f"verify {job_id}",
             partial(self._jobs.damage, job_id, checkpoint),
@@ -393,7 +393,7 @@ class JobController(QObject):
             partial(self._refused, job_id),
         )
 
-    # What a person changes.
+    # Edits.
 
     @Slot(str, str)
     def _rename(self, job_id: str, name: str) -> None:
@@ -412,7 +412,7 @@ class JobController(QObject):
             f"job {job_id}", work, self._page.show_view, partial(self._refused, job_id)
         )
 
-    # What a person takes away.
+    # Exports.
 
     @Slot(str, str, str, str)
     def export(self, job_id: str, checkpoint: str, file_format: str, path: str) -> None:

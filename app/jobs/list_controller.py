@@ -1,8 +1,8 @@
-"""Finds what the lists of jobs show, off the GUI thread, and keeps them up to date.
+"""Find the rows of the job lists off the GUI thread, and keep them up to date.
 
-There is one index of all jobs, and one lane in which it is asked and told. The lists hold numbers
-into it (`JobRows`); what a list shows is asked anew when a person asks for something else, and when
-jobs came, went, or belong elsewhere.
+One index holds all jobs, and one lane reads and changes it. The lists hold numbers into it
+(`JobRows`). A list is queried again when the user asks for other rows, and when jobs are added,
+removed or regrouped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Uses = Mapping[tuple[str, str], int]
 
 
 class JobFinder(QObject):
-    """Serves the lists of the place Jobs.
+    """Serve the lists of the page Jobs.
 
     Signals:
-        counted: How many jobs there are.
-        used: How many jobs use which version: ``(key in the job file, NAME@VERSION)`` to number.
+        counted: The number of jobs.
+        used: The number of jobs by version: ``(key in the job file, NAME@VERSION)`` to number.
     """
 
     counted = Signal(int)
@@ -56,17 +56,17 @@ class JobFinder(QObject):
         page.table.choices_wished.connect(self._choose)
 
     def take(self, listing: JobListing) -> None:
-        """All jobs were looked at."""
+        """Take a new listing of all jobs."""
         self._page.show_views(listing.views)
-        self._tell(listing.views, listing.lines, listing.gone, is_listing=True)
+        self._update(listing.views, listing.lines, listing.gone, is_listing=True)
 
     @Slot(str, JobQuery)
     def find(self, which: str, query: JobQuery) -> None:
-        """Somebody asked for other rows."""
+        """Find other rows for a list."""
         self._find({which: query}, at_once=True)
 
     def rows(self, query: JobQuery, then: Callable[[JobRows], None]) -> None:
-        """What fits to a query, for a list that is none of the page's."""
+        """Find the rows of a query for a list outside the page."""
 
         def show(found: JobQueryResult) -> None:
             then(self._rows(found))
@@ -74,7 +74,7 @@ class JobFinder(QObject):
         self._runner.run(_LANE, partial(self._index.find, query), show, _never)
 
     def named(self, text: str, most: int, then: Callable[[tuple[JobSummary, ...]], None]) -> None:
-        """The sweeps and jobs with these words in their name."""
+        """Find the sweeps and jobs with these words in their name."""
 
         def find() -> tuple[JobSummary, ...]:
             return (*self._index.sweeps_named(text, most), *self._index.named(text, most))
@@ -84,7 +84,7 @@ class JobFinder(QObject):
     @Slot(JobView)
     def _learn(self, view: JobView) -> None:
         self._seen.pop(view.id, None)
-        self._tell((view,))
+        self._update((view,))
 
     @Slot(JobView)
     def _learn_soon(self, view: JobView) -> None:
@@ -93,14 +93,14 @@ class JobFinder(QObject):
 
     def _learn_seen(self) -> None:
         views, self._seen = tuple(self._seen.values()), {}
-        self._tell(views)
+        self._update(views)
 
     @Slot(str)
     def _forget(self, job_id: str) -> None:
         self._seen.pop(job_id, None)
-        self._tell((), gone=(job_id,))
+        self._update((), gone=(job_id,))
 
-    def _tell(
+    def _update(
         self,
         views: Iterable[JobView],
         lines: Iterable[JobSummary] = (),
@@ -108,14 +108,14 @@ class JobFinder(QObject):
         *,
         is_listing: bool = False,
     ) -> None:
-        # Lines are made on the lane, too: of many jobs that are new at once they are 0.1 s.
+        # Summaries are made on the lane, too: for many new jobs at once they take 0.1 s.
         def take() -> tuple[tuple[int, ...], bool, Uses | None]:
             news = self._index.take((*lines, *map(line_of, views)), gone)
             return news.changed, news.moved, self._index.uses() if news.came_or_went else None
 
-        self._runner.run(_LANE, take, partial(self._told, is_listing), _never)
+        self._runner.run(_LANE, take, partial(self._updated, is_listing), _never)
 
-    def _told(self, is_listing: bool, news: tuple[tuple[int, ...], bool, Uses | None]) -> None:
+    def _updated(self, is_listing: bool, news: tuple[tuple[int, ...], bool, Uses | None]) -> None:
         changed, moved, uses = news
         self._page.show_lines(changed)
         if uses is not None:
@@ -143,7 +143,7 @@ class JobFinder(QObject):
         places: Mapping[str, int],
         folds: Folds,
     ) -> JobQueryResult | None:
-        """On the lane. Of what was asked while another question waited, the last is answered."""
+        """Runs on the lane. Of several questions that waited, only the last is answered."""
         if self._asked[which] != number:
             return None
         return self._index.fold(self._index.find(query, places), query, folds)
@@ -175,5 +175,5 @@ class JobFinder(QObject):
 
 
 def _never(error: BackendError) -> None:
-    """The index is memory: nothing of the world can fail in it."""
+    """Ignore the error: the index is in memory, so a query cannot fail."""
     raise error

@@ -1,4 +1,4 @@
-"""What the log tab wishes for: counting, reading and searching, off the GUI thread."""
+"""Count, read and search log lines for the log tab, off the GUI thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widgets.jobs.log.log_tab import LogTab
 
 
 class LogController(QObject):
-    """Looks and lines in one lane, searches in another, so that scrolling does not wait."""
+    """Reads run in one lane, searches in another, so that scrolling never waits."""
 
     def __init__(
         self, logs: LogService, runner: Runner, tab: LogTab, parent: QObject | None = None
@@ -51,7 +51,7 @@ class LogController(QObject):
 
     @Slot(str, str, str, int)
     def _find(self, job_id: str, source: str, text: str, from_line: int) -> None:
-        """A search ends the one before it; an empty text only does that."""
+        """Start a search; it cancels the one before. An empty text only cancels."""
         progress = self._new_search(job_id, source)
         if not text:
             return

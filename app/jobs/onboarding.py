@@ -1,4 +1,4 @@
-"""Leads from the example to the first own job."""
+"""Guide the user from the example to the first job of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from widgets.jobs.page.onboarding_strip import OwnStrip
 
 
 class OwnJob(QObject):
-    """Shows the strip while each job there is uses nothing but the example."""
+    """Show the strip while all jobs use nothing but the example."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class OwnJob(QObject):
 
     @Slot(object)
     def see_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
-        """What the jobs use, as `JobFinder.used` has it."""
+        """Take the versions that jobs use, as `JobFinder.used` reports them."""
         used = {reference.partition("@")[0] for (_, reference), count in uses.items() if count}
         self._is_wanted = used == {NAME}
         self._show()
@@ -45,7 +45,7 @@ class OwnJob(QObject):
         self._show()
 
     def see_nodes(self, count: int) -> None:
-        """This computer is one of them."""
+        """Take the nodes; this computer is one of them."""
         done = self._done - {"node"}
         self._done = done | {"node"} if count > 1 else done
         self._show()

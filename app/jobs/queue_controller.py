@@ -1,4 +1,4 @@
-"""What a person does with the queue becomes calls of its service; what comes back is shown."""
+"""Turn user actions on the queue into calls of its service, and show the results."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LANE = "queue"
 
 
 class QueueController(QObject):
-    """Serves the queue within the place Jobs.
+    """Serve the queue within the page Jobs.
 
     Signals:
-        shown: The whole `Queue`, after each look.
-        told: A sentence for the toast, about what the user did.
+        shown: The whole `Queue`, after each read.
+        notified: A sentence for the toast, about what the user did.
     """
 
     shown = Signal(object)
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -56,21 +56,21 @@ class QueueController(QObject):
 
     @Slot(object)
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        """The list of jobs was read; where one waits, the queue is looked at as well."""
+        """Take the list of jobs; if one is queued, read the queue as well."""
         waits = any(view.state is JobState.QUEUED for view in views)
         if waits or self._queue != Queue():
             self.refresh()
 
     @Slot()
     def refresh(self) -> None:
-        """Look once; a look under way is enough."""
+        """Read the queue once, unless a read is under way."""
         if self._looking:
             return
         self._looking = True
         self._runner.run(_LANE, self._look, self._take, self._miss)
 
     def _look(self) -> Queue:
-        """On a worker."""
+        """Runs on a worker."""
         self._service.keep()
         return self._service.read()
 
@@ -79,7 +79,7 @@ class QueueController(QObject):
         self._show(queue)
 
     def _miss(self, _error: BackendError) -> None:
-        """The next look tells; that the data root is away, the list of jobs says."""
+        """Ignore the error: the next read retries; the list of jobs reports a lost data root."""
         self._looking = False
 
     def _show(self, queue: Queue, *, at_once: bool = False) -> None:
@@ -87,7 +87,7 @@ class QueueController(QObject):
         self._page.show_queue(queue, at_once=at_once)
         self.shown.emit(queue)
 
-    # What a person wishes.
+    # User actions.
 
     @Slot(str)
     def _enqueue(self, job_id: str) -> None:
@@ -119,7 +119,7 @@ class QueueController(QObject):
             _LANE,
             self._service.pause if paused else self._service.resume,
             partial(self._show, at_once=True),
-            lambda error: self.told.emit(error.with_remedy),
+            lambda error: self.notified.emit(error.with_remedy),
         )
 
     def _act(self, job_id: str, work: Callable[[], object]) -> None:
@@ -139,5 +139,5 @@ class QueueController(QObject):
         if self._page.open_id == job_id:
             self._page.detail.show_error(job_id, str(error), error.remedy)
         else:
-            self.told.emit(error.with_remedy)
+            self.notified.emit(error.with_remedy)
         self._poller.poll_list()

@@ -1,4 +1,4 @@
-"""Starts jobs; where the look before a start finds faults, talks about them and has them mended."""
+"""Start jobs. If the pre-flight check fails, show the failures and fix them on request."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from backend.services.preflight.service import PreflightFailed
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 NO_PLACE: tuple[Placement, ...] = ()
-"""Where the job itself says."""
+"""The placement in the job itself."""
 
 
 @dataclass(frozen=True)
 class StartRequest:
-    """A start that a person asked for; every call but ``act`` comes on the GUI thread.
+    """A start that the user requested; every call but ``act`` runs on the GUI thread.
 
     Attributes:
-        job_id: "" for a job that is made only when it can start.
-        act: Does it, on a worker. With a placement the job runs there.
-        show_busy: What is being done ("" when it is over).
-        began: It was started.
-        refused: It cannot be, and there is no talk about it, or none any more.
+        job_id: "" for a job that is created only when it can start.
+        act: Starts it, on a worker. With a placement the job runs there.
+        show_busy: The step under way ("" when it is over).
+        began: The job was started.
+        refused: It cannot start, and no pre-flight dialog is open for it.
     """
 
     job_id: str
@@ -53,13 +53,13 @@ class StartRequest:
 
 
 class StartController(QObject):
-    """One talk at a time; another start that is asked for meanwhile ends it.
+    """One pre-flight dialog at a time; another start closes it.
 
     Signals:
-        told: A sentence for the toast, about what was mended after the talk was over.
+        notified: A sentence for the toast, about fixes that ended after the dialog was closed.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class StartController(QObject):
         self.talk: PreflightSession | None = None
 
     def start(self, wish: StartRequest) -> None:
-        """Look, and start at once where nothing keeps the job from it."""
+        """Check, and start at once if nothing prevents it."""
         progress = self._looks[wish.job_id] = self._runner.progress(
             lambda _share, what: wish.show_busy(f"{what}…")
         )
@@ -101,19 +101,19 @@ class StartController(QObject):
         self._runner.run(wish.lane, lambda: wish.act(NO_PLACE, progress), began, refused)
 
     def cancel(self, job_id: str) -> None:
-        """The start is not wanted any more, as far as it has not begun."""
+        """Cancel a start, if it has not begun."""
         if job_id in self._looks:
             self._looks[job_id].cancel()
 
     def check(self, wish: StartRequest, config: JobConfig) -> None:
-        """Only look, and show what was found even when all is well."""
+        """Check only, and show the result even if everything passes."""
         self._open(wish, config).check_all()
 
     def _open(self, wish: StartRequest, config: JobConfig) -> PreflightSession:
         if self.talk is not None:
             self.talk.dialog.reject()
         self.talk = PreflightSession(self._services, self._runner, wish, config, self._window, self)
-        self.talk.told.connect(self.told)
+        self.talk.notified.connect(self.notified)
         self.talk.over.connect(self._forget)
         self.talk.dialog.open()
         return self.talk
@@ -125,14 +125,14 @@ class StartController(QObject):
 
 
 class PreflightSession(QObject):
-    """One dialog about one start, from its first finding to the start or to its being closed.
+    """One dialog about one start, from the first finding until the start or the closing.
 
     Signals:
-        told: See `StartController`.
-        over: The dialog was closed; carries this talk.
+        notified: See `StartController`.
+        over: The dialog was closed; carries this session.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
     over = Signal(object)
 
     def __init__(
@@ -168,14 +168,14 @@ class PreflightSession(QObject):
         self._found = found
         self.dialog.show_found(found, self._config.placement)
 
-    # Looking.
+    # Checking.
 
     @Slot()
     def check_all(self) -> None:
         self._look({one.node for one in self._config.placement})
 
     def _look(self, nodes: set[str]) -> None:
-        """At these; those that are asked for during a look are looked at after it."""
+        """Check these nodes; those requested during a check follow after it."""
         self._to_ask |= nodes
         if self._progress is None:
             self._look_now()
@@ -186,7 +186,7 @@ class PreflightSession(QObject):
             return
         before, config, job_id = self._found, self._config, self._wish.job_id
         preflight = self._services.preflight
-        progress = self._begin(f"Looking at {', '.join(asked) if len(asked) < 4 else 'the nodes'}")
+        progress = self._begin(f"Checking {', '.join(asked) if len(asked) < 4 else 'the nodes'}")
 
         def look() -> Preflight:
             if before is None or set(before.nodes).issubset(asked):
@@ -202,7 +202,7 @@ class PreflightSession(QObject):
 
         self._runner.run("preflight", look, found, self._refused)
 
-    # Mending.
+    # Fixing.
 
     @Slot(object)
     def _fix(self, finding: PreflightFinding) -> None:
@@ -212,7 +212,7 @@ class PreflightSession(QObject):
             self._fix_all(self._mended_with(finding))
 
     def _mended_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
-        """All that is gone when this one is: a second press would do the same work again."""
+        """All findings that this fix resolves, so that the work is not repeated."""
         wrong = (*self._found.faults, *self._found.warnings) if self._found is not None else ()
         alike = [one for one in wrong if one.fix is finding.fix]
         if not finding.fix.is_about_all_nodes:
@@ -222,7 +222,7 @@ class PreflightSession(QObject):
     def _move(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
         if not placement:
             self.dialog.show_not_mended(
-                finding, "Nothing would be left of the job.", "Choose other nodes for it."
+                finding, "No node would be left for the job.", "Choose other nodes for the job."
             )
             return
         self._placement = placement
@@ -234,16 +234,16 @@ class PreflightSession(QObject):
         wanted = tuple(findings)
         self.dialog.show_fixing(wanted)
 
-        def tell(_share: float | None, what: str) -> None:
+        def report(_share: float | None, what: str) -> None:
             node, _, step = what.partition(": ")
             if self._is_open:
                 there = [finding for finding in wanted if node in finding.nodes]
                 self.dialog.show_fixing(there, f"{step}…")
 
-        progress = self._runner.progress(tell)
+        progress = self._runner.progress(report)
         nodes = {node for finding in wanted for node in finding.nodes}
         self._runner.run(
-            f"mend {' '.join(sorted(nodes))}",
+            f"fix {' '.join(sorted(nodes))}",
             lambda: self._services.preflight.fix_all(
                 wanted, lambda news: progress.report(0, 0, _step_of(news))
             ),
@@ -258,7 +258,7 @@ class PreflightSession(QObject):
     ) -> None:
         if not self._is_open:
             for error in dict.fromkeys(failed.values()):
-                self.told.emit(error.with_remedy)
+                self.notified.emit(error.with_remedy)
             return
         for finding, error in failed.items():
             self.dialog.show_not_mended(finding, str(error), error.remedy)
@@ -272,7 +272,7 @@ class PreflightSession(QObject):
 
     @Slot()
     def _try(self) -> None:
-        # Not where the job was until now: it may be about to go on elsewhere.
+        # Not on the job's previous nodes: it may be about to resume elsewhere.
         placement = self._config.placement
         progress = self._begin("Training one batch")
 
@@ -314,16 +314,16 @@ class PreflightSession(QObject):
             self._refused,
         )
 
-    # What both share.
+    # Shared by both.
 
     def _begin(self, sentence: str) -> Progress:
         progress = self._progress = self._runner.progress(
-            lambda share, what: self._tell(progress, share, what)
+            lambda share, what: self._report(progress, share, what)
         )
         self.dialog.show_busy(sentence)
         return progress
 
-    def _tell(self, progress: Progress, share: float | None, what: str) -> None:
+    def _report(self, progress: Progress, share: float | None, what: str) -> None:
         if progress is self._progress:
             self.dialog.show_busy(what, share)
 
@@ -353,13 +353,13 @@ class PreflightSession(QObject):
         self._is_open = False
         was_given_up = result == PreflightDialog.DialogCode.Rejected
         if was_given_up and self._found is not None and not self._found.passed:
-            # Where Start was pressed it stays to be read why nothing started.
+            # Where Start was pressed the reason stays readable.
             self._wish.refused(PreflightFailed(self._found, self._config))
         self.dialog.deleteLater()
         self.over.emit(self)
 
 
 def _step_of(news: SetUp) -> str:
-    """``gpu12: Horovod``."""
+    """Return ``gpu12: Horovod``."""
     running = [step.title for step in news.steps if step.state is StepState.RUNNING]
     return f"{news.node}: {running[0] if running else 'Setting up'}"

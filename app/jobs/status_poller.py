@@ -1,11 +1,11 @@
-"""Looks at jobs again and again, and tells the window what is new about them.
+"""Poll the jobs and report what changed to the window.
 
-Nobody sends the window a message. Rank 0 of a run replaces ``status.json`` and appends to
-``history.toml``; this module looks past the point at which it stopped. So a laptop that slept for
-a night loses nothing, and two windows can watch one run.
+No process pushes messages to the window. Rank 0 of a run replaces ``status.json`` and appends to
+``history.toml``; this module reads on from where it stopped. So a laptop that slept for a night
+loses nothing, and two windows can watch one run.
 
-The open job is looked at each time, other live ones each second time. The rest come by in the list,
-which is read every few looks, because another desktop may have started one.
+The open job is polled each time, other live jobs each second time. All others come with the list,
+which is read every few polls because another desktop may have started one.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
 
 _LOOKS_AT_REST = 2
-"""Jobs that are live but not open are looked at once in so many looks."""
+"""Live jobs that are not open are polled once in this many polls."""
 _LOOKS_A_LIST = 8
-"""The list is read once in so many looks."""
+"""The list is read once in this many polls."""
 _MOST_AT_ONCE = 2
-"""Each thread that computes is one more before the GUI thread when that wants Python's lock."""
+"""The number of polls at once: each computing thread delays the GUI thread at Python's lock."""
 _LONG_S = 1.0
-"""A look that takes longer waits for a share, and keeps no other from being made."""
+"""A poll that takes longer is waiting for a share, and no longer counts against the limit."""
 _MOST_STUCK = 8
-"""Each look that waits for a share keeps a thread; others of the window need some, too."""
+"""The limit of polls that wait for a share: each one holds a thread that others need."""
 
 
 class StatusPoller(QObject):
-    """Keeps the window up to date about all jobs, and about the curves of the open one.
+    """Keep the window up to date about all jobs, and about the curves of the open one.
 
     Signals:
         updated: A `RunUpdate`: a job's view changed, or its history has new points.
-        listed: The `JobView` of what moves and of what ended lately, as a tuple.
-        all_listed: The `JobListing` that they are of.
-        unreadable: Job id, sentence. Comes with every look that fails, and while one does not
-            end: show it as doubt, never as a dialog. The job stays watched.
-        unlisted: A sentence: the list could not be read, or has not been for long.
+        listed: The `JobView` of live jobs and of jobs that ended lately, as a tuple.
+        all_listed: The `JobListing` that they come from.
+        unreadable: Job id, sentence. Sent with every failing poll, and while one does not return.
+        Show it as stale data, never as a dialog. The job stays watched.
+        unlisted: A sentence: the list could not be read, or has not been for a long time.
     """
 
     updated = Signal(RunUpdate)
@@ -72,7 +72,7 @@ class StatusPoller(QObject):
         self._live: dict[str, JobView] = {}
         self._cursors: dict[str, object] = {}
         self._under_way: dict[str, float] = {}
-        """Looks that have not ended, and when they began."""
+        """Polls that have not ended, and when they began."""
         self._waiting: dict[str, None] = {}
         self._reaping: set[str] = set()
         self._not_reaped: set[str] = set()
@@ -87,7 +87,7 @@ class StatusPoller(QObject):
         self._timer.setInterval(interval_ms)
 
     def start(self) -> None:
-        """Look now, and from now on."""
+        """Poll now, and periodically from now on."""
         self.poll_list()
         self._timer.start()
 
@@ -95,24 +95,24 @@ class StatusPoller(QObject):
         self._timer.stop()
 
     def open(self, job_id: str) -> None:
-        """From now on the history of this job is wanted too, from its beginning."""
+        """From now on, also report the history of this job from its beginning."""
         before, self._open_id, self._open_is_unread = self._open_id, job_id, False
         self._forget_resting(before)
         self._cursors.pop(job_id, None)
         self._look_at(job_id)
 
     def know(self, view: JobView) -> None:
-        """A job was created, started or changed here; look at it at once."""
+        """Poll a job at once that was created, started or changed here."""
         self._take_view(view)
         self._look_at(view.id)
 
     def live(self) -> tuple[JobView, ...]:
-        """The jobs that are under way."""
+        """The live jobs."""
         return tuple(self._live.values())
 
     @Slot()
     def poll(self) -> None:
-        """Look at the live jobs whose turn it is, and at the list when it is its."""
+        """Poll the live jobs that are due, and the list when it is due."""
         is_turn_of_all = self._looks % _LOOKS_AT_REST == 0
         self._looks += 1
         for job_id in list(self._live):
@@ -138,7 +138,7 @@ class StatusPoller(QObject):
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Those that wait longest first."""
+        """Begin the polls that have waited longest."""
         since = time.monotonic() - _LONG_S
         room = _MOST_AT_ONCE - sum(began > since for began in self._under_way.values())
         room = min(room, _MOST_STUCK - len(self._under_way))
@@ -157,25 +157,25 @@ class StatusPoller(QObject):
         )
 
     def _doubt_what_hangs(self) -> None:
-        """Of what does not come back nothing is known: of a job it is told once."""
+        """Report a job once whose poll does not return."""
         for job_id, began_s in list(self._under_way.items()):
             view = self._live.get(job_id)
             words = stale_reason(began_s)
             if view is not None and words and not view.doubt:
                 view = self._live[job_id] = replace(view, doubt=words)
                 self.updated.emit(RunUpdate(view, HistoryUpdate(), self._cursors.get(job_id)))
-        # The first list of 100,000 jobs takes long, and the page says so itself.
+        # The first list of 100,000 jobs takes long, and the page itself reports that.
         if self._was_listed and self._listing_since is not None:
             words = stale_reason(self._listing_since)
             if words:
-                self.unlisted.emit(f"The data root does not answer: {words}.")
+                self.unlisted.emit(f"The data root does not respond: {words}.")
 
     def _take(self, asked_with: object, update: RunUpdate) -> None:
         job_id = update.view.id
         self._under_way.pop(job_id, None)
         self._begin_some()
         if asked_with is not self._cursors.get(job_id):
-            # It was opened anew meanwhile: these points belong to the earlier look.
+            # The job was opened again in the meantime: these points belong to the earlier poll.
             self._look_at(job_id)
             return
         if update.view.unrecorded_end is not None and job_id not in self._not_reaped:
@@ -217,7 +217,7 @@ class StatusPoller(QObject):
             self._forget_resting(view.id)
 
     def _forget_resting(self, job_id: str) -> None:
-        """Where looks stopped counts for what moves or is open: a window sees jobs by thousands."""
+        """Drop the read positions of jobs that are neither live nor open, maybe thousands."""
         if job_id != self._open_id and job_id not in self._live:
             self._cursors.pop(job_id, None)
 
@@ -226,8 +226,8 @@ class StatusPoller(QObject):
         for view in listing.views:
             if view.state.is_live and view.id not in self._live:
                 self._live[view.id] = view
-        # List and look are read side by side: of a job that is watched only the look has the word,
-        # or its end would be seen, taken back and seen again.
+        # The list and the polls run side by side. For a watched job only the poll counts; otherwise
+        # its end would appear, disappear and appear again.
         views = tuple(
             self._live.get(view.id, view)
             for view in listing.views

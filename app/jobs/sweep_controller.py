@@ -1,4 +1,4 @@
-"""A job form whose fields take several values: checked as a sweep, queued, and taken back."""
+"""Check, queue and take back a sweep: a job form whose fields hold several values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from widgets.jobs.form.job_form import JobForm
 
 
 class SweepController(QObject):
-    """Serves the form where it is about several jobs.
+    """Serve the form when it describes several jobs.
 
     Signals:
         made: A `SweepMade`: all its jobs are in the queue.
         taken: A `SweepTaken`.
-        told: A sentence for the toast.
+        notified: A sentence for the toast.
     """
 
     made = Signal(object)
     taken = Signal(object)
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SweepController(QObject):
         form.take_back_requested.connect(self.take_back)
 
     def check(self, draft: JobDraft) -> JobCheck:
-        """On a worker."""
+        """Runs on a worker."""
         return self._sweeps.check(draft.sweep)
 
     def queue(self, draft: JobDraft) -> None:
@@ -65,25 +65,25 @@ class SweepController(QObject):
 
     @Slot(str)
     def take_back(self, tag: str) -> None:
-        self._form.set_busy("Taking back…")
+        self._form.set_busy("Removing the sweep…")
         self._runner.run("create", partial(self._sweeps.take_back, tag), self._taken, self._refused)
 
     def _queued(self, made: SweepMade) -> None:
         self._progress = None
         self._form.set_busy("")
-        self.told.emit(f"Queued {len(made.jobs)} jobs")
+        self.notified.emit(f"Queued {len(made.jobs)} jobs")
         self.made.emit(made)
 
     def _taken(self, taken: SweepTaken) -> None:
         self._form.show_error("")
-        stay = f"; {len(taken.left)} that ran stay" if taken.left else ""
-        self.told.emit(f"Moved {len(taken.taken)} jobs to the trash{stay}")
+        stay = f"; {len(taken.left)} that already ran stay" if taken.left else ""
+        self.notified.emit(f"Moved {len(taken.taken)} jobs to the trash{stay}")
         self.taken.emit(taken)
 
     def _refused(self, error: BackendError) -> None:
         self._progress = None
         if isinstance(error, HalfMade):
             self._form.show_half_made(str(error), error.tag)
-            self.told.emit(str(error))
+            self.notified.emit(str(error))
         else:
             self._form.show_error(error.with_remedy)

@@ -1,4 +1,4 @@
-"""Settings that a new job begins with: templates, and those of earlier jobs."""
+"""Templates and earlier jobs that provide the settings of a new job."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from widgets.jobs.form.template_dialog import NameDialog
 
 _JOBS_SHOWN = 100
 _WHERE_KEPT = (
-    "Everything in the form but the name, for all who train in this data root. It can be changed, "
-    "renamed and removed."
+    "Everything in the form except the name, for all users of this data root. You can change, "
+    "rename and remove it later."
 )
 
 
 class TemplateController(QObject):
-    """Serves the form where it begins with something, and where it is kept for later.
+    """Serve the form at its beginning, and save its settings for later.
 
     Signals:
-        load_wished: The settings of this job are to be in the form.
-        begun: A `JobDraft` to be shown in the form; its job has no name yet.
-        told: A sentence for the toast.
+        load_wished: Load the settings of this job into the form.
+        begun: A `JobDraft` to show in the form; its job has no name yet.
+        notified: A sentence for the toast.
     """
 
     load_wished = Signal(str)
     begun = Signal(object)
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class TemplateController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Look which templates there are; another desktop may have made some."""
+        """Read the list of templates; another desktop may have added some."""
         self._run(self._templates.list, self._listed, self._form.show_error)
 
     def _listed(self, found: tuple[Template, ...]) -> None:
@@ -80,10 +80,10 @@ class TemplateController(QObject):
             self.dialog.show_kind(JOBS)
 
     def all(self, then: Callable[[tuple[Template, ...]], None]) -> None:
-        """Those that there are now; none when they cannot be read."""
+        """Return the existing templates; none if they cannot be read."""
         self._run(self._templates.list, then, lambda _sentence: then(()))
 
-    # Beginning with one.
+    # Start from a template.
 
     @Slot(str)
     def load(self, name: str) -> None:
@@ -96,13 +96,13 @@ class TemplateController(QObject):
 
     def _read(self, name: str) -> dict[str, Any]:
         raw = self._templates.load(name)
-        # On the worker: what is wrong with it is told before the form changes.
+        # On the worker: report errors in it before the form changes.
         draft_of(raw, "")
         return raw
 
     @Slot()
     def choose(self) -> None:
-        """All that a job can begin with."""
+        """Offer everything that a job can start from."""
         dialog = LoadDialog(self._window)
         dialog.template_chosen.connect(self.load)
         dialog.job_chosen.connect(self._load_job)
@@ -126,7 +126,7 @@ class TemplateController(QObject):
         search = partial(self._services.jobs.search, text, _JOBS_SHOWN)
         self._run(search, show, self._refused)
 
-    # Keeping one.
+    # Save a template.
 
     @Slot(object)
     def ask_name(self, draft: JobDraft) -> None:
@@ -145,7 +145,7 @@ class TemplateController(QObject):
     def _keep(self, draft: JobDraft, name: str, replaces: bool) -> None:
         def kept(made: Template) -> None:
             self._last_name = made.name
-            self.told.emit(f"Saved the template “{made.name}”")
+            self.notified.emit(f"Saved the template “{made.name}”")
             self.refresh()
 
         raw = sweep_file(draft.sweep)
@@ -159,7 +159,7 @@ class TemplateController(QObject):
     @Slot(str)
     def _remove(self, name: str) -> None:
         def gone(found: Template) -> None:
-            self.told.emit(f"Moved the template “{found.name}” to the trash")
+            self.notified.emit(f"Moved the template “{found.name}” to the trash")
             self._changed(found)
 
         self._run(partial(self._templates.remove, name), gone, self._refused)
@@ -171,11 +171,11 @@ class TemplateController(QObject):
 
     @Slot(object)
     def save_file(self, draft: JobDraft) -> None:
-        """The form as a job file, or as a sweep file where fields take several values."""
+        """Save the form as a job file, or as a sweep file if fields hold several values."""
         name = str(draft.raw.get("name", "")) or "job"
         stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip() or "job"
         title = "Sweep file" if draft.axes else "Job file"
-        # Qt asks whether an existing file is meant to go.
+        # Qt asks before it overwrites a file.
         chosen, _ = QFileDialog.getSaveFileName(
             self._window, title, f"{stem}{SUFFIX}", f"Job files (*{SUFFIX})"
         )
@@ -183,11 +183,11 @@ class TemplateController(QObject):
             raw = sweep_file(draft.sweep)
             self._run(
                 partial(self._services.jobs.write_file, raw, Path(chosen), replaces=True),
-                lambda path: self.told.emit(f"Wrote {path}"),
+                lambda path: self.notified.emit(f"Wrote {path}"),
                 self._form.show_error,
             )
 
-    # The one dialog.
+    # Only one dialog is open at a time.
 
     def _open(self, dialog: QDialog) -> None:
         self._close()
@@ -217,13 +217,13 @@ class TemplateController(QObject):
 
 
 def draft_of(raw: Mapping[str, Any], whence: str = "") -> JobDraft:
-    """A job file or a sweep file as the form shows it.
+    """Turn a job file or a sweep file into a draft for the form.
 
     Args:
-        whence: What its settings are held against, "" for nothing.
+        whence: The origin that its settings are compared with, "" for none.
 
     Raises:
-        BackendError: Its sweep is none; every fault, one sentence after the other.
+        BackendError: The sweep is invalid; names every fault, a sentence each.
     """
     origin = Origin(whence, {k: v for k, v in raw.items() if k != "sweep"}) if whence else None
     if "sweep" not in raw:

@@ -1,4 +1,4 @@
-"""The words that the form explains: read from the page of the help that lists them."""
+"""Explanations of the terms in the form, read from the help page that lists them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = "word"
 
 
 def read_terms(page: Path = DOCS / "terms.md") -> dict[str, str]:
-    """Each term and its sentence; a page that cannot be read explains nothing.
+    """Return each term and its sentence; empty if the page cannot be read.
 
     ``| process, rank | … |`` explains both words.
     """

@@ -1,4 +1,4 @@
-"""Moves jobs to the trash, and back when a person thinks better of it."""
+"""Move jobs to the trash and restore them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LANE = "many jobs"
 
 
 class JobTrash(QObject):
-    """Serves the head of the open job, which asks nothing, and whoever moves several, which does.
+    """Serve the head of the open job, which does not confirm, and the bulk move, which does.
 
     Signals:
-        told: A sentence for the toast, about what the user did.
-        undoable: The same, and the tag by which `undo` takes back what it tells.
+        notified: A sentence for the toast, about what the user did.
+        undoable: Such a sentence, and the tag by which `undo` reverts it.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
     undoable = Signal(str, str)
 
     def __init__(
@@ -48,7 +48,7 @@ class JobTrash(QObject):
         self._window = window
         self._dialog: DialogHolder[TrashDialog] = DialogHolder()
         self._moved: dict[str, tuple[JobView, ...]] = {}
-        """By tag; of the last ones only, as a toast is there for what was done last."""
+        """By tag; only the last moves, because a toast undoes only recent actions."""
         self._number = 0
         page.many.trash_requested.connect(self._ask)
         page.detail.remove_requested.connect(self._move_one)
@@ -61,7 +61,7 @@ class JobTrash(QObject):
         dialog.wished.connect(partial(self._move, jobs))
         self._dialog.open(dialog)
 
-        def tell(size_bytes: int) -> None:
+        def report(size_bytes: int) -> None:
             if self._dialog.now is dialog:
                 dialog.show_size(size_bytes)
 
@@ -70,7 +70,7 @@ class JobTrash(QObject):
                 dialog.show_error(error.with_remedy)
 
         self._runner.run(
-            _LANE, lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs), tell, refuse
+            _LANE, lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs), report, refuse
         )
 
     @Slot(str)
@@ -91,7 +91,7 @@ class JobTrash(QObject):
     def _tell_moved(self, done: Done[tuple[JobView, int]]) -> None:
         views = tuple(view for view, _ in done.outcomes)
         if not views:
-            self.told.emit(done.sentence("Moved {jobs} to the trash."))
+            self.notified.emit(done.sentence("Moved {jobs} to the trash."))
             return
         size = formats.disk(sum(size_bytes for _, size_bytes in done.outcomes))
         self._number += 1
@@ -101,18 +101,20 @@ class JobTrash(QObject):
 
     @Slot(str)
     def undo(self, tag: str) -> None:
-        """Put what the toast with this tag told of back where it was."""
+        """Restore the jobs of the toast with this tag."""
         views = self._moved.pop(tag, ())
         jobs = [(view.id, view.name) for view in views]
         waited = {view.id for view in views if view.state is JobState.QUEUED}
 
-        def tell(done: Done[JobView]) -> None:
+        def report(done: Done[JobView]) -> None:
             back = [view.id for view in done.outcomes]
             if len(back) == 1:
                 self._page.open_job(back[0])
             rest = sum(job_id in waited for job_id in back)
-            no_more = f" {formats.count(rest)} that waited must be queued again." if rest else ""
-            self.told.emit(done.sentence("Moved {jobs} back from the trash." + no_more))
+            no_more = (
+                f" {formats.count(rest)} that were queued must be queued again." if rest else ""
+            )
+            self.notified.emit(done.sentence("Moved {jobs} out of the trash." + no_more))
 
         if jobs:
-            do_each(self._runner, _LANE, jobs, self._jobs.restore, self._page.show_view, tell)
+            do_each(self._runner, _LANE, jobs, self._jobs.restore, self._page.show_view, report)

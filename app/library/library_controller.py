@@ -1,4 +1,4 @@
-"""What a person does in Datasets, Models and Loaders becomes calls of the library service."""
+"""Turn user actions in Datasets, Models and Loaders into calls of the library service."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _FILES_SHOWN = 5000
 
 
 class LibraryController(QObject):
-    """Serves the three pages and the import dialog.
+    """Serve the three pages and the import dialog.
 
     Signals:
-        changed: What there is, is another now; ask `items`.
-        told: A sentence for the toast, about what the user did.
-        offered: Such a sentence, the words of the next step, and a call that takes it.
-        job_wished: Kind and reference: a new job should begin with it.
-        job_of_wished: Names by kind, as in a job file: a new job should begin with just these.
+        changed: The items changed; read them with `items`.
+        notified: A sentence for the toast, about what the user did.
+        offered: Such a sentence, the label of the next step, and a callable that takes it.
+        job_wished: Kind and reference to begin a new job with.
+        job_of_wished: Names by kind, as in a job file, to begin a new job with.
     """
 
     changed = Signal()
-    told = Signal(str)
+    notified = Signal(str)
     offered = Signal(str, str, object)
     job_wished = Signal(object, str)
     job_of_wished = Signal(object)
@@ -87,9 +87,9 @@ class LibraryController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Read again what there is: another desktop may have imported something.
+        """Read the items again: another desktop may have imported something.
 
-        What this process writes is read by itself (`LibraryService.watch`).
+        What this process writes is read automatically (`LibraryService.watch`).
         """
         self._read(*Kind)
 
@@ -110,7 +110,7 @@ class LibraryController(QObject):
 
     @Slot(object)
     def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
-        """How many jobs use which version as what, by the key in the job file."""
+        """Take the number of jobs by version and role, by the key in the job file."""
         for kind, page in self._pages.items():
             counts: dict[str, int] = {}
             for (key, reference), number in uses.items():
@@ -119,7 +119,7 @@ class LibraryController(QObject):
             page.detail.show_jobs(counts)
 
     def drop(self, path: Path) -> None:
-        """A folder or zip was dropped on the window; what it is, is guessed and can be changed."""
+        """Import a dropped folder or zip; its kind is a guess that the user can change."""
 
         def ask(found: ImportGuess) -> None:
             self._open_dialog(found.kind, str(path), "", found)
@@ -127,15 +127,15 @@ class LibraryController(QObject):
         self._look_at(str(path), ask)
 
     def _look_at(self, source: str, then: Callable[[ImportGuess], None]) -> None:
-        # A lane of its own: a share that does not answer holds up no look at another path.
+        # A lane for each path: a share that does not respond delays no other path.
         self._runner.run(
             f"look at {source}",
             lambda: self._library.inspect(_path_of(source)),
             then,
-            lambda error: self.told.emit(str(error)),
+            lambda error: self.notified.emit(str(error)),
         )
 
-    # Importing.
+    # Import.
 
     def _wish_import(self, kind: Kind, name: str) -> None:
         self._open_dialog(kind, "", name)
@@ -227,7 +227,7 @@ class LibraryController(QObject):
         self.offered.emit(imported, *act)
 
     def _show_imported(self, *items: LibraryItem) -> None:
-        """Close the dialog and open what was imported in its page."""
+        """Close the dialog and open the imported item in its page."""
         self._import = None
         if self._dialog.now is not None:
             self._dialog.now.accept()
@@ -238,7 +238,7 @@ class LibraryController(QObject):
             self._pages[item.kind].show_item(item.reference)
 
     def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
-        """What is missing for a job with it, else that job."""
+        """The part that a job with it still needs, or a new job if none is missing."""
         loaders = {loader.name for loader in self._items[Kind.LOADER]}
         readers = {one.loader for one in self._together if one.dataset == item.name}
         if item.kind is Kind.DATASET and not loaders & {item.name, *readers}:
@@ -254,7 +254,7 @@ class LibraryController(QObject):
         if self._dialog.now is not None:
             self._dialog.now.show_error(str(error), error.remedy)
         else:
-            self.told.emit(str(error))
+            self.notified.emit(str(error))
 
     @Slot()
     def _cancel_import(self) -> None:
@@ -264,11 +264,11 @@ class LibraryController(QObject):
     @Slot(str, str)
     def _give_weights(self, reference: str, path: str) -> None:
         detail = self._pages[Kind.MODEL].detail
-        # What is found of the model now is found without them.
+        # Without them, because findings about the model do not depend on them.
         self._cancel_trial(Kind.MODEL)
         progress = self._copying = self._runner.progress(detail.show_trial_progress)
         detail.show_trial_progress(None, "Copying weights")
-        # Not in the lane of looks: one that was cancelled ends when its process has ended.
+        # Not in the lane of trials: a cancelled one ends only when its process has ended.
         self._runner.run(
             "import",
             lambda: self._library.give_weights(reference, Path(path), progress),
@@ -278,9 +278,9 @@ class LibraryController(QObject):
 
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
-        self.told.emit(f"New jobs of {item.name} @ {item.version} begin with these weights")
+        self.notified.emit(f"New jobs of {item.name} @ {item.version} start from these weights")
 
-    # Looking inside.
+    # Preview and check.
 
     def _preview(self, kind: Kind, trial: Trial) -> None:
         progress = self._begin_trial(kind)
@@ -308,7 +308,7 @@ class LibraryController(QObject):
         return self._trials[kind]
 
     def _cancel(self, kind: Kind) -> None:
-        """Nothing takes its place, so its end is told."""
+        """Report the end, because no other trial replaces it."""
         for progress in (self._trials.get(kind), self._copying if kind is Kind.MODEL else None):
             if progress is not None:
                 progress.cancel()
@@ -379,9 +379,9 @@ class LibraryController(QObject):
         )
 
     def _removed(self, item: LibraryItem) -> None:
-        self.told.emit(f"Moved {item.name} @ {item.version} to the trash")
+        self.notified.emit(f"Moved {item.name} @ {item.version} to the trash")
 
-    # What there is.
+    # The items.
 
     def _take(
         self, found: Mapping[Kind, tuple[LibraryItem, ...]], together: tuple[Together, ...]
@@ -406,7 +406,7 @@ class LibraryController(QObject):
 
 
 def _path_of(source: str) -> Path:
-    """The path that a person typed; ``~`` of a user who does not exist is a name like others."""
+    """The path that the user typed; ``~`` of a user that does not exist is taken literally."""
     with suppress(RuntimeError):
         return Path(source).expanduser()
     return Path(source)

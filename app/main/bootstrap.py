@@ -1,8 +1,8 @@
-"""The composition root: builds every object and wires every signal, on one page.
+"""The composition root: build every object and connect every signal, on one page.
 
-The window is painted first, with nothing behind it. Its controllers and pages, the catalogue,
-SQLAlchemy and all that hangs on them are imported on a worker thread meanwhile, because a window
-that appears in a second is worth more than one that appears whole in two.
+The window is painted first, with nothing behind it. Meanwhile a worker thread imports its
+controllers and pages, the catalogue and SQLAlchemy, because a window that appears within a second
+is better than one that appears complete within two.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 LIVE_INTERVAL_MS = 250
-"""Between two looks of side bar and tray; of twenty jobs there are news forty times a second."""
+"""Interval of refreshes of side bar and tray; twenty jobs send forty updates a second."""
 
 
 class Program(QObject):
     """Everything that lives as long as the application.
 
     Attributes:
-        is_built: All pages are there; before that the frame stands alone.
+        is_built: All pages exist; before that only the frame does.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Program(QObject):
         self.is_built = False
 
         self.window = MainWindow()
-        # After the window: each widget that joins a dressed one is dressed by itself.
+        # After the window: each widget that joins a styled one is styled by itself.
         self._look = ThemeManager(
             app,
             preferences.theme_choice,
@@ -105,12 +105,12 @@ class Program(QObject):
         self.window.side_bar.job_opened.connect(self._open_job)
 
     def show(self) -> None:
-        """The window now, all else right after its first frame."""
+        """Show the window now, and build everything after its first frame."""
         self.window.show()
         self._background.run("pages", _import_pages, self._begin_pages, self.opening.refuse)
 
     def end(self) -> None:
-        """As a person ends it; jobs go on."""
+        """Quit as if the user closed the window; jobs keep running."""
         if self._frame is None:
             self.window.close()
         else:
@@ -126,7 +126,7 @@ class Program(QObject):
 
     @Slot()
     def _build_next(self) -> None:
-        """One page, then the events that wait, then the next."""
+        """Build one page, process the waiting events, then build the next page."""
         found = next(self._building, None)
         if found is not None:
             self.window.add_page(*found)
@@ -158,10 +158,10 @@ class Program(QObject):
         return self._pages.nodes
 
     def close(self) -> bool:
-        """The window is gone. Jobs go on; nothing of theirs hangs on this process.
+        """Clean up after the window closed. Jobs keep running; they do not need this process.
 
-        No timer of the program outlives this: what it would show is shown in a window that is gone.
-        False: a thread stands in a call that may never return (see `Background.close`).
+        No timer of the program outlives this: the window that it would update is gone.
+        Return False if a thread is in a call that may never return (see `Background.close`).
         """
         self._turns.stop()
         self._live_shown.stop()
@@ -186,8 +186,8 @@ class Program(QObject):
 
     @property
     def frame(self) -> FrameController:
-        """There a moment after the first frame of the window, before the first page."""
-        assert self._frame is not None, "asked for before the pages begin"
+        """Built shortly after the first frame of the window, before the first page."""
+        assert self._frame is not None, "needed before the pages are built"
         return self._frame
 
     def _make_frame(self) -> None:
@@ -210,7 +210,8 @@ class Program(QObject):
     def _open_job(self, job_id: str) -> None:
         self.window.go("jobs")
         self.jobs.reveal(job_id)
-        # Its keys are heard where it is, and whoever came here by key goes on by key.
+        # Its shortcuts work where the focus is, so a user who came by keyboard continues by
+        # keyboard.
         self.jobs.setFocus()
 
     def _open_sweep(self, tag: str) -> None:
@@ -326,7 +327,7 @@ class Program(QObject):
             self._take_away,
             self._compare_controller,
         ):
-            teller.told.connect(window.toast.show_message)
+            teller.notified.connect(window.toast.show_message)
 
     def _wire_jobs(self) -> None:
         side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
@@ -392,7 +393,7 @@ class Program(QObject):
         self.nodes.move_off_requested.connect(self._job_controller.move_off)
 
     def _offer_everything(self, services: Services) -> None:
-        """What the command palette reaches."""
+        """Register what the command palette offers."""
         from app.shell.palette_commands import Things, offer_acts, offer_pages, offer_things
 
         self.frame.furnish(services)
@@ -435,14 +436,14 @@ class Program(QObject):
 
     @Slot()
     def _look_again(self) -> None:
-        """What other desktops and nodes may have changed, now and not at the next look."""
+        """Refresh now what other desktops and nodes may have changed."""
         self._poller.poll()
         self._poller.poll_list()
         self._node_controller.refresh()
         self._library_controller.refresh()
-        self.window.toast.show_message("Looking again")
+        self.window.toast.show_message("Refreshing…")
 
-    # News.
+    # Updates.
 
     @Slot(object)
     def _listed(self, views: tuple[JobView, ...]) -> None:
@@ -501,7 +502,7 @@ class Program(QObject):
 
 
 def _import_pages() -> Pages:
-    """On a worker: the plots alone take longer to import than the frame to appear."""
+    """Runs on a worker: importing the plots alone takes longer than showing the frame."""
     import app.shell.palette_commands
     import app.shell.window_controller  # noqa: F401
     from app.main.pages import Pages
@@ -510,7 +511,7 @@ def _import_pages() -> Pages:
 
 
 def _short(path: Path | RemoteRoot) -> str:
-    """A path as its owner thinks of it: ``~/ringmaster``, ``gpu1:/lab/ring``."""
+    """A path in short form: ``~/ringmaster``, ``gpu1:/lab/ring``."""
     if isinstance(path, RemoteRoot):
         return path.label
     try:

@@ -1,4 +1,4 @@
-"""Opens the data root and its catalogue, and asks a person what stands in the way."""
+"""Open the data root and its catalogue, and ask the user about what prevents it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Opening(QObject):
-    """A refusal is one sentence on its own page, with the one button that leads further.
+    """A refusal is one sentence on its own page, with one button that helps.
 
     Attributes:
-        unknown_key: The key of the data root's host, while a person is asked whether it is its.
+        unknown_key: The key of the data root's host, while the user is asked to accept it.
 
     Signals:
         opened: The `Services`.
-        refused: The page that says why is to be shown.
+        refused: Show the page with the reason.
     """
 
     opened = Signal(object)
@@ -59,19 +59,19 @@ class Opening(QObject):
         self._dialog: DialogHolder[PassphraseDialog] = DialogHolder()
 
     def begin(self, page: EmptyState) -> None:
-        """Open on a worker; ``page`` is where a refusal is said."""
+        """Open on a worker; ``page`` shows a refusal."""
         self._page = page
         page.pressed.connect(self._again)
         self._open()
 
     def refuse(self, error: BackendError) -> None:
-        """The data root or the catalogue cannot be used: one sentence, and the way out."""
+        """Show why the data root or the catalogue cannot be used, and the way out."""
         self._sets_aside = bool(getattr(error, "is_damaged", False))
         self.unknown_key = getattr(error, "key", None) if _is_question(error) else None
         self._locked_key = str(getattr(error, "identity", ""))
         button = "Set it aside and build a new one" if self._sets_aside else "Try again"
         if self.unknown_key is not None:
-            button = "It is the same: accept the key"
+            button = "The fingerprint matches: accept the key"
         elif self._locked_key:
             button = "Enter the passphrase"
         if self._page is not None:
@@ -100,7 +100,7 @@ class Opening(QObject):
             passphrase=(lambda _identity: passphrase) if passphrase else None,
         )
         if passphrase and keep:
-            # A keyring that stays locked keeps nobody from the data root that is open now.
+            # A keyring that stays locked must not block a data root that is open now.
             with suppress(BackendError):
                 services.cluster.keep_passphrase(self._locked_key)
         return services
@@ -124,7 +124,7 @@ class Opening(QObject):
         from backend.ssh.system_keyring import SystemKeyring
         from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
 
-        refusal = "That passphrase does not open it." if self._has_given_passphrase else ""
+        refusal = "That passphrase is wrong." if self._has_given_passphrase else ""
         dialog = PassphraseDialog(self._locked_key, refusal, self._window)
 
         def take(passphrase: str, keep: bool) -> None:
@@ -142,7 +142,7 @@ class Opening(QObject):
 
 
 def _is_question(error: BackendError) -> bool:
-    """Whether a person may accept the key that an error is about; a changed one is no question."""
+    """Return True if the user may accept the key of this error; a changed key is never accepted."""
     from backend.ssh.interface import HostKeyUnknown
 
     return isinstance(error, HostKeyUnknown)

@@ -1,4 +1,4 @@
-"""The process of the window: what has to be true before the first object, and how it ends."""
+"""The process of the window: its start-up before the first object, and its end."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
 
 
 def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int | None) -> int:
-    """Open the window and stay until it is closed; returns the exit code.
+    """Open the window and run until it is closed; return the exit code.
 
     Raises:
-        BackendError: There is no display to open it on.
+        BackendError: No display is available.
     """
     if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
-        # Qt itself would abort the process, with words for programmers.
+        # Qt itself would abort the process with a message for programmers.
         raise BackendError(
-            "There is no display here to open the window on.",
-            f"Use a subcommand ({COMMAND} --help), or start it where a screen is.",
+            "No display is available to open the window on.",
+            f"Use a subcommand ({COMMAND} --help), or start it on a computer with a screen.",
         )
-    # Qt reads it when the application is made, and never again.
+    # Qt reads it once, when the application is made.
     os.environ.setdefault(
         SCALE_VARIABLE, scale_for(Settings(settings_file()).preferences.scale_percent)
     )
@@ -47,7 +47,7 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
     log.to_file(log_file())
     program = Program(app, data_root, catalogue, demo_workers)
     ExceptHook(partial(_tell_bug, program.window), log_file()).install()
-    # Python sees Ctrl+C only between two of its own instructions: give it some.
+    # Python handles Ctrl+C only between two of its own instructions: run some.
     signal.signal(signal.SIGINT, lambda *_: program.end())
     heartbeat = QTimer()
     heartbeat.timeout.connect(_nothing)
@@ -55,8 +55,8 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
     program.show()
     code = app.exec()
     if not program.close():
-        # Python joins every thread before it ends; one that stands in a share that is away would
-        # keep a process that nobody sees for as long. What it was writing is as after a kill.
+        # At exit Python joins every thread; one that waits for a lost share would keep an invisible
+        # process alive for as long. What it was writing is left as after a kill.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -64,10 +64,10 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
 
 
 def _tell_bug(window: QWidget, text: str, log_path: Path) -> None:
-    """The one dialog for what is our fault."""
+    """Show the one dialog for bugs of this program."""
     box = QMessageBox(window)
-    box.setWindowTitle("A fault in Ringmaster")
-    box.setText("Something in Ringmaster itself went wrong. Your jobs go on.")
+    box.setWindowTitle("Error in Ringmaster")
+    box.setText("Ringmaster itself had an error. Your jobs keep running.")
     box.setInformativeText(f"The details are in {log_path}.")
     box.setDetailedText(text)
     copy = box.addButton("Copy", QMessageBox.ButtonRole.ActionRole)
@@ -77,4 +77,4 @@ def _tell_bug(window: QWidget, text: str, log_path: Path) -> None:
 
 
 def _nothing() -> None:
-    """Python's turn."""
+    """Let Python handle signals."""

@@ -1,8 +1,8 @@
 """The pages of the window, built one at a time after its first frame.
 
-They are what makes a window expensive: importing the plots and building the pages takes three
-times as long as all that a person sees in the first moment. So the frame is shown first, this
-module is imported on a worker thread, and `build` gives the GUI thread back after each page.
+They make a window slow to open: importing the plots and building the pages takes three times as
+long as the first visible frame. So the frame is shown first, this module is imported on a worker
+thread, and `build` returns control to the GUI thread after each page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from widgets.shell.settings_page import SettingsPage
 
 @dataclass
 class Pages:
-    """All pages, whole once `build` has come to its end."""
+    """All pages, complete once `build` has finished."""
 
     jobs: JobsPage = field(init=False)
     form: JobForm = field(init=False)
@@ -39,7 +39,7 @@ class Pages:
     library: dict[Kind, LibraryPage] = field(default_factory=dict)
 
     def build(self) -> Iterator[tuple[str, QWidget]]:
-        """Key of a place and its page, the one that is seen first before the others."""
+        """Yield each page and its key; the first visible page comes first."""
         self.jobs = JobsPage()
         yield "jobs", self.jobs
         self.refusal = EmptyState("warning-octagon", "", "", button="Try again")

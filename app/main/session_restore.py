@@ -1,7 +1,7 @@
-"""The window as it was left: place, open job, widths, columns, folded sweeps.
+"""Restore the window: page, open job, widths, columns, collapsed sweeps.
 
-A change is remembered when a person makes it and written a second later, not when the window is
-closed: after a crash it is all there.
+A change is remembered at once and written a second later, not when the window is closed, so a crash
+loses nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from widgets.shell.main_window import MainWindow
 
 _NARROWEST, _WIDEST = 200, 2000
-"""Pixels; a file may say anything."""
+"""Limits in pixels, because the file may hold any number."""
 
 
 def first_place(preferences: Preferences) -> str:
-    """The place that a window opens with."""
+    """The page that the window opens with."""
     known = {place.key for place in PLACES}
     return preferences.place if preferences.place in known else "jobs"
 
@@ -34,7 +34,7 @@ def restore_session(
     pages: Pages,
     remember: Callable[..., None],
 ) -> None:
-    """Set everything as it was left, and remember from now on what is changed.
+    """Restore everything, and remember changes from now on.
 
     Args:
         remember: Takes fields of `Preferences` by name.

@@ -1,7 +1,7 @@
-"""Looks at the nodes every two seconds, and turns what a person does with them into service calls.
+"""Poll the nodes every two seconds, and turn user actions on them into calls of the service.
 
-Adding a node is a talk: the look stops at whatever only a person can decide (is this its key, what
-is the passphrase), and begins anew with the answer.
+Adding a node is a dialog: the connection stops at each question for the user (accept this key,
+enter the passphrase), and starts again with the answer.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
 _WAKE_EVERY_S = 60.0
-"""A node that was rebooted and has neither systemd nor cron waits for this contact."""
+"""A node that was rebooted and has neither systemd nor cron is restarted by this contact."""
 
 _SLOW_S = 10.0
-"""A look at the data root that takes longer is news; a share that hangs never ends it."""
+"""A poll of the data root that takes longer is reported; a share that hangs never ends it."""
 _PAST_EVERY_S = 120.0
 _WATCHED_EVERY_S = 600.0
-"""What this window saw itself is kept for twenty minutes."""
+"""Readings of this window are kept for twenty minutes."""
 _PASTS = 8
-"""So many are held beside those of the nodes that are watched: of eight GPUs a week is 2 MB."""
+"""The number of histories kept besides those of watched nodes: a week of eight GPUs is 2 MB."""
 
 
 def _judged(
     look: Callable[[], Iterable[NodeState]], known: Mapping[str, Health]
 ) -> tuple[tuple[NodeState, Health], ...]:
-    """The nodes with what their readings so far say about their health."""
+    """Return the nodes with their health, judged by all readings up to now."""
     now = time.monotonic()
     found = []
     for state in look():
@@ -67,15 +67,15 @@ def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeS
 
 
 class NodeController(QObject):
-    """Serves the place Nodes and its dialogs.
+    """Serve the page Nodes and its dialogs.
 
     Signals:
-        listed: All nodes as they are now, a tuple of `NodeState`; this computer is the first.
-        told: A sentence for the toast, about what the user did.
+        listed: All nodes as a tuple of `NodeState`; this computer is the first.
+        notified: A sentence for the toast, about what the user did.
     """
 
     listed = Signal(object)
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class NodeController(QObject):
         self._window = window
         self._here: tuple[NodeState, ...] = ()
         self._far: tuple[NodeState, ...] | None = None
-        """None until the data root has said once which there are."""
+        """None until the data root has listed them once."""
         self._since: dict[str, float] = {}
         self._looking: dict[str, float] = {}
-        """Lanes in which a look has not ended, and when it began."""
+        """Lanes whose poll has not ended, and when it began."""
         self._woken: dict[str, float] = {}
         self._health: dict[str, Health] = {}
         self._past_read: dict[str, float] = {}
@@ -104,10 +104,10 @@ class NodeController(QObject):
         self._adding: AddNodeDialog | None = None
         self._wish: tuple[NodeAddress, str, str, bool] = (NodeAddress(""), "", "", False)
         self.set_ups = SetUpController(services, runner, page, window, self)
-        self.set_ups.told.connect(self.told)
+        self.set_ups.notified.connect(self.notified)
         self.set_ups.ended.connect(self.refresh)
         self._orphans = OrphanFinder(services, runner, page, self)
-        self._orphans.told.connect(self.told)
+        self._orphans.notified.connect(self.notified)
         self._ssh = SshWatch(services, runner)
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
@@ -127,18 +127,18 @@ class NodeController(QObject):
         self._timer.start()
 
     def stop(self) -> None:
-        """No more looks; set-ups end at their next step and are found again by the next one."""
+        """Stop polling; running set-ups end at their next step and are found by the next set-up."""
         self._timer.stop()
         self.set_ups.stop()
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         self._page.show_jobs(views)
 
-    # Looking.
+    # Polling.
 
     @Slot()
     def refresh(self) -> None:
-        """One look; a look that has not ended is not repeated, and delays no other."""
+        """Poll once; a poll that has not ended is not repeated, and delays no other."""
         self._look_in("node this-computer", self._state_here, self._take_here, log.swallowed)
         self._look_in("nodes", self._services.nodes.remote, self._take_far, self._miss_far)
 
@@ -169,21 +169,21 @@ class NodeController(QObject):
 
     def _take_here(self, states: tuple[NodeState, ...]) -> None:
         self._here = states
-        # The others come in a moment, and to show 64 nodes is work; but nobody waits for a share
-        # that hangs.
+        # The other nodes follow in a moment, and showing 64 nodes takes time; but a share that
+        # hangs must not delay this computer.
         far_s = time.monotonic() - self._looking.get("nodes", -math.inf)
         if not self._far or 1000 * far_s > self._timer.interval() / 2:
             self._doubt_what_hangs()
             self._show()
         if math.isfinite(far_s) and far_s > _SLOW_S:
             since = datetime.fromtimestamp(time.time() - far_s, UTC).astimezone()
-            self._page.show_error(f"The data root does not answer since {since:%H:%M}.")
+            self._page.show_error(f"The data root has not responded since {since:%H:%M}.")
 
     def _miss_far(self, error: BackendError) -> None:
         self._page.show_error(error.with_remedy)
 
     def _doubt_what_hangs(self) -> None:
-        """While a look at the others does not come back, nobody knows whether they are there."""
+        """While the poll of the other nodes does not return, show that their state is unknown."""
         words = stale_reason(self._looking.get("nodes", math.inf))
         if not words or self._far is None:
             return
@@ -199,7 +199,7 @@ class NodeController(QObject):
 
     def _take_far(self, states: tuple[NodeState, ...]) -> None:
         if self._far is None and not states:
-            # Nobody opens the page of the only computer there is.
+            # With only one computer its page needs no click to open.
             self._orphans.ask(THIS_COMPUTER)
         self._page.show_error("")
         self._far = states
@@ -213,7 +213,7 @@ class NodeController(QObject):
         self._show()
 
     def _wake(self, name: str) -> None:
-        """Try to start the agent of a node that is silent; mostly the node itself is away."""
+        """Try to start the agent of a silent node; usually the node itself is offline."""
         now = time.monotonic()
         if now < self._woken.get(name, -_WAKE_EVERY_S) + _WAKE_EVERY_S:
             return
@@ -232,18 +232,18 @@ class NodeController(QObject):
         if self._far is not None:
             self._page.show_nodes(states, self._since)
         self.listed.emit(states)
-        # What the window saw itself is kept for some minutes only.
+        # Readings of this window are kept for some minutes only.
         now = time.monotonic()
         opened = self._page.open_name
         if opened and now > self._past_read.get(opened, 0.0) + _PAST_EVERY_S:
             self._read_past(opened)
         for name in self._watched:
             if now > self._past_read.get(name, -_WATCHED_EVERY_S) + _WATCHED_EVERY_S:
-                # One after the other: a job may have as many nodes as there are.
+                # One after the other: a job may have every node.
                 self._read_past(name, "pasts")
 
     def watch(self, names: tuple[str, ...]) -> None:
-        """The last hours of these nodes are looked at, too: a job that ran there is open."""
+        """Also read the last hours of these nodes: a job that ran there is open."""
         known = {state.name for state in self._far or ()}
         self._watched = tuple(name for name in names if name in known)
 
@@ -264,7 +264,7 @@ class NodeController(QObject):
             self._page.show_past(name, past)
 
     def _forget_pasts(self) -> None:
-        """Those that nobody looks at, but for the last few; the oldest were read first."""
+        """Remove the histories of unwatched nodes except the last few; the oldest go first."""
         resting = [name for name in self._past_read if name not in self._watched]
         for name in resting[:-_PASTS]:
             del self._past_read[name]
@@ -289,8 +289,8 @@ class NodeController(QObject):
         self._runner.run(
             f"check {name}",
             look,
-            lambda entry: self.told.emit(f"{entry.name} answers."),
-            lambda error: self.told.emit(error.with_remedy),
+            lambda entry: self.notified.emit(f"{entry.name} is reachable."),
+            lambda error: self.notified.emit(error.with_remedy),
         )
 
     # Adding.
@@ -332,7 +332,7 @@ class NodeController(QObject):
             return
         address, name, data_root, blind = self._wish
         cluster = self._services.cluster
-        dialog.show_progress(f"Looking at {address.host}")
+        dialog.show_progress(f"Connecting to {address.host}")
 
         def add() -> tuple[NodeEntry, str]:
             if key is not None:
@@ -351,7 +351,7 @@ class NodeController(QObject):
                 node_data_root=data_root,
                 no_share=blind,
             )
-            # It is kept once it has opened the key, and a keyring that stays locked undoes nothing.
+            # Stored once it has opened the key; a keyring that stays locked changes nothing.
             try:
                 for identity in asked[:1] if keep else ():
                     cluster.keep_passphrase(identity)
@@ -362,14 +362,14 @@ class NodeController(QObject):
         def added(outcome: tuple[NodeEntry, str]) -> None:
             entry, trouble = outcome
             self.refresh()
-            self.told.emit(f"Added {entry.name}.{trouble}")
+            self.notified.emit(f"Added {entry.name}.{trouble}")
             if dialog is self._adding:
                 options = dialog.choices.options()
                 dialog.accept()
                 self.set_ups.set_up_added(entry.name, options)
 
         def refused(error: BackendError) -> None:
-            # Somebody who has closed the dialog meanwhile does not want to know.
+            # The dialog may have been closed in the meantime.
             if dialog is self._adding:
                 _explain(dialog, error, bool(passphrase))
                 if isinstance(error, PassphraseNeeded):
@@ -388,17 +388,17 @@ class NodeController(QObject):
     @Slot(str)
     def _forget_passphrase(self, name: str) -> None:
         def told(keys: tuple[str, ...]) -> None:
-            none = f"No passphrase of a key of {name} was kept."
-            self.told.emit(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
+            none = f"No passphrase for a key of {name} was stored."
+            self.notified.emit(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
 
         self._runner.run(
             "keyring",
             partial(self._services.cluster.remove_passphrase, name),
             told,
-            lambda error: self.told.emit(error.with_remedy),
+            lambda error: self.notified.emit(error.with_remedy),
         )
 
-    # What is done with a node.
+    # Actions on a node.
 
     @Slot(str, bool)
     def _set_in_service(self, name: str, in_service: bool) -> None:
@@ -406,33 +406,33 @@ class NodeController(QObject):
             "nodes",
             partial(self._services.cluster.set_in_service, name, in_service),
             lambda _entry: self.refresh(),
-            lambda error: self.told.emit(str(error)),
+            lambda error: self.notified.emit(str(error)),
         )
 
     @Slot(str)
     def _remove(self, name: str) -> None:
         def removed(entry: NodeEntry) -> None:
             self.set_ups.remove(entry.name)
-            self.told.emit(f"Removed {entry.name}; what was installed there is left as it is.")
+            self.notified.emit(f"Removed {entry.name}. Software installed on the node is kept.")
             self.refresh()
 
         self._runner.run(
             "nodes",
             partial(self._services.cluster.remove, name),
             removed,
-            lambda error: self.told.emit(str(error)),
+            lambda error: self.notified.emit(str(error)),
         )
 
 
 def _explain(dialog: AddNodeDialog, error: BackendError, had_passphrase: bool) -> None:
-    """What stopped the look, where the person can answer it."""
+    """Ask the question that the connection stopped at, if the user can answer it."""
     if isinstance(error, HostKeyUnknown):
         dialog.ask_trust(error.key)
     elif isinstance(error, HostKeyChanged):
         dialog.show_changed_key(error.key, error.accepted)
     elif isinstance(error, PassphraseNeeded):
-        refusal = "That passphrase does not open it." if had_passphrase else ""
-        dialog.ask_passphrase(f"Passphrase of {error.identity}", refusal)
+        refusal = "That passphrase is wrong." if had_passphrase else ""
+        dialog.ask_passphrase(f"Passphrase for {error.identity}", refusal)
     elif isinstance(error, LoginRefused):
         dialog.show_refusal("user", str(error), error.remedy)
     else:

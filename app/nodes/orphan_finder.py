@@ -1,5 +1,7 @@
-"""Processes that runs left behind on a node: looked for when its page is opened and with a check,
-ended one by one when a person says so, and then looked for again."""
+"""Find processes that runs left behind on a node, and end one on request.
+
+The search runs when the node's page opens, with each check, and after a process was ended.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from widgets.nodes.page.nodes_page import NodesPage
 
 
 class OrphanFinder(QObject):
-    """Serves the findings "left behind" of the place Nodes.
+    """Serve the "left behind" findings of the page Nodes.
 
     Signals:
-        told: A sentence for the toast, about what the user did.
+        notified: A sentence for the toast, about what the user did.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self, services: Services, runner: Runner, page: NodesPage, parent: QObject | None = None
@@ -42,7 +44,7 @@ class OrphanFinder(QObject):
 
     @Slot(str)
     def ask(self, node: str) -> None:
-        """Look for them on a node; nothing is told of one that cannot be asked."""
+        """Search a node for them; an unreachable node reports nothing."""
         if node:
             self._runner.run(
                 f"orphans {node}",
@@ -53,7 +55,7 @@ class OrphanFinder(QObject):
 
     @Slot(str, object)
     def end(self, node: str, orphan: Orphan) -> None:
-        """End this one, and no other."""
+        """End exactly this process."""
         self._ending[node].add(orphan.process)
         self._show(node, self._found.get(node, ()))
 
@@ -62,12 +64,16 @@ class OrphanFinder(QObject):
             self._show(node, left)
             stays = any(one.process == orphan.process for one in left)
             words = process_words(orphan)
-            self.told.emit(f"{words} does not end." if stays else f"Ended {words}.")
+            self.notified.emit(
+                f"{words} did not end. Ask the node's administrator."
+                if stays
+                else f"Ended {words}."
+            )
 
         def refused(error: BackendError) -> None:
             self._ending[node].discard(orphan.process)
             self._show(node, self._found.get(node, ()))
-            self.told.emit(error.with_remedy)
+            self.notified.emit(error.with_remedy)
 
         self._runner.run(
             f"orphans {node}",

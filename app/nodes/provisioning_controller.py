@@ -1,4 +1,4 @@
-"""Setting nodes up from the window: with which choices, how far each is, and what became of it."""
+"""Set nodes up from the window: the options, the progress, and the result."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _NEWS_INTERVAL_MS = 150
 
 @dataclass(frozen=True)
 class _Known:
-    """What has to be known before choices can be offered."""
+    """Facts that the options are based on."""
 
     entries: tuple[NodeEntry, ...]
     brought_mpi: str
 
 
 class SetUpController(QObject):
-    """Serves the dialogs in which nodes are set up.
+    """Serve the dialogs in which nodes are set up.
 
     Signals:
-        told: A sentence for the toast.
-        ended: A set-up is over, however it went.
+        notified: A sentence for the toast.
+        ended: A set-up ended, with or without success.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
     ended = Signal()
 
     def __init__(
@@ -74,33 +74,33 @@ class SetUpController(QObject):
         self._news_timer.timeout.connect(self._tell_news)
 
     def stop(self) -> None:
-        """Set-ups end at their next step and are found again by the next one."""
+        """Stop: set-ups end at their next step and are found by the next set-up."""
         self._news_timer.stop()
         for progress in self._under_way.values():
             progress.cancel()
 
     @Slot(str)
     def set_up(self, name: str) -> None:
-        """Set a new node up, ask how a ready one is to be, or show how far one is."""
+        """Set up a new node, offer options for a ready one, or show the running set-up."""
         if name in self._under_way:
             self._show(name)
         else:
             self._with_known(partial(self._offer, name, None))
 
     def set_up_added(self, name: str, options: SetUpOptions) -> None:
-        """Set up the node that was just added; what does not fit there is asked for first."""
+        """Set up the node that was just added; ask first about options that do not fit it."""
         self._with_known(partial(self._offer, name, options))
 
     def remove(self, name: str) -> None:
-        """The node was removed."""
+        """Take the removal of a node."""
         self._wished.pop(name, None)
         if self._dialog is not None:
             self._dialog.remove(name)
 
-    # The choices.
+    # The options.
 
     def _with_known(self, then: partial[None]) -> None:
-        self._runner.run("set up choices", self._known, then, self._tell)
+        self._runner.run("set up choices", self._known, then, self._show_error)
 
     def _known(self) -> _Known:
         return _Known(self._services.cluster.list(), self._services.set_up.brought_mpi())
@@ -108,7 +108,7 @@ class SetUpController(QObject):
     def _offer(self, name: str, options: SetUpOptions | None, known: _Known) -> None:
         entry = next((one for one in known.entries if one.name == name), None)
         if entry is None:
-            self.told.emit(f"{name} is no longer among the nodes.")
+            self.notified.emit(f"{name} is no longer in the list of nodes.")
             return
         if options is None:
             usual = options_of(entry) if entry.is_ready else usual_options(known.entries)
@@ -134,7 +134,7 @@ class SetUpController(QObject):
         self._choosing.open(dialog)
 
     def _choices_parent(self) -> QWidget:
-        """Above the steps where they are seen, or they would hide it."""
+        """The parent of the options: the progress dialog if visible, which would hide them."""
         steps = self._dialog
         return steps if steps is not None and steps.isVisible() else self._window
 
@@ -174,7 +174,7 @@ class SetUpController(QObject):
     def _begin(
         self, names: Sequence[str], options: SetUpOptions, entries: Sequence[NodeEntry] = ()
     ) -> None:
-        """All of them in one set-up, so that they get one Open MPI and their wheels once."""
+        """Set up all of them together, so that Open MPI and the wheels are fetched once."""
         wanted = tuple(name for name in names if name not in self._under_way)
         if not wanted:
             return
@@ -212,18 +212,18 @@ class SetUpController(QObject):
 
     @Slot(str, str)
     def _retry(self, name: str, _step: str) -> None:
-        # What was done is found again, so the beginning is as good as the step that failed.
+        # Completed steps are detected, so a restart costs no more than a retry.
         self._begin((name,), self._wished[name])
 
     @Slot(str, object)
     def _trust(self, name: str, key: HostKey) -> None:
-        """Somebody accepted the key at which a set-up stopped; it goes on."""
+        """Continue a set-up that stopped at a key that the user has now accepted."""
         names = self._stopped.pop(name, (name,))
         self._runner.run(
             "set up choices",
             partial(self._services.cluster.trust, key),
             lambda _none: self._begin(names, self._wished[name]),
-            self._tell,
+            self._show_error,
         )
 
     @Slot(str)
@@ -237,13 +237,13 @@ class SetUpController(QObject):
 
     @Slot()
     def _tell_news(self) -> None:
-        """What the set-ups have reported since; of many reports in a moment the last counts."""
+        """Show the latest reports of the set-ups; of many in a moment the last one counts."""
         newest: dict[str, SetUp] = {}
         while self._news:
             news = self._news.popleft()
             newest[news.node] = news
             if news.failed is not None:
-                # Others of the same set-up may take minutes yet; this one can be tried again now.
+                # Other nodes of the same set-up may take minutes; this one can be retried now.
                 self._under_way.pop(news.node, None)
         for name, news in newest.items():
             self._page.show_set_up(news)
@@ -265,18 +265,18 @@ class SetUpController(QObject):
             self._steps().remove(name)
         self._is_over(began)
         if shown.key is None:
-            self._tell(error)
+            self._show_error(error)
         else:
             self._stopped[names[0]] = names
             self._steps().show_set_up(shown)
             self._show(names[0])
 
-    def _tell(self, error: BackendError) -> None:
-        self.told.emit(error.with_remedy)
+    def _show_error(self, error: BackendError) -> None:
+        self.notified.emit(error.with_remedy)
 
 
 def _key_of(news: SetUp, error: BackendError) -> SetUp:
-    """With the key that kept a set-up from beginning, or the way to what it needed first."""
+    """Attach the key that kept a set-up from beginning, or the connection that it needed first."""
     cause = error.__cause__
     found = with_key(news, error)
     return found if found.key or not isinstance(cause, BackendError) else with_key(news, cause)

@@ -1,4 +1,4 @@
-"""The part SSH of the settings: what this computer gets into nodes with, and whom it trusts."""
+"""The SSH section of the settings: this computer's keys and the hosts it trusts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SshController(QObject):
     """One for as long as a data root is open.
 
     Signals:
-        told: A sentence for the toast.
+        notified: A sentence for the toast.
     """
 
-    told = Signal(str)
+    notified = Signal(str)
 
     def __init__(
         self, cluster: ClusterService, runner: Runner, page: SshSettings, parent: QObject
@@ -41,7 +41,7 @@ class SshController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """It may be another each time somebody looks."""
+        """Read again; it may have changed since the last time."""
         self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_look)
 
     def _cannot_look(self, error: BackendError) -> None:
@@ -50,12 +50,12 @@ class SshController(QObject):
     @Slot(HostKey)
     def _forget(self, key: HostKey) -> None:
         def forgotten(_count: int) -> None:
-            self.told.emit(f"The next look at {key.host} asks whether its key is right")
+            self.notified.emit(f"The next connection to {key.host} will ask you to confirm its key")
             self.refresh()
 
         self._runner.run(
             _LANE,
             partial(self._cluster.remove_host_key, key.host, key.port),
             forgotten,
-            lambda error: self.told.emit(error.with_remedy),
+            lambda error: self.notified.emit(error.with_remedy),
         )

@@ -1,8 +1,9 @@
-"""Asks over SSH what the agents of the nodes cannot tell.
+"""Query over SSH what the agents of the nodes cannot report.
 
-Whether SSH still answers, where the agent beats: then its jobs go on, but nothing can be started
-there. And a reading, where no agent beats: the node was added and not set up, or its agent fell
-silent. Each node has a lane, and few are asked at once: the black-holed ones delay nobody.
+Two cases: the agent has a heartbeat but SSH may be down, so jobs keep running but none can be
+started; or no agent has a heartbeat, because the node was not set up or its agent stopped, so SSH
+reads the figures. Each node has a lane and few are queried at once: unreachable nodes delay no
+other.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from backend.ssh.interface import Unreachable
 
 EVERY_S = 60.0
 _AGAIN_S = 5.0
-"""After a first miss: an sshd that is busy turns one away now and then."""
+"""Retry after a first miss: a busy sshd refuses a connection now and then."""
 _MISSES = 2
 _READING_EVERY_S = 30.0
 _MOST_AT_ONCE = 8
 _UNREAD = (Presence.NEW, Presence.OFFLINE)
 _REMEDY = (
-    "Its jobs go on and can be stopped; none can be started there. Start sshd on it: "
+    "Its jobs keep running and can be stopped; none can be started. Start sshd on the node: "
     "systemctl start ssh"
 )
 
 
 @dataclass
 class _Known:
-    """What SSH told of one node. ``due_s`` is monotonic; ``is_read``: no agent writes readings."""
+    """A node's last SSH result. ``due_s`` is monotonic; ``is_read``: no agent writes readings."""
 
     is_read: bool
     due_s: float
     misses: int = 0
     missed_since: tuple[float, str] = (0.0, "")
-    """Monotonic, and in words."""
+    """Monotonic time, and as text."""
     why: str = ""
     reading: NodeReading | None = None
     health: Health = field(default_factory=Health)
 
 
 class SshWatch:
-    """Everything here is on the GUI thread, except the asking itself."""
+    """Everything runs on the GUI thread, except the query itself."""
 
     def __init__(
         self, services: Services, runner: Runner, monotonic: Callable[[], float] = time.monotonic
@@ -60,14 +61,14 @@ class SshWatch:
         self._asking: set[str] = set()
 
     def poll(self, states: Iterable[NodeState]) -> None:
-        """Ask those whose time has come; who was asked longest ago is the first."""
+        """Query the nodes that are due; the one queried longest ago comes first."""
         nodes = {one.name: one for one in states if one.presence is not Presence.OUT_OF_SERVICE}
         for name in self._known.keys() - nodes.keys():
             del self._known[name]
         now = self._monotonic()
         for name, state in nodes.items():
             is_read = state.presence in _UNREAD
-            # As soon as its beat stops or comes back, something else is to be asked.
+            # When its heartbeat stops or returns, another query is needed.
             if name not in self._known or self._known[name].is_read != is_read:
                 self._known[name] = _Known(is_read, due_s=now)
         due = sorted((one.due_s, name) for name, one in self._known.items() if one.due_s <= now)
@@ -76,7 +77,7 @@ class SshWatch:
                 self._ask(nodes[name])
 
     def with_ssh_state(self, state: NodeState) -> NodeState:
-        """The node with what SSH told of it."""
+        """Return the node with the result of SSH added."""
         known = self._known.get(state.name)
         if known is None:
             return state
@@ -84,7 +85,7 @@ class SshWatch:
             return replace(state, health=(*state.health, _silent(known)))
         if state.presence in _UNREAD and known.reading is not None:
             of_agent = [one for one in state.health if one.key == AGENT_KEY]
-            answers = f"{state.message}, SSH answers" if state.message else "SSH answers"
+            answers = f"{state.message}, SSH responds" if state.message else "SSH responds"
             return replace(
                 state,
                 reading=known.reading,
@@ -96,7 +97,7 @@ class SshWatch:
 
     def _ask(self, state: NodeState) -> None:
         entry = state.entry
-        assert entry is not None, "a far node was added"
+        assert entry is not None, "a remote node was added"
         self._asking.add(state.name)
         lane = f"ssh {state.name}"
         if self._known[state.name].is_read:
@@ -115,7 +116,7 @@ class SshWatch:
             )
 
     def _ended(self, name: str, due_in_s: float) -> _Known:
-        """The node that was asked; one that was removed meanwhile is nobody's."""
+        """The result for the node; a removed node's result is dropped."""
         self._asking.discard(name)
         due_s = self._monotonic() + due_in_s
         known = self._known.get(name, _Known(is_read=False, due_s=due_s))
@@ -136,7 +137,7 @@ class SshWatch:
 
     def _missed(self, name: str, error: BackendError) -> None:
         if not isinstance(error, Unreachable):
-            # A locked key or another host key: whoever logs in there is told.
+            # A locked key or a changed host key: reported at the next login.
             self._answered(name, None)
             return
         known = self._ended(name, EVERY_S)
@@ -149,5 +150,5 @@ class SshWatch:
 
 def _silent(known: _Known) -> HealthFinding:
     since_s, since = known.missed_since
-    # As short as the room under a name in the rack.
+    # Short enough for the room under a name in the rack.
     return HealthFinding("ssh", WARN, f"No SSH since {since}", f"{known.why} {_REMEDY}", since_s)

@@ -1,4 +1,4 @@
-"""Webhook and mail: what is wished for in the settings, and the ends that this desktop tells."""
+"""Webhook and mail: their settings, and the job ends that this desktop sends."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class NoticeController(QObject):
         page.opened.connect(self._look_for_keyring)
         self._runner.run(_LANE, self._read, self._show_read, self._tell_trouble)
 
-    # What is wished for.
+    # The settings.
 
     def _read(self) -> tuple[Channels, bool]:
         channels = self._service.channels()
-        # The keyring's library takes 10 MB; without mail nobody needs it.
+        # The keyring's library takes 10 MB and is needed for mail only.
         return channels, channels.mail is not None and self._service.has_password()
 
     def _show_read(self, found: tuple[Channels, bool]) -> None:
@@ -79,7 +79,7 @@ class NoticeController(QObject):
         self._page.show_said(WEBHOOK, " ".join(troubles), "warn")
 
     def choose_finished(self, tells_finished: bool) -> None:
-        """The one switch counts for webhook and mail, too."""
+        """Set the switch that also applies to webhook and mail."""
         if tells_finished != self._channels.tells_finished and self._channels.targets:
             self._keep(replace(self._channels, tells_finished=tells_finished), None)
 
@@ -96,32 +96,32 @@ class NoticeController(QObject):
         )
 
     def _arrived(self, kind: str) -> None:
-        self._page.show_said(kind, "The test was taken. Look whether it is there.", "good")
+        self._page.show_said(kind, "The test was sent. Check that it arrived.", "good")
 
     def _not_arrived(self, kind: str, error: BackendError) -> None:
         self._page.show_said(kind, str(error), "bad")
 
-    # What ended.
+    # Job ends.
 
     def see(self, views: Iterable[JobView]) -> None:
-        """Tell the ends that are not told yet."""
+        """Send the ends that were not sent yet."""
         for view in views:
             run = (view.id, view.run)
             if run in self._settled or not view.state.is_over:
                 continue
             if self._channels.wants(view.state, view.ended):
                 self._settled.add(run)
-                self._tell(*run)
+                self._send(*run)
 
-    def _tell(self, job_id: str, run: int) -> None:
+    def _send(self, job_id: str, run: int) -> None:
         self._runner.run(
             _SENDING,
             partial(self._service.notify, job_id, run),
-            partial(self._told, job_id, run),
+            partial(self._sent, job_id, run),
             lambda _error: self._again(job_id, run, _AFTER_TROUBLE_S),
         )
 
-    def _told(self, job_id: str, run: int, told: DeliveryAttempt) -> None:
+    def _sent(self, job_id: str, run: int, told: DeliveryAttempt) -> None:
         if told.wait_s is not None:
             self._again(job_id, run, told.wait_s)
         if not told.trouble and self._has_trouble:
@@ -131,8 +131,12 @@ class NoticeController(QObject):
         if told.trouble:
             self._has_trouble = True
             kind = WEBHOOK if told.trouble.startswith("The webhook") else MAIL
-            ending = " It is tried again." if told.wait_s is not None else " It is not tried again."
+            ending = (
+                " It will be sent again."
+                if told.wait_s is not None
+                else " It will not be sent again."
+            )
             self._page.show_said(kind, told.trouble + ending, "bad")
 
     def _again(self, job_id: str, run: int, wait_s: float) -> None:
-        QTimer.singleShot(int(wait_s * 1000), self, partial(self._tell, job_id, run))
+        QTimer.singleShot(int(wait_s * 1000), self, partial(self._send, job_id, run))

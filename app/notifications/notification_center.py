@@ -1,4 +1,4 @@
-"""The bell of the side bar: what there is to tell, and the list of what was told."""
+"""The bell of the side bar: new notifications, and the list of earlier ones."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LANE = "notice book"
 
 
 class NotificationCenter(QObject):
-    """Tells by the tray, counts at the bell, and remembers.
+    """Notify through the tray, count at the bell, and keep a history.
 
     Signals:
-        opened: A `Notice` whose place is wished for.
-        settings_wished: What is told is to be chosen.
+        opened: A `Notice` whose target to show.
+        settings_wished: Show the settings of notifications.
     """
 
     opened = Signal(Notice)
@@ -52,27 +52,27 @@ class NotificationCenter(QObject):
         self._root = ""
         self._is_first = True
         self.notices = Notices(tells_finished, parent=self)
-        self.notices.told.connect(self._tell)
+        self.notices.notified.connect(self._notify)
         window.side_bar.notices_wished.connect(self.show)
         window.side_bar.set_unread(self._book.unread)
 
     def take_data_root(self, name: str) -> None:
-        """Whose jobs are seen from now on; what is known of ends is known for each data root."""
+        """Take another data root; known job ends are stored for each data root."""
         self._root = name
 
     @Slot(JobListing)
     def see(self, listing: JobListing) -> None:
-        """All jobs were looked at. After the first look what ended meanwhile is told."""
+        """Take a listing of all jobs. The first one reports the ends since the last window."""
         if self._is_first:
             self._is_first = False
             known = self._book.ends(self._root)
-            # Off the GUI thread: the first listing is of all jobs there are.
+            # Off the GUI thread: the first listing has all jobs.
             self._runner.run(_LANE, partial(_first, listing, known), self._tell_missed, _never)
         elif self._book.know(self._root, _ends(map(Run.of, listing.views))):
             self._keep()
 
     def see_jobs(self, views: Iterable[JobView]) -> None:
-        """Some jobs as they are now."""
+        """Take some changed jobs."""
         for view in views:
             if view.state.is_over:
                 self._book.end(self._root, Run.of(view))
@@ -91,7 +91,7 @@ class NotificationCenter(QObject):
             self._show_items()
 
     @Slot(Notice)
-    def _tell(self, notice: Notice) -> None:
+    def _notify(self, notice: Notice) -> None:
         self._book.add(notice)
         self._window.side_bar.set_unread(self._book.unread)
         self._tray.notify(notice)
@@ -103,7 +103,7 @@ class NotificationCenter(QObject):
 
     @property
     def list(self) -> NoticeList:
-        """Made when it is first asked for."""
+        """Made on first use."""
         if self._list is None:
             self._list = NoticeList(self._window)
             self._list.opened.connect(lambda at: self.opened.emit(self._book.past[at]))
@@ -112,7 +112,7 @@ class NotificationCenter(QObject):
 
     @Slot()
     def show(self) -> None:
-        """The list; what is in it has been seen from then on."""
+        """Show the list; its items count as seen from then on."""
         notices = self.list
         self._show_items()
         notices.open(self._window.side_bar.bell)
@@ -140,7 +140,7 @@ class NotificationCenter(QObject):
 
 
 def _first(listing: JobListing, known: Ends | None) -> tuple[Ends, tuple[Run, ...]]:
-    """What is known after the first listing, and the ends that are news."""
+    """Return what is known after the first listing, and the ends that are new."""
     runs = [
         *(
             Run(one.id, one.run, one.state, one.name, one.ended, one.reason)
@@ -162,7 +162,7 @@ def _ends(runs: Iterable[Run]) -> Ends:
 
 
 def _never(error: BackendError) -> None:
-    """Nothing of the world is asked: it cannot fail."""
+    """Ignore the error: everything is in memory, so it cannot fail."""
     raise error
 
 

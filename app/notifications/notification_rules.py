@@ -1,7 +1,7 @@
-"""Tells of what nobody may have seen: once each, merged when many come together (M20).
+"""Notify about events that the user may have missed: once each, merged if there are many.
 
-Failed, Lost, a standstill, a loss that runs away, a node that is gone with a job on it: always.
-Finished: while it is wished for.
+Always: failed, lost and stalled jobs, a diverging loss, and a node that goes offline under a job.
+Finished jobs: if the user chose so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMES_SHOWN = 6
 
 @dataclass(frozen=True)
 class Notice:
-    """One notice. ``job_id`` or ``node`` is where a click leads; neither when several are meant."""
+    """One notification. ``job_id`` or ``node`` is the target of a click; neither for several."""
 
     title: str
     text: str
@@ -39,7 +39,7 @@ class Notice:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Notice:
-        """Read what `to_dict` wrote.
+        """Read the output of `to_dict`.
 
         Raises:
             ValueError: It was not written by `to_dict`.
@@ -52,7 +52,7 @@ class Notice:
 
 
 class Run(NamedTuple):
-    """A run of a job as the bell sees it, from a line or a view. ``ended_s`` is 0.0 for none."""
+    """A run as the bell sees it, from a summary or a view. ``ended_s`` is 0.0 for none."""
 
     job_id: str
     run: int
@@ -68,7 +68,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class _Event:
-    """A notice before it is known whether it goes out alone. ``word`` is what happened to jobs."""
+    """A notice that may still be merged with others. ``word`` names what happened to the jobs."""
 
     notice: Notice
     name: str
@@ -77,16 +77,16 @@ class _Event:
 
 
 class Notices(QObject):
-    """Watches views go by and says each end once.
+    """Watch views and report each end once.
 
-    Of a run that had ended when the window opened `missed` tells. The first of several goes out
-    at once, those within 30 s after it together.
+    Runs that had ended before the window opened are reported by `missed`. The first of several
+    notices is sent at once, those within 30 s after it together.
 
     Signals:
-        told: A `Notice`, for the tray and the bell.
+        notified: A `Notice`, for the tray and the bell.
     """
 
-    told = Signal(Notice)
+    notified = Signal(Notice)
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Notices(QObject):
 
     @Slot(object)
     def see(self, view: JobView) -> None:
-        """Look at a view; tell when a run that was seen alive has ended, or is in trouble."""
+        """Take a view; notify if a run that was seen alive has ended, or has a problem."""
         run = (view.id, view.run)
         if view.state.is_live:
             self._live[run] = view
@@ -123,23 +123,23 @@ class Notices(QObject):
         self._alarmed.pop(run, None)
         if view.state.has_failed:
             place = view.error.node if view.error else ""
-            self._tell(view, view.state.word, _why(view), place=place)
-        elif self._is_told_success(view.state):
-            self._tell(view, view.state.word, _why(view), "good")
+            self._notify(view, view.state.word, _why(view), place=place)
+        elif self._reports_success(view.state):
+            self._notify(view, view.state.word, _why(view), "good")
 
     def missed(self, runs: Iterable[Run]) -> tuple[Notice, ...]:
-        """A notice of each run that ended while nobody looked, the oldest end first."""
+        """Return a notice of each run that ended while no window was open, oldest end first."""
         found = []
         for run in sorted(runs, key=lambda one: one.ended_s):
             family = "bad" if run.state.has_failed else "good"
-            if run.state.has_failed or self._is_told_success(run.state):
+            if run.state.has_failed or self._reports_success(run.state):
                 when = datetime.fromtimestamp(run.ended_s).astimezone()
                 title = f"{run.state.word}: {run.name}"
                 found.append(Notice(title, run.why, when, run.job_id, family=family))
         return tuple(found)
 
     def see_nodes(self, states: Iterable[NodeState]) -> None:
-        """Look at the nodes; tell when one is gone that a live job needs."""
+        """Take the nodes; notify if one goes offline that a live job needs."""
         for state in states:
             if state.presence is not Presence.OFFLINE:
                 self._offline.discard(state.name)
@@ -150,11 +150,11 @@ class Notices(QObject):
             self._offline.add(state.name)
             title = f"Offline: {state.name}"
             runs = "runs" if len(jobs) == 1 else "run"
-            text = f"{_listed(jobs)} {runs} there."
+            text = f"{_listed(jobs)} {runs} on it."
             notice = Notice(title, text, _now(), node=state.name)
             self._send_or_keep(_Event(notice, state.name, "Offline"))
 
-    def _is_told_success(self, state: JobState) -> bool:
+    def _reports_success(self, state: JobState) -> bool:
         return state is JobState.FINISHED and self._tells_finished()
 
     def _see_doubt(self, view: JobView) -> None:
@@ -163,17 +163,17 @@ class Notices(QObject):
             self._in_doubt.discard(run)
         elif run not in self._in_doubt:
             self._in_doubt.add(run)
-            self._tell(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
+            self._notify(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
 
     def _see_alarms(self, view: JobView) -> None:
-        # The end that one caused is told by itself, with its sentence.
+        # The end that it caused is reported by itself, with its sentence.
         for alarm in view.alarms if view.state.is_live else ():
             known = self._alarmed.setdefault((view.id, view.run), set())
             if (alarm.kind, alarm.step) not in known:
                 known.add((alarm.kind, alarm.step))
-                self._tell(view, alarm.word, alarm.sentence, "warn")
+                self._notify(view, alarm.word, alarm.sentence, "warn")
 
-    def _tell(
+    def _notify(
         self, view: JobView, word: str, cause: str, family: str = "bad", place: str = ""
     ) -> None:
         notice = Notice(f"{word}: {view.name}", cause, _now(), view.id, family=family)
@@ -184,16 +184,16 @@ class Notices(QObject):
             self._waiting.append(event)
             return
         self._merge.start()
-        self.told.emit(event.notice)
+        self.notified.emit(event.notice)
 
     @Slot()
     def send_waiting(self) -> None:
-        """What was held back, as one notice when it is several."""
+        """Send what was held back, as one notice if it is several."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
         self._merge.start()
-        self.told.emit(waiting[0].notice if len(waiting) == 1 else _merged(waiting))
+        self.notified.emit(waiting[0].notice if len(waiting) == 1 else _merged(waiting))
 
 
 def _why(view: JobView) -> str:
@@ -210,12 +210,12 @@ def _merged(events: list[_Event]) -> Notice:
     names = [event.name for event in events]
     if len(words) == 1:
         word = words.pop()
-        things = "nodes" if word == "Offline" else "jobs"
-        title = f"{len(events)} {things}: {word.lower()}"
+        noun = "nodes" if word == "Offline" else "jobs"
+        title = f"{len(events)} {noun}: {word.lower()}"
         if word in ("Failed", "Lost", "Finished"):
             title = f"{len(events)} jobs {'are lost' if word == 'Lost' else word.lower()}"
     else:
-        title = f"{len(events)} notices"
+        title = f"{len(events)} notifications"
         names = [event.notice.title for event in events]
     if where:
         title += f" on {where}"
@@ -224,7 +224,7 @@ def _merged(events: list[_Event]) -> Notice:
 
 
 def of_absence(missed: Sequence[Notice]) -> Notice:
-    """What ended while no window was open, as one notice."""
+    """Merge what ended while no window was open into one notice."""
     if len(missed) == 1:
         return missed[0]
     title = f"{formats.count(len(missed))} jobs ended while the window was closed"

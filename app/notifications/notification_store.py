@@ -1,6 +1,6 @@
-"""The notices of the last weeks, and how many nobody has looked at: remembered over restarts.
+"""The notifications of the last weeks and the number unread, kept over restarts.
 
-And up to where the ends of jobs are known, so that what ended meanwhile can be told.
+Also up to which time the job ends are known, so that later ones can be reported.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ _ROOTS_KEPT = 20
 
 @dataclass(frozen=True)
 class Ends:
-    """What is known of the ends of a data root's jobs.
+    """The known job ends of a data root.
 
     Attributes:
-        until_s: When the last known one was, in seconds since 1970, by the clock of its node.
-        live: Job and run of those that were under way. A clock that is wrong hides no end of
-            theirs.
+        until_s: Time of the last known end, in seconds since 1970, by the clock of its node.
+        live: Job and run of those that were live. A wrong clock hides none of their ends.
     """
 
     until_s: float
     live: frozenset[tuple[str, int]] = frozenset()
 
     def is_news(self, run: Run) -> bool:
-        """Whether this run, which is over, was not over yet."""
+        """Return True if the end of this run was not known yet."""
         return run.ended_s > self.until_s or (run.job_id, run.run) in self.live
 
 
 class NotificationStore:
-    """Read once; `save` writes it whole and may run on any thread.
+    """Read once; `save` writes the whole file and may run on any thread.
 
-    A file that cannot be read is as good as none: what is in it was told already.
+    An unreadable file counts as empty: its notices were shown already.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,23 +55,23 @@ class NotificationStore:
             self.past, self.unread = (), 0
 
     def add(self, notice: Notice) -> None:
-        """The newest one."""
+        """Add the newest one."""
         self.past = (notice, *self.past)[:KEPT]
         self.unread = min(KEPT, self.unread + 1)
 
     def read_all(self) -> bool:
-        """Somebody looked; whether there was anything new."""
+        """Mark all as read; return True if any was unread."""
         was_news, self.unread = self.unread > 0, 0
         return was_news
 
     def ends(self, root: str) -> Ends | None:
-        """What is known of a data root's jobs; None of one that was never open here."""
+        """The known job ends of a data root; None if it was never open here."""
         return self._ends.get(root)
 
     def end(self, root: str, run: Run) -> None:
-        """This run is known to be over: what is told now is not told when the window opens again.
+        """Record the end of a run, so that the next window does not report it again.
 
-        Nothing of that is said before the first `know`.
+        Does nothing before the first `know`.
         """
         ends = self._ends.get(root)
         if ends is not None and ends.is_news(run):
@@ -80,7 +79,7 @@ class NotificationStore:
             self._ends[root] = Ends(max(ends.until_s, run.ended_s), live)
 
     def know(self, root: str, ends: Ends) -> bool:
-        """These are known from now on, too; whether that is anything new."""
+        """Add these to the known ends; return True if any is new."""
         before = self._ends.pop(root, None)
         until_s = max(ends.until_s, before.until_s if before is not None else 0.0)
         known = Ends(until_s, ends.live)
@@ -90,7 +89,7 @@ class NotificationStore:
         return known != before
 
     def save(self) -> None:
-        """Write; a disk that is full costs the list, not the work."""
+        """Write the file; a full disk loses the list, not the work."""
         raw = {
             "unread": self.unread,
             "notices": [notice.to_dict() for notice in self.past],
@@ -109,7 +108,7 @@ class NotificationStore:
 def _list(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     found = raw.get("notices", [])
     if not isinstance(found, list):
-        raise TypeError("notices are a list")
+        raise TypeError("notices must be a list")
     return found
 
 

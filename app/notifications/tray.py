@@ -1,4 +1,4 @@
-"""The icon in the system's tray: how far the oldest running job is, and what there is to tell."""
+"""The tray icon: progress of the oldest running job, and desktop notifications."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _JOBS_SHOWN = 8
 
 
 class Tray(QObject):
-    """Where the desktop has no tray nothing is shown, and nothing is missing but that.
+    """Without a system tray nothing is shown, and everything else works.
 
     Signals:
-        job_opened: Id of a job of the menu.
+        job_opened: Id of a job in the menu.
         notice_opened: The `Notice` whose message was clicked.
-        window_wished: The window in front.
-        end_wished: The program is to end; jobs go on.
+        window_wished: Bring the window to the front.
+        end_wished: Quit the program; jobs keep running.
     """
 
     job_opened = Signal(str)
@@ -50,17 +50,17 @@ class Tray(QObject):
         self._icon.activated.connect(self._activated)
         self._icon.messageClicked.connect(self._open_newest)
         self._newest: Notice | None = None
-        self._told_away = False
+        self._announced_away = False
         self._shown: tuple[object, ...] | None = None
         self.show_live(())
 
     @property
     def is_available(self) -> bool:
-        """Whether this desktop has a tray now; one may come later."""
+        """Return True if the desktop has a tray now; one may appear later."""
         return self._is_available()
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
-        """The jobs that run, the oldest first: its ring is the icon."""
+        """Show the running jobs, the oldest first: its ring is the icon."""
         if self._is_available() and not self._icon.isVisible():
             self._icon.show()
         lines = tuple(_line(view) for view in views)
@@ -77,7 +77,7 @@ class Tray(QObject):
         self._fill_menu(views, lines)
 
     def notify(self, notice: Notice) -> None:
-        """A message of the desktop's own; a click on it opens the place."""
+        """Show a desktop notification; a click on it opens its target."""
         if not self._is_available():
             return
         self._newest = notice
@@ -87,17 +87,17 @@ class Tray(QObject):
         self._icon.showMessage(_plain(notice.title), _plain(notice.text), kind)
 
     def show_away(self) -> None:
-        """The window was closed and is only here now; said once, to whom it surprises."""
-        if not self._told_away:
-            self._told_away = True
+        """Inform the user once that the closed window is now in the tray."""
+        if not self._announced_away:
+            self._announced_away = True
             self._icon.show()
-            words = "A click on the icon opens the window; Settings says whether it stays."
+            words = "Click the icon to open the window. Settings has a switch for this."
             self._icon.showMessage(
                 "Ringmaster is in the tray", words, QSystemTrayIcon.MessageIcon.NoIcon
             )
 
     def close(self) -> None:
-        """Gone from the tray at once; Qt would leave it there until the process has ended."""
+        """Remove the icon at once; Qt would keep it until the process has ended."""
         self._icon.hide()
         self._menu.deleteLater()
 
@@ -112,7 +112,7 @@ class Tray(QObject):
             self._menu.addAction(rest, self.window_wished.emit)
         self._menu.addSeparator()
         self._menu.addAction("Open Ringmaster", self.window_wished.emit)
-        self._menu.addAction("Quit; jobs go on", self.end_wished.emit)
+        self._menu.addAction("Quit; jobs keep running", self.end_wished.emit)
 
     @Slot(QSystemTrayIcon.ActivationReason)
     def _activated(self, reason: QSystemTrayIcon.ActivationReason) -> None:
@@ -127,7 +127,7 @@ class Tray(QObject):
 
 
 def ring_icon(view: JobView) -> QIcon:
-    """The ring of a job, as large as trays want it."""
+    """The ring of a job, in the size of tray icons."""
     pixmap = QPixmap(_SIDE, _SIDE)
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)
@@ -138,7 +138,7 @@ def ring_icon(view: JobView) -> QIcon:
 
 
 def _plain(text: str) -> str:
-    """For trays and desktops, some of which take ``<b>`` for markup and some of which do not."""
+    """Plain text for trays and desktops, some of which interpret ``<b>`` as markup."""
     return text.replace("<", "‹")
 
 

@@ -1,11 +1,11 @@
 """The only module that starts threads.
 
-A thread here runs a plain function and nothing else: it owns no state and touches no Qt object.
-Its outcome, a frozen value or an exception, comes back as a call on the GUI thread, and so do its
-reports of progress.
+A thread here runs a plain function: it owns no state and touches no Qt object. Its outcome, a
+frozen value or an exception, comes back as a call on the GUI thread, and so do its reports of
+progress.
 
 Work goes into named lanes. Two pieces in one lane never overlap ("job 7" is started once at a
-time); different lanes do.
+time); different lanes run in parallel.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from widgets.common.chunked_work import ChunkedWork
 T = TypeVar("T")
 
 Report = Callable[[float | None, str], None]
-"""Share done (None: unknown) and what is being done."""
+"""Share done (None: unknown) and the current step."""
 
 _REPORT_INTERVAL_S = 0.05
 _SWITCH_S = 0.0001
 CLOSE_LIMIT_S = 60.0
-"""As long as a start takes that a person still wished for. A call into a share that is away may
-never return."""
+"""The time for a start that was just requested. A call into a lost share may never return."""
 _TURN_S = 0.008
-"""Half a frame for what comes home; then painting and keys have their turn."""
+"""Half a frame for returned outcomes; then painting and key events run."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class _Task:
 
 
 class Runner(Protocol):
-    """What controllers need of `Background`; tests give them one without threads."""
+    """The part of `Background` that controllers use; tests provide one without threads."""
 
     def run(
         self,
@@ -59,31 +58,31 @@ class Runner(Protocol):
         then: Callable[[T], None],
         otherwise: Callable[[BackendError], None],
     ) -> None:
-        """Run ``work`` when its lane is free, then call ``then`` or ``otherwise`` here."""
+        """Run ``work`` in its lane, then call ``then`` or ``otherwise`` on the GUI thread."""
 
     def progress(self, on_report: Report) -> Progress:
-        """For work that takes long: its reports come to ``on_report``, on the GUI thread."""
+        """Return a progress whose reports call ``on_report`` on the GUI thread."""
 
 
 class Background(QObject):
-    """Runs functions off the GUI thread. Everything but the work itself is on the GUI thread."""
+    """Run functions off the GUI thread. Everything but the work itself is on the GUI thread."""
 
     _ended = Signal(object, object)
     _reported = Signal(object, object, str)
 
     def __init__(self, workers: int = 32, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        # A worker that computes keeps Python's lock for that long while the GUI thread waits for
-        # it, which is at each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
+        # A computing worker keeps Python's lock for that long while the GUI thread waits for it, at
+        # each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
         sys.setswitchinterval(_SWITCH_S)
         self._pool = ThreadPoolExecutor(workers, "background", worker_yield.let_others_go_first)
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
-        # Whoever needs one keeps it: of work that has ended nothing may stay.
+        # Callers keep the references they need: no object of finished work may stay.
         self._under_way: WeakSet[Progress] = WeakSet()
         self._running: set[Future[Any]] = set()
-        # The looks at twenty jobs end together, and Qt delivers all that was posted before it
-        # looks at keys: 70 ms at a time (tests/benchmarks/soak.py).
+        # The polls of twenty jobs end together, and Qt delivers all posted events before key
+        # events: 70 ms at a time (tests/benchmarks/soak.py).
         self._home: deque[tuple[_Task, Future[Any]]] = deque()
         self._turns = ChunkedWork(self)
         self._ended.connect(self._came_home, Qt.ConnectionType.QueuedConnection)
@@ -96,9 +95,9 @@ class Background(QObject):
         then: Callable[[T], None],
         otherwise: Callable[[BackendError], None],
     ) -> None:
-        """Run ``work`` when its lane is free, then call ``then`` or ``otherwise`` here.
+        """Run ``work`` in its lane, then call ``then`` or ``otherwise`` on the GUI thread.
 
-        An exception that is no `BackendError` is a bug, and is raised here for the excepthook.
+        An exception other than `BackendError` is a bug, and is raised here for the excepthook.
         """
         if self._closed:
             return
@@ -107,25 +106,25 @@ class Background(QObject):
             self._start(lane)
 
     def progress(self, on_report: Report) -> Progress:
-        """For work that takes long: its reports come to ``on_report``, on the GUI thread."""
+        """Return a progress whose reports call ``on_report`` on the GUI thread."""
         made = _Reporting(self, on_report)
         self._under_way.add(made)
         return made
 
     def close(self, limit_s: float = CLOSE_LIMIT_S) -> bool:
-        """Drop what waits, cancel what can be, and return when what runs has ended.
+        """Drop waiting work, cancel what can be cancelled, and return when running work has ended.
 
-        False: after ``limit_s`` something still runs. Python itself would wait for it at its end.
+        Return False if something still runs after ``limit_s``. Python would wait for it at exit.
         """
         self._closed = True
         for progress in self._under_way:
             progress.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        # One that never began is never said to be done.
+        # Work that never began is never reported as done.
         began = [future for future in self._running if not future.cancelled()]
         has_ended = not wait(began, limit_s).not_done
         if has_ended:
-            # What has ended is only then told from its thread, by a signal of this object's.
+            # Only then are ended ones reported from their threads, by a signal of this object.
             self._pool.shutdown(wait=True)
         return has_ended
 
@@ -140,12 +139,12 @@ class Background(QObject):
     @Slot(object, object)
     def _came_home(self, task: _Task, future: Future[Any]) -> None:
         self._home.append((task, future))
-        # Not at once: all that came home together is delivered in one turn.
+        # Not at once: all outcomes that arrived together are delivered in one turn.
         if self._turns.is_done:
             self._turns.put(repeat(self._hand_back_some))
 
     def _hand_back_some(self) -> None:
-        """As much as fits into a turn. What is handed back may turn the loop, or be a bug."""
+        """Deliver what fits into a turn. A callback may run the event loop, or raise."""
         end = time.monotonic() + _TURN_S
         while self._home and time.monotonic() < end:
             self._hand_back(*self._home.popleft())
@@ -176,7 +175,7 @@ class Background(QObject):
 
 
 class _Reporting(Progress):
-    """Reports at most twenty times a second; the last one of a kind is never held back."""
+    """Report at most twenty times a second; the last report of a kind is never held back."""
 
     def __init__(self, background: Background, on_report: Report) -> None:
         super().__init__()

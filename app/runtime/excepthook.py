@@ -13,10 +13,10 @@ _log = logging.getLogger(__name__)
 
 
 class ExceptHook:
-    """The window's ``sys.excepthook``; ``tell`` shows the dialog, one at a time."""
+    """Replace ``sys.excepthook``; ``show_dialog`` shows the dialog, one at a time."""
 
-    def __init__(self, tell: Callable[[str, Path], None], log_path: Path) -> None:
-        self._tell = tell
+    def __init__(self, show_dialog: Callable[[str, Path], None], log_path: Path) -> None:
+        self._show_dialog = show_dialog
         self._log_path = log_path
         self._telling = False
 
@@ -33,6 +33,6 @@ class ExceptHook:
             return
         self._telling = True
         try:
-            self._tell(text, self._log_path)
+            self._show_dialog(text, self._log_path)
         finally:
             self._telling = False

@@ -1,8 +1,8 @@
-"""Cyclic garbage is collected on the GUI thread, and nowhere else.
+"""Collect cyclic garbage on the GUI thread, and on no other thread.
 
-Python collects in whichever thread happens to allocate.  PySide 6.11.1 then destroys a widget that
-was part of a cycle in that thread (measured: ``destroyed`` is emitted there), while the GUI thread
-may be painting or styling it: a segmentation fault, some hours later.
+Python collects in whichever thread allocates. PySide 6.11.1 then destroys a widget that was part of
+a cycle in that thread (measured: ``destroyed`` is emitted there), while the GUI thread may be
+painting or styling it: a segmentation fault, some hours later.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ INTERVAL_MS = 1000
 
 
 class Garbage(QObject):
-    """Takes the collector over from Python, until `close`.
+    """Replace Python's automatic collection until `close`.
 
-    Counts and thresholds stay Python's own, so no more is collected than before.
+    Counts and thresholds stay Python's own, so it collects no more than before.
     """
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -29,10 +29,10 @@ class Garbage(QObject):
         self._timer.start(INTERVAL_MS)
 
     def freeze(self) -> None:
-        """What there is now stays as long as the process: it is not looked through again.
+        """Exclude all present objects from collection for the life of the process.
 
-        The modules alone are 140,000 objects; to find each time that none of them is garbage held
-        the GUI thread up for 100 ms and more.
+        The modules alone are 140,000 objects; scanning them each time blocked the GUI thread for
+        100 ms and more.
         """
         gc.freeze()
 
@@ -47,7 +47,7 @@ class Garbage(QObject):
 
 
 def collect_due() -> None:
-    """Collect, in this thread, what Python would have collected by now had it been let."""
+    """Collect, in this thread, what Python would have collected by now."""
     due = zip(gc.get_count(), gc.get_threshold(), strict=True)
     oldest = max((age for age, (count, most) in enumerate(due) if count > most), default=None)
     if oldest is not None:

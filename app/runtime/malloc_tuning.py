@@ -1,12 +1,12 @@
-"""What was freed goes back to the system.
+"""Return freed memory to the system.
 
-glibc keeps it for each thread that asked for it, up to eight heaps for each core. Beside 64 nodes
-and 20 live jobs, with as many objects after 20 minutes as after 5, the process grew by 100 MB an
-hour. Given back each minute, what lay free between used pieces still grew from 41 to 56 MB in four
+glibc keeps it for each thread that requested it, in up to eight heaps for each core. With 64 nodes
+and 20 live jobs, and as many objects after 20 minutes as after 5, the process grew by 100 MB an
+hour. With a trim each minute, free space between used pieces still grew from 41 to 56 MB in four
 minutes; with two heaps in all it stays at 10 (tests/benchmarks/soak.py).
 
-Once a large piece was freed, pieces up to its size (pictures of plots, curves, the past of a node)
-come out of these heaps, too, and leave holes there: they are the system's own from the first on.
+Once a large piece was freed, pieces up to its size (pictures of plots, curves, node histories) also
+come from these heaps and leave holes. So large pieces are mapped separately from the start.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ INTERVAL_MS = 60_000
 ARENAS = 2
 LARGE_BYTES = 1 << 18
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""As glibc's malloc.h has them."""
+"""Values from glibc's malloc.h."""
 _TRIM_BYTES = 1 << 24
-"""Once the limit above is fixed, glibc would give back at each 128 kB."""
+"""With the limit above fixed, glibc would trim at each 128 kB."""
 
 
 class FreedMemory(QObject):
-    """Gives freed memory back now and then, beside the window. Made before the first thread."""
+    """Return freed memory periodically, off the GUI thread. Made before the first thread."""
 
     def __init__(self, runner: Runner, parent: QObject) -> None:
         super().__init__(parent)
@@ -45,24 +45,24 @@ class FreedMemory(QObject):
 
 
 def keep_heaps_small() -> bool:
-    """From now on all threads share these heaps, and large pieces are in none of them.
+    """Let all threads share these heaps, and keep large pieces out of them.
 
-    False where the system's allocator cannot.
+    Return False if the system's allocator cannot.
     """
     options = {
         _M_ARENA_MAX: ARENAS,
         _M_MMAP_THRESHOLD: LARGE_BYTES,
         _M_TRIM_THRESHOLD: _TRIM_BYTES,
     }
-    return all(_told_glibc("mallopt", *option) for option in options.items())
+    return all(_call_glibc("mallopt", *option) for option in options.items())
 
 
 def give_back() -> bool:
-    """Whether anything was given back; False too where the system's allocator cannot."""
-    return _told_glibc("malloc_trim", 0)
+    """Trim the heaps; return True if memory was returned, False if not or not possible."""
+    return _call_glibc("malloc_trim", 0)
 
 
-def _told_glibc(name: str, *arguments: int) -> bool:
+def _call_glibc(name: str, *arguments: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     function = getattr(ctypes.CDLL(None), name, None)  # musl has none of them

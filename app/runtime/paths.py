@@ -1,4 +1,4 @@
-"""Where this program keeps what is its own on this computer."""
+"""Paths of the program's own files on this computer."""
 
 from __future__ import annotations
 

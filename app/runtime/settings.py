@@ -1,7 +1,7 @@
-"""What the window remembers: theme, sizes, notices. A file that cannot be read is as good as none.
+"""The preferences of the window: theme, sizes, notifications. An unreadable file counts as missing.
 
-Nothing here is worth a question to the user, so a damaged file is laid aside under another name and
-the window opens with what it would have on its first start.
+Nothing here justifies a question to the user, so a damaged file is renamed and the window opens
+with the defaults.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Preferences:
     sizes: str = ""
     temperature: str = ""
     clock: str = ""
-    """As `widgets.common.formats.Units` has them; "" for the usual."""
+    """As in `widgets.common.formats.Units`; "" for the default."""
     tell_finished: bool = True
     stays_in_tray: bool = False
-    """Closing the window leaves the program in the tray, where there is one."""
+    """Keep the program in the tray when the window is closed, if there is a tray."""
     width: int = 1440
     height: int = 900
     place: str = "jobs"
@@ -42,18 +42,18 @@ class Preferences:
     jobs_as_table: bool = False
     export_format: str = "zip"
     position: list[int] = field(default_factory=list)
-    """Of the window's upper left corner, frame included; empty for wherever the system puts it."""
+    """The window's upper left corner, frame included; empty for the system's choice."""
     maximized: bool = False
     job_table: dict[str, Any] = field(default_factory=dict)
-    """Columns, widths and order of the wide table, as it gives and takes them."""
+    """Columns, widths and order of the wide table, as it reads and writes them."""
     sweep_folds: dict[str, Any] = field(default_factory=dict)
-    """By tag, whether it is folded."""
+    """By tag, True if it is collapsed."""
     list_widths: dict[str, Any] = field(default_factory=dict)
-    """In pixels, by the key of the place."""
+    """In pixels, by the key of the page."""
 
     @property
     def theme_choice(self) -> ThemeChoice:
-        """As the system has it where the file says something else."""
+        """The theme choice; the system's if the file holds an unknown value."""
         try:
             return ThemeChoice(self.theme)
         except ValueError:
@@ -61,7 +61,7 @@ class Preferences:
 
     @property
     def units(self) -> Units:
-        """What is unknown is as usual."""
+        """The units; an unknown value means the default."""
         usual = Units()
         return Units(
             self.sizes or usual.sizes,
@@ -71,7 +71,7 @@ class Preferences:
 
 
 class Settings:
-    """Reads the preferences once; `save` writes them whole and may run on any thread."""
+    """Read the preferences once; `save` writes the whole file and may run on any thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -82,14 +82,14 @@ class Settings:
         return self._preferences
 
     def change(self, **changes: Any) -> bool:
-        """Remember until `save`; whether anything is another now."""
+        """Change fields in memory until `save`; return True if any value changed."""
         changed = replace(self._preferences, **changes)
         is_news = changed != self._preferences
         self._preferences = changed
         return is_news
 
     def save(self) -> None:
-        """Write; a disk that is full costs the preference, not the work."""
+        """Write the file; a full disk loses the preference, not the work."""
         content = tomli_w.dumps(asdict(self._preferences)).encode()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

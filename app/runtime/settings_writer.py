@@ -1,4 +1,4 @@
-"""Keeps what the window remembers: changed at once, written a little later, beside the window."""
+"""Keep the preferences: changed at once, written shortly after, off the GUI thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SettingsWriter(QObject):
     """The preferences of this window's user.
 
     Signals:
-        changed: They are others now.
+        changed: A preference changed.
     """
 
     changed = Signal()
@@ -35,13 +35,13 @@ class SettingsWriter(QObject):
         return self._settings.preferences
 
     def remember(self, **changes: Any) -> None:
-        """Keep these fields of `Preferences`."""
+        """Set these fields of `Preferences`."""
         if self._settings.change(**changes):
             self._soon.start()
             self.changed.emit()
 
     def save(self) -> None:
-        """Now: nothing comes after this."""
+        """Write now; nothing follows."""
         self._settings.save()
 
     @Slot()

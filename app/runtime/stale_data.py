@@ -1,6 +1,6 @@
-"""What is to be said of a look that does not come back.
+"""Describe a read that does not return.
 
-A data root whose server is away gives no error: whoever asks it for something waits.
+A data root whose server is unreachable raises no error: each read waits.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import time
 from datetime import datetime, timedelta
 
 HANGS_S = 30.0
-"""As long as a run may be silent before it is told (`backend.datastore.jobs.run_status`)."""
+"""The time that a run may be silent before it is reported (`backend.datastore.jobs.run_status`)."""
 
 
 def stale_reason(began_s: float) -> str:
-    """Of a look that began then, by `time.monotonic`, and has not ended.
+    """Describe a read that began at this time, by `time.monotonic`, and has not ended.
 
     "no news since 14:02", or "" while it may only be slow.
     """

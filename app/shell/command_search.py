@@ -1,4 +1,4 @@
-"""Finds what a person means by a few letters: acts, places, jobs, nodes, things of the library."""
+"""Find commands, pages, jobs, nodes and library items by a few letters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from widgets.shell.command_palette import PaletteEntry
 
 MOST = 50
 Source = Callable[[str], Iterable[PaletteEntry]]
-"""Gives what might fit to a text, case folded; what does not is left out afterwards."""
+"""Return candidates for a text, case folded; those that do not match are dropped later."""
 FarSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
-"""The same for what takes a moment to look through: it answers later, the best first."""
+"""The same for a slow search: it answers later, the best first."""
 
 
 @dataclass(frozen=True)
 class WindowCommand:
-    """Something the window can do. ``is_able`` says whether it can now."""
+    """A command of the window. ``is_able`` returns True if it can run now."""
 
     target: PaletteEntry
     do: Callable[[], object]
@@ -25,10 +25,10 @@ class WindowCommand:
 
 
 class CommandSearch:
-    """All that can be gone to.
+    """All commands and targets of the palette.
 
-    Every word typed must stand in a target's title or behind it. A title that begins with the
-    text comes first, then one with a word that does, then the rest; acts before things.
+    Every word typed must occur in a target's title or its remark. Titles that begin with the text
+    come first, then titles with a word that does, then the rest; commands before targets.
     """
 
     def __init__(self) -> None:
@@ -44,38 +44,38 @@ class CommandSearch:
         self._acts[act.target.key] = act
 
     def offer_page(self, here: Sequence[PaletteEntry], elsewhere: Sequence[PaletteEntry]) -> None:
-        """Acts that are read off the pages when somebody begins to look; see `PageActs`.
+        """Set the commands read from the pages when the palette opens; see `PageActs`.
 
-        Those before the eyes come first where nothing is typed.
+        Without a text, those on the visible page come first.
         """
         self._here, self._elsewhere = tuple(here), tuple(elsewhere)
 
     @property
     def acts(self) -> tuple[str, ...]:
-        """The titles of those that are possible now, without those of the pages."""
+        """The titles of the commands that are possible now, without those of the pages."""
         return tuple(act.target.title for act in self._acts.values() if act.is_able())
 
     def add_opener(self, kind: str, open_it: Callable[[str], object]) -> None:
-        """For targets of a kind that come from another's source, or from the pages."""
+        """Set the opener for a kind of target that another source or the pages provide."""
         self._openers[kind] = open_it
 
     def add_source(self, kind: str, source: Source, open_it: Callable[[str], object]) -> None:
-        """Targets of one kind, opened by their key."""
+        """Add a source of one kind of target, opened by key."""
         self._sources.append(source)
         self._openers[kind] = open_it
 
     def add_background_source(
         self, kind: str, source: FarSource, open_it: Callable[[str], object]
     ) -> None:
-        """Targets of one kind that are looked for elsewhere; see `ask`."""
+        """Add a source that searches in the background; see `ask`."""
         self._far.append(source)
         self._openers[kind] = open_it
 
     def ask(self, text: str, then: Callable[[tuple[PaletteEntry, ...], bool], None]) -> None:
-        """Find in all sources.
+        """Search all sources.
 
-        ``then`` gets what is near at once, and all of it when the far sources have answered, each
-        time with whether it is all; no more when another text was asked for meanwhile.
+        ``then`` gets the local targets at once, and all of them when the background sources have
+        answered, each time with True if they are complete; no more once another text was asked for.
         """
         self._wanted = text
         joined = " ".join(text.casefold().split())
@@ -98,7 +98,7 @@ class CommandSearch:
             source(joined, partial(answered, source))
 
     def find(self, text: str, more: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:
-        """The best targets for a text, ``more`` among them; without one, all acts possible now."""
+        """The best targets for a text, from ``more`` too; without a text, all possible commands."""
         wanted = text.casefold().split()
         own = (act.target for act in self._acts.values() if act.is_able())
         targets = [*self._here, *own, *self._elsewhere]
@@ -122,7 +122,7 @@ class CommandSearch:
 
 
 def _rank(target: PaletteEntry, wanted: Sequence[str]) -> int | None:
-    """0 is best; None does not fit."""
+    """Return the rank, 0 for the best; None if it does not match."""
     title = target.title.casefold()
     whole = f"{title} {target.aside.casefold()}"
     if not all(word in whole for word in wanted):

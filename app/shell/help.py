@@ -1,4 +1,4 @@
-"""The pages of the help: the same files that stand in `docs/`, read when they are wished for."""
+"""The pages of the help: the files in `docs/`, read on demand."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TOPICS = (
     ("node-problems.md", "Node problems"),
     ("terms.md", "What the words mean"),
 )
-# They show the window, which the reader has before him.
+# Pictures of the window; the reader has the window itself.
 _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n+", re.MULTILINE)
 
 
 def read_topics() -> tuple[Topic, ...]:
-    """All of them; one that cannot be read says so in its place."""
+    """Return all topics; one that cannot be read shows the reason instead."""
     return tuple(Topic(name, title, _text(DOCS / name)) for name, title in TOPICS)
 
 

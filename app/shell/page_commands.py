@@ -1,7 +1,7 @@
-"""What can be pressed on the pages, for the palette.
+"""Commands for the palette from the buttons and menus of the pages.
 
-It is read off the buttons and menus themselves when the palette opens: what a page offers, with its
-words and only while it can be done, and nothing is listed a second time.
+They are read from the widgets when the palette opens, with their text and only while enabled, so
+nothing is listed twice.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ PRESS = "press"
 
 @dataclass(frozen=True)
 class Spot:
-    """A part of the window whose acts are about one thing.
+    """A part of the window whose commands concern one object.
 
     Attributes:
-        root: The part; another spot may lie in it.
-        words: What the acts are about, "" while it is about nothing.
-        show: Brings it before the eyes.
-        is_here: Whether it is before them. What is not is offered all the same.
+        root: The widget; it may contain another spot.
+        words: The object of the commands, "" while there is none.
+        show: Brings it into view.
+        is_here: Returns True if it is visible. Hidden ones are offered all the same.
     """
 
     root: QWidget
@@ -39,7 +39,7 @@ class Spot:
 
 
 class PageActs:
-    """Finds them when it is told to, and presses one by its key."""
+    """Find the commands on request, and trigger one by its key."""
 
     def __init__(self) -> None:
         self._spots: list[Spot] = []
@@ -49,10 +49,10 @@ class PageActs:
         self._spots.append(spot)
 
     def collect(self, leave_out: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
-        """What can be pressed now: before the eyes, and elsewhere.
+        """Return the commands that can be triggered now: on the visible page, and on others.
 
         Args:
-            leave_out: Titles of acts that are offered anyway.
+            leave_out: Titles of commands that are offered anyway.
         """
         self._found.clear()
         here: list[PaletteEntry] = []
@@ -69,7 +69,7 @@ class PageActs:
                 seen[title] += 1
                 key, number = str(len(self._found)), seen[title]
                 self._found[key] = (spot, control)
-                # Each plot of a comparison has a button to take it away.
+                # Each plot of a comparison has a button to remove it.
                 shown = title if number == 1 else f"{title} ({number})"
                 targets.append(
                     PaletteEntry(PRESS, key, shown, words, icon, _key_of(control, title))
@@ -77,7 +77,7 @@ class PageActs:
         return here, elsewhere
 
     def press(self, key: str) -> None:
-        """Show where it is, then do it; what has gone meanwhile does nothing."""
+        """Show the widget, then trigger it; does nothing if it no longer exists."""
         spot, control = self._found[key]
         spot.show()
         if not shiboken6.isValid(control):
@@ -91,7 +91,7 @@ class PageActs:
 def _acts(
     root: QWidget, roots: Collection[QWidget]
 ) -> Iterator[tuple[QAbstractButton | QAction, str, str]]:
-    """Each with its words and icon, in the order in which they were made."""
+    """Each command with its text and icon, in the order of creation."""
     for button in root.findChildren(QAbstractButton):
         if not (button.isVisibleTo(root) and button.isEnabledTo(root)):
             continue
@@ -99,7 +99,7 @@ def _acts(
             continue
         menu = button.menu() if isinstance(button, QPushButton) else None
         if menu is not None:
-            # Some are filled when they open.
+            # Some menus are filled when they open.
             menu.aboutToShow.emit()
             name = button.accessibleName()
             before = "" if name.startswith("More") else f"{name}: "
@@ -118,7 +118,7 @@ def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
 
 
 def _title(button: QAbstractButton) -> str:
-    """What stands on it; of one of several choices with the name of what is chosen."""
+    """The text of a button; one of several choices includes the name of the group."""
     group = button.parentWidget()
     if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"
@@ -132,5 +132,5 @@ def _key_of(control: QAbstractButton | QAction, title: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A menu's text as it is read: ``&`` marks a key there, ``&&`` is one."""
+    """A menu's text as displayed: ``&`` marks a key, ``&&`` is an ampersand."""
     return text.replace("&&", "\0").replace("&", "").replace("\0", "&")

@@ -1,4 +1,4 @@
-"""What Ctrl+K reaches beyond the frame: what the pages can do, and every thing by its name."""
+"""Targets of Ctrl+K beyond the frame: commands of the pages, and all objects by name."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _TITLES = {place.key: place.title for place in PLACES}
 
 @dataclass(frozen=True)
 class Things:
-    """Where the things of now come from."""
+    """The sources of the present objects."""
 
     jobs: Callable[[str, int, Callable[[tuple[JobSummary, ...]], None]], None]
-    """Asked with a text and how many at most; answers when it has found them, sweeps too."""
+    """Takes a text and a limit; answers with the jobs and sweeps found."""
     nodes: Callable[[], Iterable[str]]
     items: Callable[[Kind], Iterable[LibraryItem]]
     templates: Callable[[Callable[[tuple[Template, ...]], None]], None]
-    """Answers with all of them when they were read."""
+    """Answers with all of them once they are read."""
 
 
 def offer_acts(
     frame: FrameController, job_controller: JobController, nodes: NodeController
 ) -> None:
-    """What can be done without a page."""
+    """Register commands that need no page."""
     act = frame.add_act
     act("New job", "plus", job_controller.drafts.new_job)
     act("Train the example", "play", job_controller.train_example)
@@ -60,7 +60,7 @@ def offer_pages(
     open_job: Callable[[str], object],
     open_sweep: Callable[[str], object],
 ) -> None:
-    """Whatever can be pressed on the pages: of what is open there, and of the page around it."""
+    """Register the commands of the pages: those of the open object, and of the page around it."""
     jobs, nodes = pages.jobs, pages.nodes
 
     def add(
@@ -114,7 +114,7 @@ def offer_things(
     open_item: Callable[[Kind, str], object],
     begin_with: Callable[[str], object],
 ) -> None:
-    """Jobs, sweeps, nodes, what is in the library, and templates, each opened where it lives."""
+    """Register jobs, sweeps, nodes, library items and templates, each opened in its page."""
 
     def jobs(text: str, then: Callable[[tuple[PaletteEntry, ...]], None]) -> None:
         things.jobs(text, MOST, lambda lines: then(tuple(map(_job_or_sweep, lines))))
@@ -124,9 +124,7 @@ def offer_things(
             sound = (one.name for one in all_of_them if not one.fault)
             then(
                 tuple(
-                    PaletteEntry(
-                        "template", name, name, "template, begins a new job", "stack-simple"
-                    )
+                    PaletteEntry("template", name, name, "template for a new job", "stack-simple")
                     for name in sound
                 )
             )
@@ -155,7 +153,7 @@ def _open_in(page: LibraryPage) -> str:
 
 
 def _if_seen(window: MainWindow, place: str, title: str) -> str:
-    """For a page whose buttons act on what has been filled in there, or say nothing elsewhere."""
+    """For a page whose buttons act on what is filled in there: offered only while it is visible."""
     return title if window.place == place else ""
 
 

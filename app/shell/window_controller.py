@@ -1,4 +1,4 @@
-"""What belongs to the window as a whole: settings, notices, the palette, the keys, the size."""
+"""The window as a whole: settings, notifications, palette, shortcuts, zoom."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 class FrameController(QObject):
-    """The side bar's foot and everything behind it.
+    """Serve the foot of the side bar and everything behind it.
 
     Signals:
         job_opened: Id of a job that a notice is about.
         node_opened: Name of a node that a notice is about.
-        brought_up: The window was fetched to the front.
+        brought_up: The window was brought to the front.
     """
 
     job_opened = Signal(str)
@@ -101,7 +101,7 @@ class FrameController(QObject):
         self._make_keys()
         self._make_acts()
 
-    # -- keys and acts
+    # -- shortcuts and commands
 
     def _make_keys(self) -> None:
         for key, act in (
@@ -119,22 +119,22 @@ class FrameController(QObject):
         window, side_bar = self._window, self._window.side_bar
         for place in PLACES:
             self.add_act(place.title, place.icon, partial(window.go, place.key))
-        self.add_act("Notices", "bell", self.bell.show)
-        self.add_act("Look again", "arrow-clockwise", window.check_again)
+        self.add_act("Notifications", "bell", self.bell.show)
+        self.add_act("Refresh", "arrow-clockwise", window.check_again)
         self.add_act("Settings", "gear", self.open_settings)
         self.add_act("Help", "question", self.open_help)
         for key, title in TOPICS:
             self.add_act(f"Help: {title}", "question", partial(self.open_help, key))
-        self.add_act("All keys", "keyboard", self.show_keys)
+        self.add_act("Keyboard shortcuts", "keyboard", self.show_keys)
         self.add_act("Dark or light", "moon", self._look.toggle)
         self.add_act("Report a problem…", "first-aid", self.report)
         self.add_act("Full screen", "arrows-out", window.toggle_full_screen)
         self.add_act("Back", "arrow-left", window.back)
         self.add_act("Forward", "arrow-right", window.forward)
-        self.add_act("Larger", "magnifying-glass-plus", partial(self._step_scale, 1))
-        self.add_act("Smaller", "magnifying-glass-minus", partial(self._step_scale, -1))
+        self.add_act("Zoom in", "magnifying-glass-plus", partial(self._step_scale, 1))
+        self.add_act("Zoom out", "magnifying-glass-minus", partial(self._step_scale, -1))
         as_system = partial(self._choose_scale, 100)
-        self.add_act("As large as the system says", "magnifying-glass", as_system)
+        self.add_act("Reset zoom", "magnifying-glass", as_system)
         self.add_act("Open the data root", "folder-open", side_bar.folder_wished.emit)
 
     def add_act(
@@ -145,14 +145,14 @@ class FrameController(QObject):
         is_able: Callable[[], bool] = lambda: True,
         aside: str = "",
     ) -> None:
-        """An act that the palette offers, with the key that the table of keys has for it."""
+        """Register a command for the palette, with its key from the table of shortcuts."""
         key = next((k.key for k in KEYS if k.does == title and not k.with_focus), "")
         target = PaletteEntry("act", title, title, aside, icon, key)
         self.go_to.add_act(WindowCommand(target, do, is_able))
 
     @property
     def palette(self) -> Palette:
-        """Made when it is first asked for: the first frame of the window does not need it."""
+        """Made on first use: the first frame of the window does not need it."""
         if self._palette is None:
             self._palette = Palette(self._window)
             self._palette.searched.connect(self._search)
@@ -192,12 +192,12 @@ class FrameController(QObject):
     @Slot()
     def _read_help(self) -> None:
         assert self._help is not None
-        self._background.run("help", read_topics, self._help.show_topics, self._tell)
+        self._background.run("help", read_topics, self._help.show_topics, self._show_error)
 
     # -- settings
 
     def take_pages(self, page: SettingsPage, help_page: HelpPage) -> None:
-        """The pages were built: fill and wire them."""
+        """Fill and connect the pages once they are built."""
         self._take_help(help_page)
         self._page = page
         page.set_scale_now(self._keeping.preferences.scale_percent)
@@ -218,7 +218,7 @@ class FrameController(QObject):
         self._show_choices()
 
     def furnish(self, services: Services) -> None:
-        """The services are there."""
+        """Take the services once they exist."""
         self._services = services
         self.bell.take_data_root(services.data_root.name)
         if self._page is not None:
@@ -226,7 +226,7 @@ class FrameController(QObject):
                 services.notices, self._background, self._page.notices, self
             )
             ssh = SshController(services.cluster, self._background, self._page.ssh, self)
-            ssh.told.connect(self._window.toast.show_message)
+            ssh.notified.connect(self._window.toast.show_message)
             self._page.show_places(
                 SettingsPaths(
                     data_root=services.data_root.name,
@@ -242,10 +242,12 @@ class FrameController(QObject):
 
     @Slot()
     def check(self) -> None:
-        """Look at what is installed here, for the settings page."""
+        """Check what is installed on this computer, for the settings page."""
         services = self._services
         if services is not None:
-            self._background.run("doctor", services.nodes.doctor, self.show_checks, self._tell)
+            self._background.run(
+                "doctor", services.nodes.doctor, self.show_checks, self._show_error
+            )
 
     @Slot()
     def open_settings(self) -> None:
@@ -293,19 +295,19 @@ class FrameController(QObject):
 
     @Slot()
     def _stay(self) -> None:
-        """The window was closed and is only hidden: nothing that closes now ends the program."""
+        """The window was closed and is only hidden: closing another window must not quit."""
         QGuiApplication.setQuitOnLastWindowClosed(False)
         self.tray.show_away()
 
     @Slot()
     def end(self) -> None:
-        """Close for good, wherever the window is."""
+        """Quit, wherever the window is."""
         self._ends = True
         was_away = not self._window.isVisible()
         QGuiApplication.setQuitOnLastWindowClosed(True)
         self._window.close()
         if was_away:
-            # Of a window that nobody sees Qt does not say that it was the last one.
+            # Qt does not report a hidden window as the last one.
             QGuiApplication.quit()
 
     def _step_scale(self, by: int) -> None:
@@ -317,21 +319,21 @@ class FrameController(QObject):
     def _choose_scale(self, percent: int) -> None:
         if percent != self._keeping.preferences.scale_percent:
             self._keeping.remember(scale_percent=percent)
-            self._window.toast.show_message(f"{percent} % from the next start of the window on")
+            self._window.toast.show_message(f"{percent} % after the next start of the window")
 
     @Slot()
     def _restart(self) -> None:
-        """Open the window anew in another process; no job hangs on this one."""
+        """Restart the window in a new process; no job depends on this one."""
         self._keeping.save()
         os.environ.pop(SCALE_VARIABLE, None)
         QProcess.startDetached(sys.executable, sys.orig_argv[1:])
         self.end()
 
-    # -- a report for whoever is to help
+    # -- problem report
 
     @Slot()
     def report(self) -> None:
-        """One file with logs and versions, where the person wants it."""
+        """Save one file with logs and versions to a place that the user chooses."""
         services = self._services
         if services is None:
             return
@@ -347,18 +349,18 @@ class FrameController(QObject):
 
             return write_report(services, Path(path), log_file())
 
-        self._background.run("report", write, self._reported, self._tell)
+        self._background.run("report", write, self._reported, self._show_error)
 
     def _reported(self, path: Path) -> None:
-        self._window.toast.show_message(f"The report is in {path}")
+        self._window.toast.show_message(f"Saved the report to {path}")
 
-    def _tell(self, error: BackendError) -> None:
+    def _show_error(self, error: BackendError) -> None:
         self._window.toast.show_message(error.with_remedy)
 
-    # -- notices
+    # -- notifications
 
     def see_jobs(self, views: tuple[JobView, ...]) -> None:
-        """All jobs, or some of them, as they are now."""
+        """Take all jobs, or some of them, as they are now."""
         self.bell.see_jobs(views)
         if self._controller is not None:
             self._controller.see(views)
@@ -371,7 +373,7 @@ class FrameController(QObject):
 
     @Slot()
     def bring_up(self) -> None:
-        """The window in front of others."""
+        """Bring the window to the front."""
         self._window.setWindowState(self._window.windowState() & ~Qt.WindowState.WindowMinimized)
         QGuiApplication.setQuitOnLastWindowClosed(True)
         self._window.show()
@@ -385,7 +387,7 @@ class FrameController(QObject):
 
     @Slot(Notice)
     def _open_notice(self, notice: Notice) -> None:
-        """Where the notice is about; about several things, the list of jobs."""
+        """Open the target of a notice; for several targets, the list of jobs."""
         self.bring_up()
         if notice.job_id:
             self.job_opened.emit(notice.job_id)

@@ -1,4 +1,4 @@
-"""Where the window stands: remembered, and put back where there is a screen now."""
+"""The position of the window: remembered, and restored if a screen is there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.runtime.settings import Settings
 from widgets.shell.main_window import MainWindow
 
 _GRIP_W, _GRIP_H = 160, 24
-"""So much of the window's upper edge must be on a screen, or nobody can pull it anywhere."""
+"""This much of the window's upper edge must be on a screen, so that it can be dragged."""
 
 
 def on_a_screen(wanted: QRect, screens: Sequence[QRect]) -> QRect:
-    """``wanted``, or where it was meant for is no screen any more: the middle of the first one.
+    """Return ``wanted``, or the middle of the first screen if no screen shows it.
 
     Args:
         wanted: A window with its frame, in pixels of the desktop.
-        screens: What can be used of each screen, the main one first.
+        screens: The usable area of each screen, the main one first.
     """
     grip = QRect(wanted.left(), wanted.top(), wanted.width(), _GRIP_H)
     for screen in screens:
@@ -36,10 +36,10 @@ def on_a_screen(wanted: QRect, screens: Sequence[QRect]) -> QRect:
 
 
 class WindowPlace(QObject):
-    """Follows one window.
+    """Keep one window on a screen.
 
-    Screens come and go while it is open: a laptop leaves its dock, a projector its cable. X11 lets
-    the window stand where nobody sees it then.
+    Screens come and go while it is open: a laptop leaves its dock, a projector its cable. The X
+    server then leaves the window where no screen shows it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class WindowPlace(QObject):
 
     @Slot()
     def bring_in(self) -> None:
-        """Onto a screen, when it stands on none."""
+        """Move it onto a screen, if it is on none."""
         window = self._window
         if window.isFullScreen() or window.isMaximized():
             return
@@ -100,7 +100,7 @@ class WindowPlace(QObject):
         window = self._window
         self._remember(maximized=window.isMaximized())
         if window.isMaximized() or window.isFullScreen():
-            # What X11 told of its size before it was known to be maximized is not its size.
+            # A size reported before the window is known to be maximized is wrong.
             normal = window.normalGeometry()
             if normal.isValid():
                 self._remember(**_place_of(normal.size().toTuple(), normal.topLeft()))

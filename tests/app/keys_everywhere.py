@@ -10,7 +10,7 @@ from tests.fakes import trained
 from widgets.shell.shortcuts import KEYS
 
 
-@presses("Go to anything")
+@presses("Command palette")
 def _(desk, press):
     press()
     assert desk.program.frame.palette.isVisible()
@@ -45,7 +45,7 @@ def _(desk, press):
     assert desk.window.place == "models"
 
 
-@presses("Search here")
+@presses("Search this page")
 def _(desk, press):
     press()
     assert desk.jobs.list.search.hasFocus()
@@ -54,7 +54,7 @@ def _(desk, press):
     assert desk.hands.name() == "Search: Name"
 
 
-@presses("Look again")
+@presses("Refresh")
 def _(desk, press):
     """What another desktop made is there, though no look was due."""
     poller = desk.program._poller
@@ -65,7 +65,7 @@ def _(desk, press):
         made = trained.job(root, f"made elsewhere {desk.jobs.total}", FALLING[:10])
         desk.window.toast.hide()
         press()
-        assert desk.window.toast._text.text() == "Looking again"
+        assert desk.window.toast._text.text() == "Refreshing…"
         desk.wait(lambda: desk.jobs.model.line(made) is not None)
     finally:
         poller.start()
@@ -94,9 +94,9 @@ def _scale(steps, before, after):
     presses(steps)(check)
 
 
-_scale("Larger", 100, 110)
-_scale("Smaller", 125, 110)
-_scale("As large as the system says", 150, 100)
+_scale("Zoom in", 100, 110)
+_scale("Zoom out", 125, 110)
+_scale("Reset zoom", 150, 100)
 
 
 @presses("Full screen")
@@ -113,11 +113,11 @@ def _(desk, press):
     assert desk.window.place == "help"
 
 
-@presses("All keys")
+@presses("Keyboard shortcuts")
 def _(desk, press):
     press()
     desk.wait(lambda: QApplication.activeModalWidget() is not None)
-    assert QApplication.activeModalWidget().windowTitle() == "Keys"
+    assert QApplication.activeModalWidget().windowTitle() == "Keyboard shortcuts"
 
 
 def _new_job(desk, press):

@@ -32,7 +32,7 @@ presses("Next job", "Jobs")(_step(1))
 presses("Previous job", "Jobs")(_step(-1))
 
 
-@presses("Into the open job", "Jobs")
+@presses("Go to the open job", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
     desk.jobs.list.view.setFocus()
@@ -116,14 +116,14 @@ def _(desk, press):
     desk.wait(lambda: isinstance(QApplication.activeModalWidget(), ExportDialog))
 
 
-@presses("Its log", "Jobs")
+@presses("Show its log", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
     press()
     assert detail.log.isVisible()
 
 
-@presses("Tick the job, to compare or tag", "Jobs")
+@presses("Select the job, to compare or tag", "Jobs")
 def _(desk, press):
     desk.queue(WAITING[1])
     press()
@@ -144,8 +144,8 @@ def _tick_with(by):
     return check
 
 
-presses("Tick it and the one above", "Jobs")(_tick_with(-1))
-presses("Tick it and the one below", "Jobs")(_tick_with(1))
+presses("Select it and the one above", "Jobs")(_tick_with(-1))
+presses("Select it and the one below", "Jobs")(_tick_with(1))
 
 
 @presses("Previous tab", "Jobs")
@@ -187,12 +187,12 @@ def _compared_plots(desk):
 
 
 for _axis in ("y", "x"):
-    _does = f"Logarithmic {_axis}, or not"
+    _does = f"Toggle logarithmic {_axis}"
     presses(_does, "Jobs")(_logarithmic(f"log_{_axis}", _plots_of_job))
     presses(_does, "Compare")(_logarithmic(f"log_{_axis}", _compared_plots))
 
 
-@presses("Smoothing, by arrows", "Jobs")
+@presses("Focus the smoothing slider", "Jobs")
 def _(desk, press):
     plot = desk.plot()
     before = plot.smoothing
@@ -217,7 +217,7 @@ def _(desk, press):
 TABLE = "All jobs, as a table"
 
 
-@presses("Choose a row, to compare or tag", TABLE)
+@presses("Select a row, to compare or tag", TABLE)
 def _(desk, press):
     view = desk.table()
     desk.on_row(view, "slow")
@@ -235,7 +235,7 @@ def _(desk, press):
     desk.wait(lambda: desk.jobs.open_id == desk.ids["slow"] and desk.jobs.detail.isVisible())
 
 
-@presses("Change the cell, or the name", TABLE)
+@presses("Edit the cell, or the name", TABLE)
 def _(desk, press):
     desk.on_row(desk.table(), "slow")
     press()
@@ -243,7 +243,7 @@ def _(desk, press):
     desk.press("Esc")
 
 
-@presses("Order by this column", TABLE)
+@presses("Sort by this column", TABLE)
 def _(desk, press):
     view = desk.table()
     desk.on_row(view, "slow")
@@ -266,7 +266,7 @@ def _(desk, press):
     _trash(desk, press)
 
 
-@presses("Stop the chosen jobs, or that of the row", TABLE)
+@presses("Stop the selected jobs, or that of the row", TABLE)
 def _(desk, press):
     data_root = desk.program._services.data_root
     name = f"runs {desk.jobs.total}"
@@ -284,7 +284,7 @@ def _(desk, press):
     desk.wait(lambda: not desk.program._poller.live())
 
 
-@presses("Clone them", TABLE)
+@presses("Clone the selected jobs", TABLE)
 def _(desk, press):
     view = desk.table()
     jobs = {desk.ids[name] for name in WAITING[:2]}

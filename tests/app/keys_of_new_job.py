@@ -50,7 +50,7 @@ def _taken(desk, node="gpu01"):
     return next((p.get("gpus") for p in placed if p["node"] == node), [])
 
 
-@presses("Take the GPU, or leave it", GPUS)
+@presses("Select or deselect the GPU", GPUS)
 @_gpus
 def _(desk, press):
     before = list(_taken(desk))
@@ -60,7 +60,7 @@ def _(desk, press):
     assert _taken(desk) == before
 
 
-@presses("Take all free ones of the node", GPUS)
+@presses("Select all free GPUs of the node", GPUS)
 @_gpus
 def _(desk, press):
     desk.press("Down")

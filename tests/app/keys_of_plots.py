@@ -7,7 +7,7 @@ import pytest
 from tests.app.key_desk import presses
 
 
-@presses("Smoothing, by arrows", "Compare")
+@presses("Focus the smoothing slider", "Compare")
 def _(desk, press):
     panel = next(iter(desk.compared().plots.panels().values()))
     before = panel.smoothing
@@ -34,7 +34,7 @@ def _(desk, press):
 PLOT = "A plot"
 
 
-@presses("Read the curves further left", PLOT)
+@presses("Move the read-out left", PLOT)
 def _(desk, press):
     plot = desk.plot()
     desk.press("End")
@@ -43,7 +43,7 @@ def _(desk, press):
     assert plot.pointed < before
 
 
-@presses("Read the curves further right", PLOT)
+@presses("Move the read-out right", PLOT)
 def _(desk, press):
     plot = desk.plot()
     desk.press("Home")
@@ -52,7 +52,7 @@ def _(desk, press):
     assert plot.pointed > before
 
 
-@presses("Read the first point in view", PLOT)
+@presses("Read out the first point in view", PLOT)
 def _(desk, press):
     plot = desk.plot()
     desk.press("End")
@@ -60,7 +60,7 @@ def _(desk, press):
     assert plot.accessibleDescription().startswith("step 1 ")
 
 
-@presses("Read the last point in view", PLOT)
+@presses("Read out the last point in view", PLOT)
 def _(desk, press):
     plot = desk.plot()
     desk.press("Home")
@@ -90,7 +90,7 @@ def _(desk, press):
     assert _width(plot) > before
 
 
-@presses("Earlier steps", PLOT)
+@presses("Pan to earlier steps", PLOT)
 def _(desk, press):
     plot = desk.plot()
     desk.press("End")
@@ -100,7 +100,7 @@ def _(desk, press):
     assert plot.x_range()[0] < before
 
 
-@presses("Later steps", PLOT)
+@presses("Pan to later steps", PLOT)
 def _(desk, press):
     plot = desk.plot()
     desk.press("Home")
@@ -170,7 +170,7 @@ presses("Raise the lower end", BRUSHES)(_brushed((), is_narrower=True))
 presses("Lower the lower end", BRUSHES)(_brushed([("Ctrl+Up", 1)], is_narrower=False))
 
 
-@presses("Take this brush away", BRUSHES)
+@presses("Remove this brush", BRUSHES)
 def _(desk, press):
     plot = desk.sweep()
     desk.press("Shift+Down", "Right", "Shift+Down")
@@ -179,7 +179,7 @@ def _(desk, press):
     assert len(plot.brushes) == 1
 
 
-@presses("Take all brushes away", BRUSHES)
+@presses("Remove all brushes", BRUSHES)
 def _(desk, press):
     plot = desk.sweep()
     desk.press("Shift+Down", "Right", "Shift+Down")

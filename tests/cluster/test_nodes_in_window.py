@@ -43,9 +43,9 @@ def test_a_node_whose_agent_ended_is_read_over_ssh_until_it_beats_again(
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
     qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)
     ready_cluster.stop_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent silent")
+    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent stopped")
     row = row_of(program, "node2")
-    assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "by SSH", True)
+    assert (row.condition, row.beat, tells(row)) == (Condition.OFFLINE, "over SSH", True)
     ready_cluster.start_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now")
 
@@ -102,4 +102,4 @@ def test_s14_what_a_run_left_on_a_node_is_ended_and_nothing_else_is_offered(
 
 def _offered(program: Program) -> list[Button]:
     found = program.nodes.findChildren(Button)
-    return [one for one in found if one.isVisible() and one.text() in ("End it", "Ending…")]
+    return [one for one in found if one.isVisible() and one.text() in ("End process", "Ending…")]

@@ -115,7 +115,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, person: Person) -> None:
             ("Name", name),
             ("User", cluster.user),
             ("Key file", str(cluster.identity)),
-            ("Data root there", cluster.data_root),
+            ("Data root on the node", cluster.data_root),
         ):
             person.write(field, text)
         if name == NODES[0]:

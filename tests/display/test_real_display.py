@@ -124,11 +124,11 @@ def key(desk, *keys):
 
 def open_job(desk, program, name):
     key(desk, "ctrl+k")
-    wait_for(lambda: program.has("Go to anything", "LineEdit"), "the palette")
+    wait_for(lambda: program.has("Command palette", "LineEdit"), "the palette")
     desk.hands("type", "--delay", 1, name)
-    wait_for(lambda: any(p.name == name and p.text == "What fits" for p in program.parts()), name)
+    wait_for(lambda: any(p.name == name and p.text == "Matches" for p in program.parts()), name)
     key(desk, "Return")
-    wait_for(lambda: not program.has("Go to anything", "LineEdit"), "the palette to close")
+    wait_for(lambda: not program.has("Command palette", "LineEdit"), "the palette to close")
 
 
 def test_it_stands_where_it_was_left(program):
@@ -164,7 +164,7 @@ def test_a_checkpoint_is_dragged_out_as_what_export_writes(
     desk.click(tab.middle)
     row = program.find(CHECKPOINT, "row")
     begin = (row.box[0] + 40, row.middle[1])
-    ready = "“kept.zip” is ready: let it go where it is wanted"
+    ready = "“kept.zip” is ready: drop it in a folder"
     desk.drag(begin, neighbour.target, lambda: program.has(ready, "Toast"))
     told = neighbour.hear("dropped")
     written = tmp_path / "export.zip"
@@ -254,7 +254,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
     desk.drag(giver.source, row.middle, lambda: program.has(words, "DropSheet"))
     assert giver.hear("dragged") == "CopyAction"
     wait_for(
-        lambda: program.has("New jobs of digits @ 1 begin with these weights", "Toast"),
+        lambda: program.has("New jobs of digits @ 1 start from these weights", "Toast"),
         "the weights to be copied",
     )
     assert (root / "models/digits/v1/weights.pt").read_bytes() == file.read_bytes()

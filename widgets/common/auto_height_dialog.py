@@ -1,4 +1,4 @@
-"""A dialog that is never higher than what it shows."""
+"""A dialog that is never taller than its content."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from widgets.common.layout import fit_height
 
 
 class FittedDialog(QDialog):
-    """As wide as is said, and at any time as high as its layout needs at that width.
+    """A dialog of fixed width whose height follows its layout.
 
-    By itself Qt keeps the height that a dialog once had, or takes wrapped text for narrower than
-    it is, and spreads what is left between the parts.
+    Qt itself keeps the first height of a dialog, or assumes a narrower width for wrapped text, and
+    spreads the excess between the parts.
     """
 
     def __init__(self, title: str, width: int, parent: QWidget | None = None) -> None:

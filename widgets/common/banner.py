@@ -1,4 +1,4 @@
-"""The worst finding about a page, in one line or in as many as its words need."""
+"""The most important finding about a page, in as few lines as its text needs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from widgets.common.theme import FAMILY_TONES, ICON_NAV, S1, S2, S3, S4, Family,
 _LEAST_H = 40
 _LINES_GAP = 2
 _SLACK = 4
-"""A label is some pixels wider than its words."""
+"""A label is some pixels wider than its text."""
 _STACKED: Margins = (S4, S3, S3, S3)
 _IN_LINE: Margins = (S3, S1, S1, S1)
 _WRAPPED: Margins = (S3, S2, S2, S2)
 
 
 class Banner(QFrame):
-    """Cause in bold, effect, and the buttons that mend it.
+    """Cause in bold, effect, and the buttons that fix it.
 
-    The effect stands beside the cause as long as both have room there, else below it. With
-    `stacked` it always does, below a larger cause.
+    The effect is on the same line as the cause if both fit, otherwise below it. With `stacked` it
+    is always below, and the cause is larger.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Banner(QFrame):
         self._strong = Label("", self._role, wrap=True)
         self._text = Label("", "body", "text", wrap=True)
         for label in (self._strong, self._text):
-            # A line that is not wrapped yet would keep a window from becoming narrower.
+            # A line that is not wrapped yet would keep the window from shrinking.
             label.setMinimumWidth(1)
         self._words = col(self._strong, (self._text, 1), gap=_LINES_GAP)
         self._actions = QHBoxLayout()
         self._actions.setContentsMargins(0, 0, 0, 0)
         self._actions.setSpacing(S2)
-        # Beside something taller the words stay together, in the middle.
+        # Next to something taller the text stays together, in the middle.
         words = col(STRETCH, self._words, STRETCH, gap=0)
         self._row = row(
             self._icon, (words, 1), self._actions, margins=_STACKED if stacked else _WRAPPED
@@ -68,7 +68,7 @@ class Banner(QFrame):
         self.set_actions(actions)
 
     def set_finding(self, family: Family, strong: str, text: str = "", *, icon: str = "") -> None:
-        """Say something else."""
+        """Show another finding."""
         tone = FAMILY_TONES[family]
         if self.property("tint") != family:
             self.setProperty("tint", family)
@@ -86,7 +86,7 @@ class Banner(QFrame):
         return self._actions.count() > 0
 
     def set_actions(self, actions: Sequence[QWidget]) -> None:
-        """Other buttons; those that go are deleted. At most three, the likeliest first."""
+        """Replace the buttons; old ones are deleted. At most three, the most likely first."""
         while (item := self._actions.takeAt(0)) is not None:
             old = item.widget()
             if old is not None and old not in actions:
@@ -101,7 +101,7 @@ class Banner(QFrame):
         self._fit()
 
     def _fit(self) -> None:
-        """In one line where there is room for that."""
+        """Use a single line if the text fits."""
         in_line = not self._stacked and self._line_width() <= self.width()
         if in_line == self._is_in_line:
             return
@@ -114,7 +114,7 @@ class Banner(QFrame):
             label.setWordWrap(not in_line)
 
     def _line_width(self) -> int:
-        """What all of it takes in one line."""
+        """The width of the whole text in one line."""
         left, _, right, _ = _IN_LINE
         parts = [ICON_NAV, text_width(self._strong.text(), self._role) + _SLACK]
         if self._text.text():

@@ -1,4 +1,4 @@
-"""What can be pressed: buttons, switches, check boxes, segmented controls, tabs."""
+"""Controls to press: buttons, switches, check boxes, segmented controls, tabs."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _ICON_TONES = {
 
 
 class Button(QPushButton):
-    """A push button; an ``&`` in its text is an ``&``.
+    """A push button that shows ``&`` literally.
 
     Args:
-        kind: ``primary`` once on a page; ``big`` for the one great act, ``tall`` for another one
-            beside it; ``quiet`` without an edge; ``danger`` for what takes something away.
+        kind: ``primary`` once on a page; ``big`` for the main action, ``tall`` for another one next
+        to it; ``quiet`` without an edge; ``danger`` for what deletes something.
         icon: A Phosphor name.
-        tip: Longer than the text, or the reason why the button is off.
-        key: A key that presses it, as ``Ctrl+N``; stands in the tool tip.
+        tip: A longer text, or the reason why the button is disabled.
+        key: A shortcut such as ``Ctrl+N``; shown in the tool tip.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Button(QPushButton):
         self._text = ""
         self.setProperty("kind", kind)
         self.setFont(theme.font("heading" if kind == "big" else "medium"))
-        # Pressed by mouse it does not take the focus, so a ring is seen only by those who use keys.
+        # A mouse click does not focus it, so only keyboard users see the focus ring.
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setCursor(Qt.CursorShape.ArrowCursor)
@@ -89,7 +89,7 @@ class Button(QPushButton):
         self.setAccessibleName(text)
 
     def set_tip(self, tip: str) -> None:
-        """The tool tip; the key is added."""
+        """Set the tool tip; the shortcut is appended."""
         shown = tip or (self._text if self._key else "")
         self.setToolTip(plain_tip(shown, self._key) if shown else "")
         if not self._text:
@@ -99,7 +99,7 @@ class Button(QPushButton):
 
     @property
     def icon_name(self) -> str:
-        """Of Phosphor, "" for none."""
+        """The Phosphor name, "" for none."""
         return self._icon_name
 
     def set_icon(self, name: str) -> None:
@@ -130,7 +130,7 @@ class Button(QPushButton):
 
 
 class IconButton(Button):
-    """A square button with an icon alone; its tip is its name for those who hear it."""
+    """A square button with only an icon; its tip is its accessible name."""
 
     def __init__(
         self, icon: str, tip: str, *, key: str = "", parent: QWidget | None = None
@@ -139,7 +139,7 @@ class IconButton(Button):
 
 
 class Switch(QCheckBox):
-    """On or off, at once. `text` stands on its right; without one, give it a `name`.
+    """A switch that takes effect at once. `text` is at its right; without text, pass a `name`.
 
     Signals: `toggled(bool)`, as every Qt button.
     """
@@ -193,7 +193,7 @@ class Switch(QCheckBox):
 
 
 class CheckBox(QCheckBox):
-    """A box with a tick, for choosing several things that take effect together."""
+    """A box with a tick, for several options that take effect together."""
 
     BOX = 16
 
@@ -235,7 +235,7 @@ class CheckBox(QCheckBox):
 
 
 def paint_check(painter: QPainter, box: QRectF, state: Qt.CheckState, enabled: bool = True) -> None:
-    """A check box into a square, for delegates too."""
+    """Paint a check box into a square, for delegates too."""
     t = theme.current()
     if state is Qt.CheckState.Unchecked:
         painter.setPen(QPen(t.q("line_strong" if enabled else "line"), 1))
@@ -248,7 +248,7 @@ def paint_check(painter: QPainter, box: QRectF, state: Qt.CheckState, enabled: b
 
 
 class _Choice(QAbstractButton):
-    """One of several of which exactly one is chosen."""
+    """One of several choices, of which exactly one is selected."""
 
     def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -274,7 +274,7 @@ class ChoiceRow(QWidget):
     """A row of choices by key. Arrow keys move within it, Tab leaves it.
 
     Signals:
-        chosen: The key of the choice a person made. Not sent by `choose()`.
+        chosen: The key that the user chose. Not sent by `choose()`.
     """
 
     chosen = Signal(str)
@@ -289,26 +289,26 @@ class ChoiceRow(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
     def key(self) -> str:
-        """The key of what is chosen, "" when nothing is."""
+        """The key of the selected choice, "" if there is none."""
         index = self._group.checkedId()
         return self._keys[index] if 0 <= index < len(self._keys) else ""
 
     def add_tip(self, tip: str) -> None:
-        """A line more in the tool tip of all choices that have none of their own."""
+        """Append a line to the tool tip of every choice without its own."""
         self.setToolTip("\n".join(filter(None, (self.toolTip(), tip))))
 
     def choose(self, key: str) -> None:
-        """Choose without sending a signal. An unknown key is ignored."""
+        """Select without sending a signal. An unknown key is ignored."""
         if key in self._keys:
             self._group.button(self._keys.index(key)).setChecked(True)
 
     def set_shown(self, key: str, shown: bool) -> None:
-        """Whether a choice is offered at all; what is chosen stays."""
+        """Set whether a choice is offered; the selected one stays."""
         if key in self._keys:
             self._group.button(self._keys.index(key)).setVisible(shown)
 
     def step(self, by: int) -> None:
-        """Choose the next or previous one, as the keys ] and [ do, and say so."""
+        """Select the next or previous choice, as the keys ] and [ do, and send the signal."""
         if not self._keys:
             return
         index = (self._group.checkedId() + by) % len(self._keys)
@@ -340,7 +340,7 @@ class _Segment(_Choice):
 
 
 class SegmentedControl(ChoiceRow):
-    """A few views of one thing, side by side.
+    """Alternative views of one object, side by side.
 
     ``SegmentedControl([("all", "All"), ("live", "Live 2")], "all", name="Which jobs")``
     """
@@ -368,7 +368,7 @@ class SegmentedControl(ChoiceRow):
         self.choose(chosen or (self._keys[0] if self._keys else ""))
 
     def set_text(self, key: str, text: str) -> None:
-        """Another text for a segment: "Live 3"."""
+        """Change the text of a segment, for example to "Live 3"."""
         segment = self._group.button(self._keys.index(key))
         if isinstance(segment, _Segment) and segment.shown != text:
             segment.show_text(text)
@@ -392,7 +392,7 @@ class _Tab(_Choice):
         self.setFixedHeight(TABS_H)
 
     def sizeHint(self) -> QSize:
-        # As wide as when chosen, or the others would move.
+        # As wide as when selected; otherwise the others would move.
         width = text_width(self.shown, "strong")
         if self.count:
             width += 6 + text_width(self.count, "small")
@@ -416,7 +416,7 @@ class _Tab(_Choice):
 
 
 class UnderlinedTabs(ChoiceRow):
-    """The tabs of a detail page. Give it a `QStackedWidget` by connecting `chosen`.
+    """The tabs of a detail page. Connect `chosen` to a `QStackedWidget`.
 
     ``UnderlinedTabs([("curves", "Curves"), ("ranks", "Ranks")], name="Views of the job")``
     """
@@ -439,7 +439,7 @@ class UnderlinedTabs(ChoiceRow):
         self.set_tabs(tabs, chosen)
 
     def set_tabs(self, tabs: Sequence[tuple[str, str]], chosen: str = "") -> None:
-        """Other tabs; the chosen one stays when it is still there."""
+        """Replace the tabs; the selected one stays if it still exists."""
         if [key for key, _ in tabs] == self._keys:
             for index, (_, text) in enumerate(tabs):
                 tab = self._group.button(index)
@@ -462,7 +462,7 @@ class UnderlinedTabs(ChoiceRow):
         self.choose(wanted if wanted in self._keys else (self._keys[0] if self._keys else ""))
 
     def set_count(self, key: str, count: str) -> None:
-        """The small figure behind a tab's name: "16"."""
+        """Set the small number behind a tab's name: "16"."""
         tab = self._group.button(self._keys.index(key))
         if isinstance(tab, _Tab) and tab.count != count:
             tab.count = count

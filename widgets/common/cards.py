@@ -1,4 +1,4 @@
-"""What holds other things: cards, rules, scrolls; and empty places, chips, progress."""
+"""Containers: cards, separators, scroll areas, empty states, chips, progress."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from widgets.common.theme import (
 )
 
 READING_AFTER_MS = 400
-"""A list that comes sooner is not worth a word."""
+"""A list that arrives sooner needs no loading text."""
 _EMPTY_MOST_W = 560
 
 
 class StyledFrame(QFrame):
-    """A ground by its name in the style sheet.
+    """A frame whose background is named in the style sheet.
 
     ``card``, ``pane``, ``sunken``, ``drop``, ``dialog``.
     """
@@ -53,14 +53,14 @@ class StyledFrame(QFrame):
             self.setLayout(layout)
 
     def set_edge(self, edge: str) -> None:
-        """A 2 px edge: ``warn``, ``bad``, ``focus`` (a drop would land here), or "" for none."""
+        """Set a 2 px edge: ``warn``, ``bad``, ``focus`` (the target of a drop), or "" for none."""
         if edge != (self.property("edge") or ""):
             self.setProperty("edge", edge)
             repolish(self)
 
 
 class Card(StyledFrame):
-    """A white plate. Takes what `layout.col` takes."""
+    """A white card. Takes the arguments of `layout.col`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Card(StyledFrame):
 
 
 class Separator(QFrame):
-    """A line of one pixel across."""
+    """A horizontal line of one pixel."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,7 +82,7 @@ class Separator(QFrame):
 
 
 class PageHeader(QWidget):
-    """The head of a page: title, a sentence, then what is given on the right."""
+    """The header of a page: title, a sentence, then the given widgets on the right."""
 
     def __init__(
         self, title: str, sentence: str = "", *right: Item, parent: QWidget | None = None
@@ -96,12 +96,12 @@ class PageHeader(QWidget):
         self.setFixedHeight(HEADER_H)
 
     def put_before(self, part: QWidget, place: QWidget) -> None:
-        """Something between the title and the sentence, or before them."""
+        """Put a widget before the title, or between title and sentence."""
         self._row.insertWidget(self._row.indexOf(place), part)
 
 
 class _ShyBar(QScrollBar):
-    """It keeps its place where there is nothing to scroll, and is not seen there."""
+    """A scroll bar that keeps its place, and is invisible when nothing can be scrolled."""
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.maximum() > self.minimum():
@@ -109,17 +109,17 @@ class _ShyBar(QScrollBar):
 
 
 class Scroll(QScrollArea):
-    """A page that scrolls up and down, never sideways.
+    """A page that scrolls vertically, never horizontally.
 
-    With a `gutter` the content keeps so many pixels free at its right, and the bar stands in them:
-    what is above the page and does not scroll ends at the same line, with the bar and without.
+    With a `gutter` the content keeps that many pixels free at its right for the bar, so its right
+    edge aligns with the fixed part above the page, with and without the bar.
     """
 
     def __init__(self, content: QWidget, parent: QWidget | None = None, *, gutter: int = 0) -> None:
         super().__init__(parent)
         if gutter:
-            # A bar that came and went, with a margin that makes up for it, can turn in a circle
-            # for ever: what fits beside the one margin may not fit beside the other.
+            # A bar that appears and disappears, with a margin that compensates, can loop without
+            # end: content that fits with one margin may not fit with the other.
             bar = _ShyBar()
             bar.setFixedWidth(SCROLL_BAR_W)
             self.setVerticalScrollBar(bar)
@@ -161,7 +161,7 @@ class Chip(QFrame):
 
 
 class EmptyState(QWidget):
-    """An empty place says what belongs here, and how it comes here.
+    """An empty place that says what belongs here and how to get it.
 
     Signals:
         pressed: The button was pressed.
@@ -203,7 +203,7 @@ class EmptyState(QWidget):
         self._sync()
 
     def say(self, icon: str, title: str, sentence: str = "", *, button: str = "") -> None:
-        """Another emptiness: “No job matches “resnt”.” with "Clear"."""
+        """Show another text, such as “No job matches “resnt”.” with "Clear"."""
         self._icon.set_icon(icon, "text3")
         self._title.setText(title)
         self._sentence.setText(sentence)
@@ -218,10 +218,10 @@ class EmptyState(QWidget):
 
 
 class ProgressLine(QWidget):
-    """What is being done, how far it is, and a way out.
+    """The current step, its progress, and a button to cancel it.
 
     Signals:
-        cancelled: The person wants it to end.
+        cancelled: The user cancels it.
     """
 
     cancelled = Signal()
@@ -243,7 +243,7 @@ class ProgressLine(QWidget):
         self.set_progress(0.0, text)
 
     def set_progress(self, share: float | None, text: str = "", figure: str = "") -> None:
-        """How far, from 0 to 1, or None when nobody can know; `figure` is "1.2 of 4.1 GB"."""
+        """Set the progress from 0 to 1, None if unknown; `figure` is "1.2 of 4.1 GB"."""
         if text:
             self._text.setText(text)
         self._bar.setAccessibleName(self._text.text())

@@ -1,6 +1,6 @@
-"""Work that need not be done at once, one piece a turn of the event loop.
+"""Deferred work, done one piece per turn of the event loop.
 
-News of 64 nodes go to many places of the window; each is quick, all together would be a stall.
+Updates of 64 nodes go to many parts of the window; each is quick, all together would be a stall.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def lots(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items by so many, in their order: what is done in one turn."""
+    """Yield the items in chunks of this size, in order: the work of one turn."""
     return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
 class ChunkedWork(QObject):
-    """Keys and painting have their turn between two pieces, whoever else has work to do."""
+    """Work in pieces; key events and painting run between two pieces."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
@@ -32,15 +32,15 @@ class ChunkedWork(QObject):
         return self._pieces is None
 
     def put(self, pieces: Iterable[Callable[[], object]]) -> None:
-        """Do these from the next turn on; they are newer than what is not done yet.
+        """Do these from the next turn on; they precede work that is still waiting.
 
-        They are taken one by one, so there may be one that is done until it calls `stop`.
+        The iterable is consumed step by step, so it may be endless until a piece calls `stop`.
         """
         self._pieces = iter(pieces)
         _Wheel.of_program().add(self)
 
     def do(self, pieces: Iterable[Callable[[], object]], *, at_once: bool) -> None:
-        """Do these now, because they are few, or from the next turn on."""
+        """Do these now if they are few, otherwise from the next turn on."""
         self.put(pieces)
         while at_once and not self.is_done:
             self.do_one()
@@ -49,7 +49,7 @@ class ChunkedWork(QObject):
         self._pieces = None
 
     def do_one(self) -> None:
-        """The next piece, now."""
+        """Do the next piece now."""
         piece = next(self._pieces, None) if self._pieces else None
         if piece is None:
             self._pieces = None
@@ -58,20 +58,20 @@ class ChunkedWork(QObject):
 
 
 class _Wheel(QObject):
-    """Whose turn it is. With a timer for each of those who wait Qt would serve all in one turn."""
+    """The round-robin of all waiting work. With a timer for each Qt would serve all in one turn."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._waiting: deque[ChunkedWork] = deque()
         self._next = QTimer(self)
-        # Single, and begun again before each piece: a piece may open a dialog and turn the loop,
-        # and Qt serves no timer that it is serving.
+        # A single-shot timer, restarted before each piece: a piece may open a dialog with its own
+        # event loop, and Qt serves no timer that it is already serving.
         self._next.setSingleShot(True)
         self._next.timeout.connect(self._turn)
 
     @classmethod
     def of_program(cls) -> _Wheel:
-        """That of the one event loop there is."""
+        """The instance of the one event loop."""
         program = QCoreApplication.instance()
         assert program is not None
         found = program.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)

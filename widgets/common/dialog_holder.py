@@ -1,4 +1,4 @@
-"""A dialog that somebody talks to while it is open, and that is gone when it is closed."""
+"""A holder for a dialog that its owner talks to while it is open."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Dialog = TypeVar("Dialog", bound=QDialog)
 
 
 class DialogHolder(Generic[Dialog]):
-    """Holds at most one dialog: Qt deletes one that nobody holds, Python keeps one that is held.
+    """Hold at most one dialog: without a reference Qt deletes it, with one Python keeps it.
 
     Attributes:
-        now: The dialog that is open, None once it was closed.
+        now: The open dialog, None once it was closed.
     """
 
     def __init__(self) -> None:
         self.now: Dialog | None = None
 
     def open(self, dialog: Dialog) -> None:
-        """Open it, and keep it until it is closed; one that is still open is closed first."""
+        """Open a dialog and keep it until it is closed; an open one is closed first."""
         if self.now is not None:
             self.now.reject()
 

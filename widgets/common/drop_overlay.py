@@ -1,4 +1,4 @@
-"""What a drop would do here, over the whole of a widget while something is dragged there."""
+"""An overlay on a widget that says what a drop there would do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VEIL = 0.55
 
 
 class DropSheet(QWidget):
-    """The pointer goes through it."""
+    """An overlay that ignores the pointer."""
 
     def __init__(self, over: QWidget) -> None:
         super().__init__(over)
@@ -33,7 +33,7 @@ class DropSheet(QWidget):
         return super().eventFilter(watched, event)
 
     def open(self, words: str, icon: str = "download-simple", *, takes: bool = True) -> None:
-        """Say what a drop would do; where it would do nothing, ``takes`` is false."""
+        """Show what a drop would do; ``takes`` is false if it would do nothing."""
         self._words, self._icon, self._takes = words, icon if takes else "prohibit", takes
         self.setAccessibleName(words)
         self.setGeometry(self._over.rect())

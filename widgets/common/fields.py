@@ -1,4 +1,4 @@
-"""What can be filled in: fields with a label above, a unit inside and their fault below."""
+"""Form fields: a label above, a unit inside, and the error below."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMBO_MOST_W = 240
 
 
 class LineEdit(QLineEdit):
-    """One line of text, or a number with its unit inside on the right."""
+    """One line of text, or a number with its unit at the right inside."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class LineEdit(QLineEdit):
         self.set_unit(unit)
 
     def suggest(self, words: Iterable[str]) -> None:
-        """Offer those of ``words`` that hold what is typed."""
+        """Suggest the ``words`` that contain the typed text."""
         if self._offered is None:
-            # One completer for all words that come: replacing it crashed PySide 6.11.3 (it deletes
-            # the list of the one before).
+            # One completer for all lists: replacing it crashed PySide 6.11.3 (it deletes the
+            # previous list).
             self._offered = QStringListModel(self)
             self._complete_from(self._offered)
         self._offered.setStringList(list(words))
@@ -74,7 +74,7 @@ class LineEdit(QLineEdit):
         rows = QListView()
         rows.setObjectName("popover")
         completer.setPopup(rows)
-        # The sheet reaches the rows of the list only through this delegate.
+        # The style sheet reaches the rows of the list only through this delegate.
         rows.setItemDelegate(QStyledItemDelegate(completer))
         completer.activated.connect(self.textEdited)
         self.setCompleter(completer)
@@ -108,7 +108,7 @@ class SpinBox(QSpinBox):
 
 
 class NumberBox(QDoubleSpinBox):
-    """A number with decimals. For rates over many powers of ten take a `LineEdit`."""
+    """A number with decimals. For rates over many powers of ten use a `LineEdit`."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class NumberBox(QDoubleSpinBox):
 
 
 class ComboBox(QComboBox):
-    """One of a list. `data` of an option is what `chosen` carries."""
+    """A choice from a list. `chosen` carries the `data` of an option."""
 
     def __init__(
         self,
@@ -149,34 +149,34 @@ class ComboBox(QComboBox):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
-        # The sheet reaches the rows of the list only through this delegate.
+        # The style sheet reaches the rows of the list only through this delegate.
         self.setItemDelegate(QStyledItemDelegate(self))
         self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        # Qt does not know that the width hangs on what is chosen.
+        # Qt does not know that the width depends on the selected option.
         self.currentIndexChanged.connect(self.updateGeometry)
         self.set_options(options, chosen)
 
     def key(self) -> str:
-        """The key of the chosen option, "" when there is none."""
+        """The key of the selected option, "" if there is none."""
         data = self.currentData()
         return data if isinstance(data, str) else ""
 
     def set_aside(self, text: str) -> None:
-        """What belongs to the choice and is set elsewhere: "momentum 0.9"."""
+        """Set text that belongs to the choice but is set elsewhere: "momentum 0.9"."""
         self._aside = text
         self.setToolTip(plain_tip(self.shown_text()) if text else "")
         self.update()
 
     def shown_text(self) -> str:
-        """The chosen option, and what belongs to it."""
+        """The selected option and the text that belongs to it."""
         return ", ".join(filter(None, (self.currentText(), self._aside)))
 
     def choose(self, key: str) -> None:
-        """Choose by key; an unknown one clears the choice."""
+        """Select by key; an unknown key clears the selection."""
         self.setCurrentIndex(self.findData(key))
 
     def set_options(self, options: Iterable[tuple[str, str]], chosen: str = "") -> None:
-        """Options as (key, text). The chosen one stays when it is still there."""
+        """Set options as (key, text). The selected one stays if it still exists."""
         wanted = chosen or self.key()
         blocked = self.blockSignals(True)
         self.clear()
@@ -189,7 +189,7 @@ class ComboBox(QComboBox):
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:
-        """As wide as what is chosen, up to a bound: one that is longer ends in an ellipsis."""
+        """As wide as the selected option, up to a limit; a longer one is elided."""
         hint = super().sizeHint()
         frame = hint.width() - self.minimumContentsLength() * self.fontMetrics().averageCharWidth()
         text = self.fontMetrics().horizontalAdvance(self.currentText())
@@ -212,7 +212,7 @@ class ComboBox(QComboBox):
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
-        # Qt's own cuts a long text in the middle of a letter.
+        # Qt itself cuts a long text in the middle of a letter.
         part = QStyle.SubControl.SC_ComboBoxEditField
         kind = QStyle.ComplexControl.CC_ComboBox
         room = self.style().subControlRect(kind, option, part, self).width() + 1
@@ -224,14 +224,14 @@ class ComboBox(QComboBox):
 
 
 def paint_caret(painter: QPainter, field: QWidget) -> None:
-    """The sign at the right of a field that more than typing can fill."""
+    """Paint the arrow at the right of a field that offers a list."""
     side = float(ICON_SMALL)
     box = QRectF(field.width() - side - 8, (field.height() - side) / 2, side, side)
     icons.paint_icon(painter, box, "caret-down", "text2" if field.isEnabled() else "text3")
 
 
 class TextBox(QPlainTextEdit):
-    """Several lines: notes, or code when `mono`."""
+    """Several lines: notes, or code with `mono`."""
 
     def __init__(
         self,
@@ -256,10 +256,10 @@ class TextBox(QPlainTextEdit):
 
 
 class Slider(QSlider):
-    """A share from 0 to 1, without figures: smoothing.
+    """A slider from 0 to 1, without numbers: smoothing.
 
     Signals:
-        moved: The new share, also while dragging.
+        moved: The new value, also while dragging.
     """
 
     moved = Signal(float)
@@ -303,7 +303,7 @@ class Slider(QSlider):
 
 
 class SearchField(QLineEdit):
-    """Search here. Esc clears it, and it says what is looked for when typing pauses.
+    """A search field. Esc clears it; it sends the text when typing pauses.
 
     Signals:
         searched: The text, 150 ms after the last key, at once on Enter and on clearing.
@@ -361,9 +361,9 @@ class SearchField(QLineEdit):
 
 
 class FaultLine(Label):
-    """A line that keeps its room, so that nothing moves when a fault is found or gone.
+    """An error line that keeps its room, so that nothing moves when an error appears.
 
-    Where its room is too short for all sentences, the tool tip has the whole.
+    If the sentences do not fit, the tool tip has all of them.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -371,13 +371,13 @@ class FaultLine(Label):
         self._fields: list[Field] = []
 
     def stand_below(self, *fields: Field) -> None:
-        """Show the faults of these fields, which have no room for them by themselves."""
+        """Show the errors of these fields, which have no room of their own."""
         self._fields += fields
         for field in fields:
             field.show_faults_in(self)
 
     def leave(self, field: Field) -> None:
-        """This field is about to be deleted."""
+        """Remove a field that is about to be deleted."""
         if field in self._fields:
             self._fields.remove(field)
             self.show_faults()
@@ -393,11 +393,11 @@ class FaultLine(Label):
 
 
 class Field(QWidget):
-    """A control with its label above; a fault stands below it as a sentence, with a red edge.
+    """A control with its label above; an error is a sentence below it and a red edge.
 
     Attributes:
-        control: The widget given.
-        act: What lies over the end of the label and is no part of the layout; Tab goes there next.
+        control: The given widget.
+        act: A button over the end of the label, outside the layout; next in Tab order.
     """
 
     act: QWidget | None = None
@@ -428,7 +428,7 @@ class Field(QWidget):
         return self._error
 
     def set_error(self, sentence: str) -> None:
-        """What is wrong, "" for nothing."""
+        """Set the error, "" for none."""
         if sentence == self._error:
             return
         self._error = sentence
@@ -437,11 +437,11 @@ class Field(QWidget):
 
     @property
     def shown(self) -> QWidget:
-        """The control, or what stands in for it."""
+        """The control, or its replacement."""
         return self._other or self.control
 
     def stand_in(self, other: QWidget | None) -> None:
-        """Show something else in the place of the control; None for the control again."""
+        """Show another widget in place of the control; None restores the control."""
         if self._other is not None:
             self._box.removeWidget(self._other)
             self._other.hide()
@@ -454,7 +454,7 @@ class Field(QWidget):
         self._show()
 
     def show_faults_in(self, line: FaultLine) -> None:
-        """Say what is wrong in this line instead of below the control."""
+        """Show errors in this line instead of below the control."""
         self._line = line
         self._show()
 
@@ -463,7 +463,7 @@ class Field(QWidget):
         repolish(control)
 
     def set_note(self, note: str, tone: Tone = "text3") -> None:
-        """What helps to fill it in; hidden while there is a fault."""
+        """Set a hint below the control; hidden while there is an error."""
         self._note, self._note_tone = note, tone
         self._show()
 
@@ -475,7 +475,7 @@ class Field(QWidget):
         return self._label.text()
 
     def set_tip(self, tip: str) -> None:
-        """What the label means, for those who point at it."""
+        """Set the tool tip of the label, which explains the term."""
         self._label.set_tip(tip)
 
     def _show(self) -> None:
@@ -489,7 +489,7 @@ class Field(QWidget):
 
 
 def beside_field(button: Button) -> QWidget:
-    """A button beside a field, level with its control, whatever stands below that."""
+    """Put a button next to a field, level with its control."""
     holder = QWidget()
     column = QVBoxLayout(holder)
     column.setContentsMargins(0, 0, 0, 0)
@@ -505,8 +505,8 @@ def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
     box.setFont(theme.font("body"))
     box.setAccessibleName(name)
     box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    # Its arrows are hidden by the sheet: with `NoButtons` and an edge from a sheet Qt 6.11 gives
-    # the figure one pixel of width.
+    # The style sheet hides its arrows: with `NoButtons` and an edge from a style sheet Qt 6.11
+    # makes the number one pixel wide.
     label = Label(unit, "small", "text3", parent=box)
     label.setVisible(bool(unit))
     label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -516,7 +516,7 @@ def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
 
 
 def _wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:
-    """A page that scrolls under the pointer must not change what it scrolls over."""
+    """Ignore the wheel: scrolling a page must not change a field under the pointer."""
     if box.hasFocus():
         scroll(event)
     else:

@@ -1,4 +1,4 @@
-"""Where the focus goes: that of a page to one of its parts, and with Tab from part to part."""
+"""Keyboard focus: from a page to one of its parts, and Tab order between parts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from widgets.common.fields import Field
 
 
 class FocusLead(QObject):
-    """Hands the focus of a holder on to one of its parts.
+    """Pass the focus of a holder to one of its parts.
 
-    ``setFocusProxy`` would, too; but Qt (6.11) then takes the holder for one control, and Tab
-    skips everything in it but that part.
+    ``setFocusProxy`` would do that, but Qt (6.11) then treats the holder as one control, and Tab
+    skips all its other parts.
     """
 
     def __init__(self, holder: QWidget, part: QWidget) -> None:
@@ -45,7 +45,7 @@ class FocusLead(QObject):
 
 
 def reading_order(holder: QWidget) -> Iterator[QWidget]:
-    """All that Tab may lead to in it, as one reads: along the rows of its layouts."""
+    """Yield all focusable widgets in reading order, along the rows of the layouts."""
     for part in _parts(holder):
         if part.isHidden():
             continue
@@ -55,9 +55,9 @@ def reading_order(holder: QWidget) -> Iterator[QWidget]:
 
 
 class TabOrder:
-    """Keeps the chain of Tab in reading order.
+    """Keep the Tab chain in reading order.
 
-    Qt's own is the order in which widgets were made: a field that comes later stands at its end.
+    Qt's own order is that of creation: a field that is added later comes last.
     """
 
     def __init__(self, holder: QWidget) -> None:
@@ -65,7 +65,7 @@ class TabOrder:
         self._chain: list[QWidget] = []
 
     def refresh(self) -> None:
-        """Cheap while nothing came or went."""
+        """Update the chain; cheap if no widget came or went."""
         wanted = list(reading_order(self._holder))
         if wanted != self._chain:
             self._chain = wanted

@@ -1,8 +1,7 @@
-"""How numbers, sizes and times are written, everywhere in the window.
+"""Formats of numbers, sizes and times, everywhere in the window.
 
-No Qt.  Sizes, temperatures and the time of day are written in the units that a person chose.
-Whatever comes in, something fit to be read comes out: a run that diverges brings NaN and
-1e30 to every place that shows a figure.  No line breaks inside a figure.
+No Qt. Sizes, temperatures and times of day use the units that the user chose. Any input gives
+readable text: a diverging run passes NaN and 1e30 to every figure. No line breaks inside a figure.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from datetime import date, datetime, timedelta
 from backend.records.base import number_format
 
 THIN = number_format.THIN
-"""Between thousands: narrow, and no line breaks at it."""
+"""Between thousands: narrow and non-breaking."""
 GAP = number_format.GAP
-"""Before a unit: no line breaks at it either."""
+"""Before a unit: non-breaking as well."""
 NONE = "–"
-"""Stands where there is no value."""
+"""Shown if there is no value."""
 
 USUAL, DECIMAL, BINARY = "usual", "decimal", "binary"
 CELSIUS, FAHRENHEIT = "celsius", "fahrenheit"
@@ -28,7 +27,7 @@ HOURS_24, HOURS_12 = "24", "12"
 
 @dataclass(frozen=True)
 class Units:
-    """How a person wants to read what is measured. What is none of the choices is the first one.
+    """The user's units of measurement. An unknown value means the first choice.
 
     Attributes:
         sizes: `USUAL` (GiB in memory, GB on disks), `DECIMAL` or `BINARY` for both.
@@ -45,12 +44,12 @@ _units = Units()
 
 
 def units() -> Units:
-    """The units now."""
+    """The current units."""
     return _units
 
 
 def use(units: Units) -> None:
-    """Write in these from now on. What is written already is changed through `ThemeManager`."""
+    """Use these units from now on. `ThemeManager` updates text that is already shown."""
     global _units
     _units = units
 
@@ -85,9 +84,9 @@ def listed(names: Sequence[str]) -> str:
 def metric(value: float | None, digits: int = 3) -> str:
     """``0.371``: three significant digits, never fewer digits than the whole part has.
 
-    More ``digits`` are for what three do not tell apart.
+    Use more ``digits`` if three do not distinguish the values.
 
-    Below a ten-thousandth and from a million on in powers of ten: ``3.20e-5``.
+    Below a ten-thousandth and from a million on as powers of ten: ``3.20e-5``.
     """
     special = _special(value)
     if special is not None or value is None:
@@ -104,7 +103,7 @@ def metric(value: float | None, digits: int = 3) -> str:
 
 
 def setting(value: float | None) -> str:
-    """``0.04``, ``1e-5``, ``12 000``: a number a person typed, with no digit added or lost."""
+    """``0.04``, ``1e-5``, ``12 000``: a number that the user typed, with no digit added or lost."""
     special = _special(value)
     if special is not None or value is None:
         return special or NONE
@@ -145,7 +144,7 @@ def percent(share: float | None) -> str:
 
 
 def progress(share: float) -> str:
-    """``99 %``: progress is rounded down, so that 100 % is said only when it is true."""
+    """``99 %``: progress is rounded down, so 100 % appears only when it is true."""
     return f"{progress_figure(share)}{GAP}%"
 
 
@@ -153,17 +152,17 @@ def progress_figure(share: float) -> str:
     """``99``: the figure of `progress` alone."""
     if not math.isfinite(share):
         return "0"
-    # 0.29 * 100 is 28.999…: what is true to a millionth of a percent is true.
+    # 0.29 * 100 is 28.999…: accept an error of a millionth of a percent.
     return str(math.floor(min(max(share, 0.0), 1.0) * 100 + 1e-6))
 
 
 def disk(size_bytes: float | None) -> str:
-    """``19.3 GB``: on a disk, in powers of 1000 unless a person wants 1024."""
+    """``19.3 GB``: on a disk, in powers of 1000 unless the user chose 1024."""
     return _size(size_bytes, is_binary=_units.sizes == BINARY)
 
 
 def memory(size_bytes: float | None) -> str:
-    """``31 GiB``: in memory, in powers of 1024 unless a person wants 1000."""
+    """``31 GiB``: in memory, in powers of 1024 unless the user chose 1000."""
     return _size(size_bytes, is_binary=_units.sizes != DECIMAL)
 
 
@@ -181,7 +180,7 @@ def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
 
 
 def memory_span(least_bytes: float, most_bytes: float) -> str:
-    """``18 GiB`` or ``9 to 18 GiB``: what several GPUs hold, in the one unit of their memory."""
+    """``18 GiB`` or ``9 to 18 GiB``: the memory of several GPUs in their one unit."""
     unit, each = memory_unit()
     ends = dict.fromkeys(_in(size, each) for size in (least_bytes, most_bytes))
     return f"{' to '.join(ends)}{GAP}{unit}"
@@ -215,7 +214,7 @@ def duration(seconds: float | None) -> str:
 
 
 def rough(seconds: float | None) -> str:
-    """``41 min``, ``12 h``, ``2 s``: one unit, for what is only guessed or need not be exact."""
+    """``41 min``, ``12 h``, ``2 s``: one unit, for estimates and approximate times."""
     special = _special(seconds)
     if special is not None or seconds is None:
         return special or NONE
@@ -242,7 +241,7 @@ def time_left(seconds: float | None) -> str:
 
 
 def short_time_left(seconds: float | None) -> str:
-    """Time left where room is short, "" when it is not known."""
+    """Time left in short form, "" if it is unknown."""
     if seconds is None:
         return ""
     return "< 1 min left" if seconds < 60 else time_left(seconds)
@@ -264,7 +263,7 @@ def day(when: datetime | float) -> str:
 
 
 def moment(when: datetime | float | None, now: datetime | float) -> str:
-    """``14:02`` when today, else ``yesterday``, ``Wed``, ``3 Nov``, ``3 Nov 2025``."""
+    """``14:02`` if today, otherwise ``yesterday``, ``Wed``, ``3 Nov``, ``3 Nov 2025``."""
     if when is None:
         return NONE
     at, today = _local(when), _local(now).date()
@@ -272,19 +271,19 @@ def moment(when: datetime | float | None, now: datetime | float) -> str:
 
 
 def moment_long(when: datetime | float | None, now: datetime | float) -> str:
-    """``14:02`` when today, else with the day: ``yesterday 23:10``, ``3 Nov 2025 14:02``."""
+    """``14:02`` if today, otherwise with the day: ``yesterday 23:10``, ``3 Nov 2025 14:02``."""
     if when is None:
         return NONE
     return _with_day(when, now, "")
 
 
 def moment_s(when: datetime | float, now: datetime | float) -> str:
-    """``14:02:11`` when today, else with the day: at the pointer of a time axis."""
+    """``14:02:11`` if today, otherwise with the day: at the pointer of a time axis."""
     return _with_day(when, now, ":%S")
 
 
 def about(when: datetime | float | None, now: datetime | float) -> str:
-    """``≈ 15:56``: a moment that is foreseen, not known."""
+    """``≈ 15:56``: an estimated moment."""
     return NONE if when is None else f"≈{GAP}{moment_long(when, now)}"
 
 
@@ -346,14 +345,14 @@ def degrees(celsius: float | None) -> str:
 
 
 def milliseconds(value_ms: float | None) -> str:
-    """``352 ms``: the time of a step, always in one unit so that ranks compare."""
+    """``352 ms``: a step time, always in one unit so that ranks compare."""
     special = _special(value_ms)
     if special is not None or value_ms is None:
         return special or NONE
     if abs(value_ms) >= 9.95:
         figure = count(round(value_ms))
     else:
-        # A sample out of memory takes a few hundredths: "0.0 ms" would say nothing.
+        # Reading a sample from memory takes a few hundredths: "0.0 ms" would be useless.
         figure = f"{value_ms:.1f}" if abs(value_ms) >= 0.095 else f"{value_ms:.2g}"
     return f"{figure}{GAP}ms"
 
@@ -377,7 +376,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def _special(value: float | None) -> str | None:
-    """What is no number, in words; None for a number."""
+    """The text for NaN and infinity; None for a number."""
     if value is None:
         return NONE
     if math.isnan(value):

@@ -22,15 +22,15 @@ HEALTH: dict[str, str] = {
     "idle": "info-fill",
     "rest": "info-fill",
 }
-"""The icon that stands beside a sentence of a family."""
+"""The icon next to a sentence of a family."""
 
 _PREFIX = "ph"
 GAP_RIGHT = 4
-"""Pixels that an icon beside a button's text has free on its right."""
+"""Pixels that an icon next to a button's text has free on its right."""
 
 
 def icon(name: str, tone: str = "text", *, beside_text: bool = False) -> QIcon:
-    """An icon in the colour of a token of the theme, grey where its control is off.
+    """An icon in the colour of a theme token, grey when its control is disabled.
 
     With `beside_text` it is made for `beside_text_size()`: Qt's own gap between the icon and the
     text of a button is too small and cannot be set in a style sheet.
@@ -47,7 +47,7 @@ def icon(name: str, tone: str = "text", *, beside_text: bool = False) -> QIcon:
 
 @lru_cache(maxsize=1)
 def _phosphor() -> qtawesome.IconicFont:
-    """One font: ``qtawesome.icon`` would load all twelve that it has: 10 MB."""
+    """Load one font: ``qtawesome.icon`` would load all twelve: 10 MB."""
     folder, names = qtawesome.get_fonts_info()
     font = next(name for name in names if name.startswith("phosphor"))
     letters = next(Path(folder).glob("phosphor-charmap*.json"))
@@ -66,7 +66,7 @@ def pixmap(name: str, tone: str = "text", size: int = theme.ICON, ratio: float =
 
 @lru_cache(maxsize=512)
 def _drawn(name: str, _colour: str, tone: str, size: int, ratio: float) -> QPixmap:
-    """Drawn once: a page that is dressed draws hundreds of few kinds."""
+    """Drawn once: styling a page draws hundreds of few kinds."""
     return icon(name, tone).pixmap(QSize(size, size), ratio)
 
 

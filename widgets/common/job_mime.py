@@ -1,4 +1,4 @@
-"""Jobs that are being dragged: what goes along with them inside the window."""
+"""The MIME data of jobs that are dragged within the window."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from widgets.common.theme import R_CELL, S2
 
 MIME = "application/x-ringmaster-jobs"
 _MOST = 64
-"""Of a hundred thousand that are dragged no target wants to hear more than that they are many."""
+"""The limit of dragged ids; of a hundred thousand jobs a target needs only the number."""
 _NAME_CHARS = 48
 _CHIP_H = 26
 
 
 @dataclass(frozen=True)
 class DraggedJobs:
-    """``ids``: no more than some dozens of them. ``words``: “digits”, or 3 jobs."""
+    """``ids``: at most some dozens. ``words``: “digits”, or 3 jobs."""
 
     ids: tuple[str, ...]
     words: str
@@ -31,14 +31,14 @@ class DraggedJobs:
 
 @dataclass(frozen=True)
 class DropOffer:
-    """What dropping something would do, in words. ``takes``: it would do more than say so."""
+    """The description of a drop. ``takes``: the drop is accepted."""
 
     words: str
     takes: bool = True
 
 
 def dragged_words(ids: Sequence[str], name: str) -> str:
-    """What is dragged; ``name`` is that of the one where it is one."""
+    """Describe the dragged jobs; ``name`` is used if there is one job."""
     return f"“{sanitize(name, _NAME_CHARS)}”" if len(ids) == 1 else formats.plural(len(ids), "job")
 
 
@@ -48,7 +48,7 @@ def put_jobs(content: QMimeData, ids: Sequence[str], words: str) -> None:
 
 
 def jobs_in(content: QMimeData) -> DraggedJobs | None:
-    """The jobs that are dragged; None when it is something else."""
+    """The dragged jobs; None if something else is dragged."""
     if not content.hasFormat(MIME):
         return None
     told = json.loads(bytes(content.data(MIME).data()))
@@ -56,7 +56,7 @@ def jobs_in(content: QMimeData) -> DraggedJobs | None:
 
 
 def chip(words: str, ratio: float) -> QPixmap:
-    """A small plate that says what is dragged; ``ratio`` as of the widget it comes from."""
+    """A small picture of what is dragged; ``ratio`` is that of the source widget."""
     width = text_width(words, "small_strong") + 2 * S2
     pixmap = QPixmap(round(width * ratio), round(_CHIP_H * ratio))
     pixmap.setDevicePixelRatio(ratio)

@@ -1,4 +1,4 @@
-"""Values under their captions, in a row."""
+"""A row of values under their captions."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class _FactView(QWidget):
 
 
 class KeyValueRow(QWidget):
-    """Facts in a row; when room is short the last ones go, whole, and come into the tool tip.
+    """Facts in a row; if room is short the last ones move to the tool tip.
 
-    With `columns` they stand in columns of equal width, so that two rows of them are one table.
+    With `columns` they are in columns of equal width, so two rows form a table.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KeyValueRow(QWidget):
         self._place()
 
     def shown(self) -> int:
-        """How many of the facts have room now."""
+        """The number of facts that fit now."""
         return sum(view.isVisibleTo(self) for view in self._views)
 
     def sizeHint(self) -> QSize:

@@ -1,7 +1,7 @@
-"""Text on the window: labels that show what a person typed exactly as it was typed.
+"""Labels that show text exactly as it was typed.
 
-Qt takes any string that looks like HTML for HTML, in labels and in tool tips. Names, notes and
-log lines are other people's text, so here nothing is ever read as markup.
+Qt interprets any string that looks like HTML as HTML, in labels and tool tips. Names, notes and log
+lines are other people's text, so nothing here is interpreted as markup.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ _TIP_WRAPS_FROM = 60
 
 
 def plain_tip(text: str, key: str = "") -> str:
-    """A tool tip that shows `text` as it is, with the key that does the same behind it.
+    """A tool tip that shows `text` literally, with the shortcut behind it.
 
-    Also for ``ToolTipRole`` of models.
+    Also for the ``ToolTipRole`` of models.
     """
     if key:
         text = f"{text} ({native_key(key)})"
     if len(text) > _TIP_WRAPS_FROM or "<" in text or "&" in text:
-        # Only rich text wraps in a tool tip; "<b>" and "&lt;" would be read as markup.
+        # Only rich text wraps in a tool tip; "<b>" and "&lt;" would be interpreted as markup.
         return f'<p style="white-space: pre-wrap">{html.escape(text)}</p>'
     return text
 
 
 def native_key(key: str) -> str:
-    """A key as this system writes it: ``Ctrl+N``, or ⌘N on a Mac."""
+    """A key in the notation of this system: ``Ctrl+N``, or ⌘N on a Mac."""
     return QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText)
 
 
 def literal(text: str) -> str:
-    """`text` for buttons and menus, which else swallow an ``&`` as the mark of a key."""
+    """`text` for buttons and menus, which otherwise treat ``&`` as the mark of a key."""
     return text.replace("&", "&&")
 
 
 class Label(QLabel):
     """Plain text in a role and a tone.
 
-    With `elide` it gives way when room is short, ends in "…" and has its whole in the tool tip;
+    With `elide` it shrinks if room is short, ends in "…" and has its full text in the tool tip;
     ``"middle"`` is for paths, and for names that differ at their ends. ``"clause"`` is for
-    sentences: it ends at a comma, where the words before one fit. `text()` gives the whole.
+    sentences: it ends at a comma if the words before one fit. `text()` returns the full text.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Label(QLabel):
                 self.updateGeometry()
 
     def set_tip(self, text: str, key: str = "") -> None:
-        """The tool tip; an elided label shows its whole text above it."""
+        """Set the tool tip; an elided label shows its full text above it."""
         tip = plain_tip(text, key) if text else ""
         if tip != self._tip:
             self._tip = tip
@@ -140,7 +140,7 @@ class Label(QLabel):
         return hint
 
     def heightForWidth(self, width: int) -> int:
-        """Kept: layouts that lie in each other ask a dozen times, and Qt lays the text out anew.
+        """Cached: nested layouts query it a dozen times, and each time Qt lays the text out again.
 
         Sixteen findings about a node, each with its remedy, took 40 ms to place, and take 19.
         """
@@ -177,7 +177,7 @@ class Label(QLabel):
         self.setToolTip(self._tip or whole)
 
     def _clause(self) -> str:
-        """As many words as fit and end at a comma, "" where none do."""
+        """As many words as fit and end at a comma, "" if none do."""
         head = self._whole
         while (head := head.rpartition(", ")[0]) and self._advance(head) > self.width():
             pass
@@ -188,7 +188,7 @@ class Label(QLabel):
 
 
 class IconLabel(QLabel):
-    """An icon that cannot be pressed. Without `name_for_ears` it is decoration and stays silent."""
+    """An icon without action. Without `name_for_ears` it is decorative: no accessible name."""
 
     def __init__(
         self,

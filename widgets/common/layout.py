@@ -1,9 +1,9 @@
-"""Rows and columns of widgets, so that a screen reads like its picture.
+"""Rows and columns of widgets, so that code reads like the screen.
 
-``row(Label("Jobs", "title"), STRETCH, Button("New job"))`` is a `QHBoxLayout`: widgets and
-layouts in order, a number is so many pixels of space, `STRETCH` takes what is left,
-``(widget, 1)`` gives a widget a share of it, and `None` is left out. `REST` takes what those with
-a share may not have, being as large as they can be.
+``row(Label("Jobs", "title"), STRETCH, Button("New job"))`` is a `QHBoxLayout` of widgets and
+layouts in order. A number is that many pixels of space, `STRETCH` takes the remaining room,
+``(widget, 1)`` gives a widget a share of it, and `None` is omitted. `REST` takes the room beyond
+the maximum size of those with a share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Box = TypeVar("_Box", bound=QBoxLayout)
 def row(
     *items: Item, gap: int = S2, margins: Margins = NO_MARGINS, top: bool = False
 ) -> QHBoxLayout:
-    """Side by side. With `top`, all start at the upper edge instead of the middle."""
+    """Place items side by side. With `top`, all are aligned at the upper edge."""
     box = _filled(QHBoxLayout(), items, gap, margins)
     if top:
         for index in range(box.count()):
@@ -46,12 +46,12 @@ def row(
 
 
 def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayout:
-    """One below the other."""
+    """Place items one below the other."""
     return _filled(QVBoxLayout(), items, gap, margins)
 
 
 def clear(layout: QLayout) -> None:
-    """Take everything out of a layout and delete the widgets that were in it."""
+    """Remove everything from a layout and delete its widgets."""
     while (item := layout.takeAt(0)) is not None:
         widget, inner = item.widget(), item.layout()
         if widget is not None:
@@ -62,14 +62,14 @@ def clear(layout: QLayout) -> None:
 
 
 def fit_height(window: QWidget) -> None:
-    """As high as what it shows needs at its width, wrapped text included."""
+    """Set the height that the content needs at its width, wrapped text included."""
     layout = window.layout()
     if layout is None:
         return
-    # Its size hint, and the least size from it, take wrapped text for narrower than it is.
+    # Its size hint and minimum size assume a narrower width for wrapped text.
     if layout.sizeConstraint() is not QLayout.SizeConstraint.SetNoConstraint:
         layout.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
-        # What the layout itself set it to when the window was shown.
+        # The minimum size that the layout set when the window was shown.
         window.setMinimumHeight(0)
     layout.activate()
     wraps = layout.hasHeightForWidth()

@@ -1,4 +1,4 @@
-"""A file that is dragged out of the window while it is still being made."""
+"""Drag a file out of the window while it is still being made."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from PySide6.QtGui import QGuiApplication
 
 URLS = "text/uri-list"
 PATIENCE_MS = 4000
-"""What was dropped is waited for: Qt's own programs ask for 5 s on X11 and then take nothing."""
+"""The wait after a drop: Qt's own programs request data for 5 s on X and then take nothing."""
 
 
 class Promise(QObject):
-    """What a controller and a drag know of the file.
+    """The state of the file, shared by a controller and a drag.
 
     Attributes:
-        path: Where it will be; "" when nobody makes it.
-        is_kept: It is there, whole.
-        is_settled: It is there, or will never be.
+        path: Its future path; "" if no file will be made.
+        is_kept: The file exists and is complete.
+        is_settled: The file exists, or will never exist.
         is_let_go: The drag is over.
 
     Signals:
-        settled: As `is_settled`.
-        late: It was dropped before it was there, and the other program got nothing.
-        abandoned: It was let go where nobody takes it.
+        settled: `is_settled` became true.
+        late: It was dropped before it existed, and the other program got nothing.
+        abandoned: It was dropped where it is not accepted.
     """
 
     settled = Signal()
@@ -56,7 +56,7 @@ class Promise(QObject):
         self.settled.emit()
 
     def wait(self) -> None:
-        """Until it is settled, or patience is at its end; the window goes on meanwhile."""
+        """Wait until it is settled or the wait is over; the window keeps running."""
         if self.is_settled:
             return
         loop = QEventLoop()
@@ -66,10 +66,10 @@ class Promise(QObject):
 
 
 class PromisedFile(QMimeData):
-    """Its address, which is true by the time that anybody opens it.
+    """A URL that is valid by the time it is read.
 
-    While the mouse button is down others only look at what comes; they are told the address and
-    wait for nothing. What they ask for afterwards they copy, so that the file must be there.
+    While the mouse button is down other programs only inspect the drag; they get the URL without
+    waiting. What they request afterwards they copy, so the file must exist.
     """
 
     def __init__(self, promise: Promise) -> None:
@@ -91,5 +91,5 @@ class PromisedFile(QMimeData):
             if not promise.is_settled:
                 promise.late.emit()
             return []
-        # As a list: of bytes PySide makes none, though Qt would.
+        # As a list: PySide makes nothing of bytes, although Qt would.
         return [QUrl.fromLocalFile(promise.path)]

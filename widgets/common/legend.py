@@ -1,4 +1,4 @@
-"""What a cell of a GPU means: a small one, and the word beside it."""
+"""A legend entry for a GPU cell: a small cell and a word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list left and what is open of it right, with an edge between them that a person can move."""
+"""A list on the left and its open item on the right, with a movable edge."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QSplitter, QWidget
 
 OPEN_LEAST_W = 512
-"""What is open needs that much for its head."""
+"""The width that the header of the open item needs."""
 
 
 class ListSplit(QSplitter):
-    """The two halves of a place.
+    """The two halves of a page.
 
     Signals:
-        list_sized: How wide a person made the list, in pixels.
+        list_sized: The width that the user gave the list, in pixels.
     """
 
     list_sized = Signal(int)
@@ -30,13 +30,13 @@ class ListSplit(QSplitter):
         self.splitterMoved.connect(self._moved)
 
     def restore(self, list_w: int) -> None:
-        """As wide as a person made it before; 0 for never."""
+        """Restore the width that the user chose; 0 for none."""
         if list_w > 0:
             self._size(list_w)
             self._is_sized_by_hand = True
 
     def suggest(self, list_w: int) -> None:
-        """As wide as suits the window, where no person said otherwise."""
+        """Set a width that suits the window, unless the user chose one."""
         if list_w != self._list_w and not self._is_sized_by_hand:
             self._size(list_w)
 

@@ -1,4 +1,4 @@
-"""Pages of which one is seen, in the room that is left for them."""
+"""A stack of pages in the available room."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from widgets.common.progressive_paint import ProgressivePaint
 
 
 class Stack(QStackedWidget):
-    """Takes what room there is, asks no page for its wishes, and paints a page piece by piece.
+    """Take the available room without querying size hints, and paint a page in pieces.
 
-    Qt's own asks all of them, seen or not, how high they would be in this width: a tenth of what
-    the window computes while it is used (tests/benchmarks/soak.py).
+    Qt's own stack queries the height for this width of all pages, visible or not: a tenth of the
+    window's processor time in use (tests/benchmarks/soak.py).
     """
 
     def __init__(self, least_w: int = 0, parent: QWidget | None = None) -> None:
@@ -26,7 +26,7 @@ class Stack(QStackedWidget):
             self.renew()
 
     def renew(self) -> None:
-        """The page that is seen shows something else: it is painted anew piece by piece."""
+        """Repaint the visible page in pieces after its content changed."""
         page = self.currentWidget()
         if page is not None and self.isVisible():
             self._curtain.hang(page)

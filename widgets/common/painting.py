@@ -1,4 +1,4 @@
-"""Small painting helpers for widgets that draw themselves."""
+"""Painting helpers for widgets that draw themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from widgets.common import theme
 from widgets.common.theme import FOCUS_W, R_CONTROL, Role
 
 _TEXTS_KEPT = 1024
-"""In its first minute a window with 64 nodes, gone through, writes 800; each takes 1.6 kB."""
+"""Cache size: a tour through a window with 64 nodes writes 800 texts in a minute, 1.6 kB each."""
 
 
 def round_pen(colour: QColor, width: float) -> QPen:
@@ -25,25 +25,25 @@ def round_pen(colour: QColor, width: float) -> QPen:
 
 
 def draw_thin_line(painter: QPainter, points: Iterable[QPointF]) -> None:
-    """A thin line through many points, its corners not rounded.
+    """Draw a thin line through many points, its corners not rounded.
 
-    Qt takes up to fifteen times as long for one stroke with its corners: 1.5 ms for 180 points.
+    One stroke with rounded corners takes Qt up to fifteen times as long: 1.5 ms for 180 points.
     """
     painter.drawLines(list(starmap(QLineF, pairwise(points))))
 
 
 def fill_round(painter: QPainter, rect: QRectF, colour: QColor, radius: float) -> None:
-    """A filled rounded rectangle without an edge."""
+    """Fill a rounded rectangle without an edge."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(colour)
     painter.drawRoundedRect(rect, radius, radius)
 
 
 def paint_background(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: bool) -> None:
-    """The ground of one of several things to choose from; none where it is just there.
+    """Paint the background of a selectable item; none in its normal state.
 
     Args:
-        chosen: It is the one.
+        chosen: It is selected.
         pointed: The pointer is on it.
     """
     if chosen or pointed:
@@ -51,7 +51,7 @@ def paint_background(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: 
 
 
 def paint_focus(painter: QPainter, rect: QRectF, radius: float = R_CONTROL) -> None:
-    """The focus ring, inside `rect`."""
+    """Paint the focus ring inside `rect`."""
     half = FOCUS_W / 2
     painter.setPen(QPen(theme.current().q("focus"), FOCUS_W))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -69,8 +69,8 @@ def paint_text(
     center: bool = False,
     middle: bool = False,
 ) -> float:
-    """Write one line, elided to `rect` (in the middle for paths); returns the width it took."""
-    # One pixel of grace: a text measured with this very font is never cut by rounding.
+    """Write one line, elided to `rect` (in the middle for paths); return the width it took."""
+    # One pixel of tolerance: text measured with this font is never cut by rounding.
     line, width = _line(text, role, int(rect.width()) + 1, middle)
     painter.setFont(_font(role))
     painter.setPen(theme.current().q(tone))
@@ -82,12 +82,12 @@ def paint_text(
 
 
 def text_width(text: str, role: Role = "body") -> int:
-    """How wide one line of `text` is."""
+    """The width of `text` in one line."""
     return _metrics(role).horizontalAdvance(text)
 
 
 def elided(text: str, width: int, role: Role = "body") -> str:
-    """``text`` as far as ``width`` pixels hold it, with "…" where it was cut."""
+    """``text`` as it fits into ``width`` pixels, with "…" if it was cut."""
     return _elided(text, role, width, middle=False)[0]
 
 
@@ -103,8 +103,10 @@ def _metrics(role: Role) -> QFontMetrics:
 
 @lru_cache(maxsize=_TEXTS_KEPT)
 def _line(text: str, role: Role, width: int, middle: bool) -> tuple[QStaticText, float]:
-    """Kept, because a rack of nodes writes the same few hundred figures twice a second: to lay a
-    line of text out takes Qt three times as long as to paint it."""
+    """Cached: a rack of nodes writes the same few hundred figures twice a second.
+
+    Laying a line of text out takes Qt three times as long as painting it.
+    """
     shown, width_of_shown = _elided(text, role, width, middle)
     line = QStaticText(shown.replace("\n", " "))
     line.setTextFormat(Qt.TextFormat.PlainText)

@@ -1,4 +1,4 @@
-"""A small window over the page, below what it belongs to."""
+"""A small panel over the page, below its anchor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from widgets.common.theme import S1, S2
 
 
 class _Ground(QWidget):
-    """All of the window but the popover.
+    """The window outside the popover.
 
     Signals:
-        pressed: Somebody pressed beside the popover.
+        pressed: A click outside the popover.
     """
 
     pressed = Signal()
@@ -28,12 +28,12 @@ class _Ground(QWidget):
 
 
 class Popover(QFrame):
-    """Closed by Escape, by a click beside it, and when the window gets another size.
+    """A panel that Escape, a click outside it, or a resize of the window closes.
 
-    A part of the window, for a window of its own would take the keys of all others.
+    It is part of the window, because a window of its own would take the keyboard.
 
     Signals:
-        closed: It is gone.
+        closed: It was closed.
     """
 
     closed = Signal()
@@ -49,7 +49,7 @@ class Popover(QFrame):
         self._ground.pressed.connect(self.close)
 
     def open_below(self, control: QWidget, first: QWidget) -> None:
-        """Show it below a control, or above where the window ends; ``first`` gets the keys."""
+        """Show it below a control, or above it if room is short; ``first`` gets the focus."""
         window = self._window
         self.adjustSize()
         where = control.mapTo(window, QPoint(0, control.height() + S1))
@@ -66,7 +66,7 @@ class Popover(QFrame):
         first.setFocus()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A window of another size has its fields elsewhere."""
+        """Close on resize: the fields are elsewhere then."""
         if watched is self._window and event.type() == QEvent.Type.Resize and self.isVisible():
             self.close()
         return super().eventFilter(watched, event)

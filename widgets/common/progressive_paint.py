@@ -1,6 +1,6 @@
-"""A page that is shown is painted a piece a turn; until its turn comes, what stood there stays.
+"""Paint a new page in pieces, one per turn; the old pixels stay until their turn.
 
-All of a page with 64 nodes, painted in one turn, is 15 ms on a quiet machine and 60 on a busy one.
+Painting a whole page with 64 nodes in one turn takes 15 ms on an idle machine and 60 on a busy one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from widgets.common.chunked_work import ChunkedWork
 
 _PIECES = 5
 _LEAST_SHARE = 0.01
-"""Of the page: what is smaller is painted with the ground that it stands on."""
+"""Share of the page: a smaller widget is painted with its background."""
 
 
 class ProgressivePaint(QObject):
-    """Hangs over a widget that is about to be painted whole, and is taken down piece by piece.
+    """An overlay on a widget that is about to be painted, removed piece by piece.
 
-    A piece of it is opaque and paints nothing, so Qt paints nothing beneath it, and what the window
-    showed there stays on the screen.
+    A piece is opaque and paints nothing, so Qt paints nothing beneath it, and the previous pixels
+    stay on the screen.
     """
 
     def __init__(self, over: QWidget) -> None:
@@ -33,7 +33,7 @@ class ProgressivePaint(QObject):
         over.installEventFilter(self)
 
     def hang(self, page: QWidget) -> None:
-        """Cover a page that lies on the widget, and begin to take the cover down."""
+        """Cover a page of the widget, and begin to remove the cover."""
         groups = _groups(page, self._over)
         rects = [rect for group in groups for rect in group]
         while len(self._pieces) < len(rects):
@@ -49,7 +49,7 @@ class ProgressivePaint(QObject):
         self._turns.put(hung)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        # What stood there is lost with the old size.
+        # The previous pixels are lost with the old size.
         is_lost = event.type() in (QEvent.Type.Resize, QEvent.Type.Hide)
         if is_lost and not self._turns.is_done:
             self._fall()
@@ -71,7 +71,7 @@ class _Piece(QWidget):
         self.setGeometry(rect)
         self.raise_()
         self.show()
-        # A style sheet takes it away when it dresses the widget, which is when it is shown.
+        # A style sheet resets it when it styles the widget, which is when it is shown.
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
 
@@ -81,7 +81,7 @@ def _take_down(pieces: list[_Piece]) -> None:
 
 
 def _groups(page: QWidget, over: QWidget) -> list[list[QRect]]:
-    """The page in pieces of about the same size, from its top to its bottom."""
+    """The page in pieces of similar size, from top to bottom."""
     area = _area(over.rect())
     rects = sorted(
         _rects(page, over, over.rect(), area), key=lambda rect: (rect.top(), rect.left())

@@ -1,7 +1,7 @@
-"""A table of records for any Qt view: a model per kind of record needs only its columns.
+"""A table of records for any Qt view, defined by its columns.
 
-For tables that are small or replaced as a whole. What changes row by row under a selection (the
-list of jobs) has a model of its own.
+For tables that are small or replaced as a whole. The list of jobs, whose rows change under a
+selection, has its own model.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _NOT_TOLD = frozenset(
         Qt.ItemDataRole.SizeHintRole,
     }
 )
-"""Half of what a delegate asks of each cell that it paints."""
+"""Half of the roles that a delegate requests for each cell."""
 
 Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
 class TableColumn(Generic[Record]):
-    """A column: its title, what it shows of a record, and the whole of it in the tool tip.
+    """A column: its title, its text for a record, and the full text in the tool tip.
 
-    With ``is_figure`` it holds figures, which stand below each other digit by digit: at the right.
+    With ``is_figure`` it holds numbers, aligned at the right digit by digit.
     """
 
     is_figure: bool = field(default=False, kw_only=True)
@@ -45,13 +45,13 @@ class TableColumn(Generic[Record]):
     shown: Callable[[Record], str]
     tip: Callable[[Record], str] | None = None
     is_bad: Callable[[Record], bool] | None = None
-    """Whether what it shows of a record is a fault of that: said in red, with a sign."""
+    """Returns True if the value is an error of the record: red, with a sign."""
     is_odd: Callable[[Record], bool] | None = None
-    """Whether it needs a look: said in amber, with a sign."""
+    """Returns True if the value needs attention: amber, with a sign."""
 
 
 class RowTableModel(QAbstractTableModel, Generic[Record]):
-    """One row per record, in the order given; `RECORD_ROLE` gives the record itself."""
+    """One row per record, in the given order; `RECORD_ROLE` returns the record itself."""
 
     def __init__(self, columns: Sequence[TableColumn[Record]]) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         return self._rows
 
     def put(self, rows: Sequence[Record]) -> None:
-        """Show these. As many rows as before keep their selection; what is equal is not told."""
+        """Replace the records. The same number keeps the selection; equal rows emit nothing."""
         wanted = tuple(rows)
         if wanted == self._rows:
             return
@@ -77,7 +77,7 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         self.endResetModel()
 
     def retitle(self, column: int, title: str) -> None:
-        """Another head for a column: the metric that a job is judged by."""
+        """Change the title of a column: the metric that a job is judged by."""
         old = self._columns[column]
         if title != old.title:
             changed = replace(old, title=title)

@@ -1,4 +1,4 @@
-"""A page of Markdown in the window's own type and colours."""
+"""A page of Markdown in the font and colours of the window."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from widgets.common.theme import S1, S2, S3, S4, S5, SCROLL_BAR_W, TEXT_MAX_CHAR
 _HEADINGS: dict[int, Role] = {1: "title", 2: "heading", 3: "strong"}
 _LINE_HEIGHT_PERCENT = 135
 _CODE_CHARS = 86
-_PROSE = "In the window you see its loss fall; press Stop, then Resume: it goes on."
-"""By which the width of a line is measured: the mean of all letters would be a third wider."""
+_PROSE = "In the window you see its loss fall; press Stop, then Resume: it continues."
+"""Measures the line width: the mean of all letters would be a third wider."""
 
 
 class RichText(QTextBrowser):
-    """Read-only; links are told by `anchorClicked` and never followed by itself."""
+    """Read-only text; links emit `anchorClicked` and are never followed here."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,7 +40,7 @@ class RichText(QTextBrowser):
         self._markdown = ""
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """A line of prose that is longer is lost on the way back to the left; code is not cut."""
+        """Limit the width of prose, because long lines are hard to read; code is not cut."""
         prose = text_width(_PROSE) * TEXT_MAX_CHARS // len(_PROSE)
         most = max(prose, text_width("0" * _CODE_CHARS, "mono") + S4 + S1)
         self.setViewportMargins(0, 0, max(0, self.width() - SCROLL_BAR_W - most), 0)
@@ -62,7 +62,7 @@ class RichText(QTextBrowser):
         document.setDefaultFont(theme.font("body"))
         document.setDocumentMargin(0)
         self.setMarkdown(self._markdown)
-        # One change, or each piece of it would lay the whole page out anew.
+        # One edit block; otherwise each change would lay the whole page out again.
         whole = QTextCursor(document)
         whole.beginEditBlock()
         block = document.begin()
@@ -88,7 +88,8 @@ def _dress_block(block: QTextBlock) -> None:
     form.setBottomMargin(0 if cursor.currentTable() else S2)
     is_code = _is_code(block)
     if is_code:
-        # A long command goes on below itself, indented: nobody scrolls a page sideways to read it.
+        # A long command continues below itself, indented, so that the page needs no horizontal
+        # scrolling.
         form.setNonBreakableLines(False)
         form.setLeftMargin(S4 + S5)
         form.setTextIndent(-S5)
@@ -104,7 +105,7 @@ def _dress_block(block: QTextBlock) -> None:
         dress = QTextCharFormat()
         if level:
             dress.setFont(theme.font(_HEADINGS.get(level, "strong")))
-            # Not merged: Markdown's own factor for a heading's size would stay.
+            # Not merged: Markdown's own factor for a heading's size would remain.
             cursor.setCharFormat(dress)
             continue
         if kind.fontFixedPitch() or is_code:

@@ -1,4 +1,4 @@
-"""A veil over a window while a dialog or the palette is in front of it."""
+"""A dimming layer over a window behind a dialog or the palette."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHARE = 0.28
 
 
 class Scrim(QWidget):
-    """Shown while a modal dialog blocks the window."""
+    """A layer that is shown while a modal dialog blocks the window."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)

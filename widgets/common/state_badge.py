@@ -1,9 +1,9 @@
-"""The ring: every state, every progress and every rank is one drawing.
+"""The ring: one drawing for every state, progress and rank.
 
-An allreduce is a ring of ranks, so the one ornament of the program is a ring that carries data:
-twelve small outlines for the states of a job, which differ without their colour, and the rank
-ring, whose inner arc is the progress and whose outer segments are one rank each.  All `paint_`
-functions are for delegates too.  The words and families of the states are `JobState`'s.
+An allreduce is a ring of ranks, so the emblem of the program is a ring that carries data: twelve
+small outlines for the states of a job, which differ without colour, and the rank ring, whose inner
+arc is the progress and whose outer segments are one rank each. The `paint_` functions are for
+delegates too. The words and families of the states are those of `JobState`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ from widgets.common.painting import round_pen, text_width
 from widgets.common.theme import ICON_NAV, TURN_MS, Role, Tone
 
 Mark = Literal["", "warn", "bad", "idle"]
-"""How a rank is: "" is well."""
+"""The condition of a rank: "" is healthy."""
 
 GpuUse = Literal["free", "ours", "other", "chosen", "gone", "unknown"]
-"""Whose a GPU is: ours = a job of Ringmaster, other = somebody else, gone = its node is offline,
-unknown = its node is not set up yet."""
+"""The owner of a GPU.
+
+ours = a job of Ringmaster, other = another user, gone = its node is offline, unknown = its node is
+not set up yet.
+"""
 
 MOST_SEGMENTS = 64
 _FRAME_MS = 33
@@ -55,7 +58,7 @@ FAMILY_TONES: dict[str, Tone] = {
     "good": "good",
     "bad": "bad",
 }
-"""The tone in which the word of a family is written."""
+"""The tone of a family's word."""
 
 
 def state_tone(state: JobState) -> Tone:
@@ -64,12 +67,12 @@ def state_tone(state: JobState) -> Tone:
 
 
 def is_animated(state: JobState) -> bool:
-    """Whether the glyph of `state` moves now, so that a view has to repaint its row."""
+    """Return True if the glyph of `state` moves now, so that a view repaints its row."""
     return state in _TURNING and not theme.motion_reduced()
 
 
 def turn_now() -> float:
-    """Where a turning arc is, as a share of a turn. One clock, so that all turn together."""
+    """The angle of a turning arc, as a share of a turn. One clock, so that all turn together."""
     if theme.motion_reduced():
         return 0.0
     return time.monotonic() * 1000 % TURN_MS / TURN_MS
@@ -82,7 +85,7 @@ def paint_state(
 
     Args:
         progress: From 0 to 1; drawn by the states that have one.
-        turn: Where the arc of Starting and Setting up is, `turn_now()`.
+        turn: The angle of the arc of Starting and Setting up, `turn_now()`.
     """
     family = state.family
     colour = theme.current().q(family)
@@ -137,7 +140,7 @@ def paint_state(
     elif state is JobState.STOPPING:
         arcs(so_far)
         solid()
-        # Sharp and large: at 18 px a rounded square is the dot of Evaluating.
+        # Sharp and large: at 18 px a rounded square looks like the dot of Evaluating.
         painter.drawRoundedRect(QRectF(at(-3.1, -3.1), at(3.1, 3.1)), 0.4 * k, 0.4 * k)
     elif state is JobState.INTERRUPTED:
         arcs(so_far)
@@ -194,9 +197,9 @@ def paint_rank_ring(
     ranks: Sequence[Mark] = (),
     width: float = 7.0,
 ) -> None:
-    """Inner arc: progress. Outer segments: one rank each, thick when unwell, none without ranks.
+    """Inner arc: progress. Outer segments: one per rank, thick on a problem, none without ranks.
 
-    Above `MOST_SEGMENTS` ranks, give one mark per node.
+    Above `MOST_SEGMENTS` ranks, pass one mark per node.
     """
     t = theme.current()
     painter.save()
@@ -208,7 +211,7 @@ def paint_rank_ring(
         gap = min(6.0, 100 / count) if count > 1 else 0.0
         span = 360 / count
         outer = square.adjusted(2.5, 2.5, -2.5, -2.5)
-        # The unwell last, so that no neighbour covers their ends.
+        # Ranks with problems last, so that no neighbour covers their ends.
         for i, mark in sorted(enumerate(ranks), key=lambda item: bool(item[1])):
             colour = t.fill(mark) if mark else t.q("line_strong")
             pen = QPen(colour, 5.0 if mark else 3.0)
@@ -236,10 +239,10 @@ def paint_gpu_cell(
     share: float = 1.0,
     radius: float = 3.0,
 ) -> None:
-    """A GPU as a cell that reads in grey.
+    """Paint a GPU as a cell that is readable in grey.
 
-    Ours solid (as high as `share`), somebody else's hatched, free outlined, chosen ink, unwell
-    solid with a hole, gone dotted in red, unknown dotted in grey.
+    Ours is solid (as high as `share`), another user's hatched, free outlined, selected black, with
+    a problem solid with a hole, gone dotted in red, unknown dotted in grey.
     """
     t = theme.current()
     painter.save()
@@ -288,7 +291,7 @@ def paint_gpu_cell(
 
 
 def paint_hatch(painter: QPainter, rect: QRectF, width: float, step: float) -> None:
-    """The stripes of what is somebody else's, clipped by the caller."""
+    """Paint the stripes of another user's GPU, clipped by the caller."""
     painter.setPen(QPen(theme.current().q("line_strong"), width))
     x = rect.left() - rect.height()
     while x < rect.right():
@@ -297,7 +300,7 @@ def paint_hatch(painter: QPainter, rect: QRectF, width: float, step: float) -> N
 
 
 class StateGlyph(QWidget):
-    """The glyph of a state; turns by itself while it is on the screen."""
+    """The glyph of a state; animated while it is on the screen."""
 
     def __init__(
         self,
@@ -376,7 +379,7 @@ class StateBadge(QWidget):
 
 
 class RankRing(QWidget):
-    """The ring of a job with its percent in the middle."""
+    """The ring of a job with its percentage in the middle."""
 
     def __init__(
         self,
@@ -397,7 +400,7 @@ class RankRing(QWidget):
         self.set_progress(JobState.CREATED, 0.0)
 
     def set_progress(self, state: JobState, progress: float, ranks: Sequence[Mark] = ()) -> None:
-        """State, progress from 0 to 1 and how each rank is; without ranks only the inner ring."""
+        """Set state, progress (0 to 1) and rank conditions; without ranks only the inner ring."""
         new = (state, progress, tuple(ranks))
         if new == (self._state, self._progress, self._ranks) and self.accessibleName():
             return
@@ -405,13 +408,13 @@ class RankRing(QWidget):
         unwell = sum(1 for mark in ranks if mark)
         name = f"{state.word}, {progress_figure(progress)} percent"
         if unwell:
-            name += f", {unwell} of {len(ranks)} ranks unwell"
+            name += f", {unwell} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)
         self.setToolTip(plain_tip(name))
         self.update()
 
     def set_figure(self, with_figure: bool) -> None:
-        """Whether the percent stands in the middle."""
+        """Set whether the percentage is in the middle."""
         self._with_figure = with_figure
         self.update()
 
@@ -442,7 +445,7 @@ class RankRing(QWidget):
 
 
 def paint_logo(painter: QPainter, square: QRectF) -> None:
-    """Eight ranks in a ring, one of them passing the word on."""
+    """Eight ranks in a ring, one of them passing data on."""
     t = theme.current()
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -469,7 +472,7 @@ def logo_icon() -> QIcon:
 
 
 class Logo(QWidget):
-    """The mark of the program."""
+    """The logo of the program."""
 
     def __init__(self, size: int = 26, parent: QWidget | None = None) -> None:
         super().__init__(parent)

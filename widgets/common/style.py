@@ -1,9 +1,9 @@
 """The style sheet of the window, generated from the tokens.
 
-The sheet knows roles, never screens: what a widget is, its dynamic property ``kind`` (buttons),
-``tone`` (labels), ``tint`` (frames on a family's pale ground), ``bad`` (a field at fault) and a
-few object names (``card``, ``pane``, ``sidebar`` …) that the classes of this package set.  Fonts
-are not in it, because a style sheet's font drops the tabular figures.
+The sheet knows roles, not screens: the class of a widget, its dynamic properties ``kind``
+(buttons), ``tone`` (labels), ``tint`` (frames on a family's pale background) and ``bad`` (a field
+with an error), and a few object names (``card``, ``pane``, ``sidebar`` …) that the classes of this
+package set. Fonts are not in it, because a style sheet's font drops the tabular figures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from widgets.common.theme import (
 
 
 def repolish(widget: QWidget) -> None:
-    """Let the sheet look again at a widget after one of its dynamic properties changed."""
+    """Apply the sheet again to a widget after one of its dynamic properties changed."""
     widget.style().unpolish(widget)
     widget.style().polish(widget)
     widget.update()
@@ -85,7 +85,7 @@ def _labels(t: Theme) -> str:
 
 def _buttons(t: Theme) -> str:
     def focus(side: int, height: int) -> str:
-        # The ring is one pixel thicker than the edge; what it takes, padding and height give.
+        # The ring is one pixel thicker than the edge; padding and height make up for it.
         return (
             f"border: {FOCUS_W}px solid {t.focus}; padding: 0 {side - 1}px;"
             f" min-height: {height - 4}px; max-height: {height - 4}px;"

@@ -1,4 +1,4 @@
-"""What a dialog answers: how far its work is, then one sentence."""
+"""The status of a dialog's task: its progress, then one sentence."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LINES = 2
 
 
 class TaskStatus(QWidget):
-    """It has room for two lines from the beginning: no button moves when the answer comes.
+    """Has room for two lines from the start: no button moves when the result comes.
 
     Signals:
-        cancelled: What is under way is to end.
-        folder_requested: Path of the file that was made, to be shown in the file manager.
+        cancelled: Cancel the running task.
+        folder_requested: Path of the created file, to show in the file manager.
     """
 
     cancelled = Signal()
@@ -48,7 +48,7 @@ class TaskStatus(QWidget):
         self.progress.set_progress(share, text)
 
     def say(self, tone: Tone, text: str, *, made: str = "") -> None:
-        """How it ended; ``made`` is the path of the file that came of it."""
+        """Show the result; ``made`` is the path of the created file."""
         self.clear()
         self._path = made
         self.message.set_tone(tone)
@@ -58,7 +58,7 @@ class TaskStatus(QWidget):
 
     @Slot()
     def clear(self) -> None:
-        """An answer to what was asked before is none to what is asked now."""
+        """Clear an outdated result: it does not apply to the present input."""
         for part in (self.message, self.progress, self.show_in_folder):
             part.hide()
 

@@ -1,12 +1,12 @@
-"""Words that want explaining, explained where they stand."""
+"""Tool tips that explain terms."""
 
 from __future__ import annotations
 
 
 def term_tip(label: str, term: str, sentence: str, more: str = "") -> str:
-    """The tool tip of a label that uses a term; "" where nobody has explained it.
+    """The tool tip of a label that uses a term; "" if there is no explanation.
 
-    The term is named where the label says it in other words: "Keep best" is about retention.
+    The term is named if the label uses other words: "Keep best" is about retention.
     """
     if not sentence:
         return more

@@ -1,14 +1,13 @@
-"""The one table of colours, sizes and type of the window. Nothing visible has a number of its own.
+"""The one table of colours, sizes and fonts of the window. No widget has constants of its own.
 
-How the theme reaches a widget: code that paints asks `current()` each time it paints, and holds
-no colour.  When the theme changes, `ThemeManager` swaps the table and sets palette and style sheet
-of the application, and Qt itself sends every widget a repaint and a ``StyleChange`` event; so a
-widget that keeps something coloured (an icon, a pen) makes it anew in ``changeEvent``, and nobody
-has to be handed a theme or to connect to a signal.  A theme passed down through every
-constructor was the other way; it makes each delegate and paint function longer for one value
-that is the same everywhere in the process.
+How the theme reaches a widget: painting code calls `current()` each time it paints and stores no
+colour. When the theme changes, `ThemeManager` swaps the table and sets palette and style sheet of
+the application, and Qt itself sends every widget a repaint and a ``StyleChange`` event; so a widget
+that stores something coloured (an icon, a pen) recreates it in ``changeEvent``, and no widget needs
+a theme passed in or a signal. The alternative, a theme passed through every constructor, lengthens
+each delegate and paint function for one value that is the same everywhere in the process.
 
-Ratios and distances of these colours are claims, kept by ``tests/widgets/common/test_colours.py``.
+Contrasts and distances of these colours are checked by ``tests/widgets/common/test_colours.py``.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from typing import Literal
 from PySide6.QtGui import QColor, QFont, QFontDatabase
 
 Family = Literal["idle", "live", "warn", "rest", "good", "bad"]
-"""The six meanings a colour can have; every job state belongs to one (`JobState.family`)."""
+"""The six meanings of a colour; every job state belongs to one (`JobState.family`)."""
 
 Tone = Literal[
     "text", "text2", "text3", "live", "good", "rest", "warn", "bad", "idle", "on_ink", "ink"
 ]
-"""What the colour of a text or an icon may be."""
+"""The possible colours of a text or an icon."""
 
 FAMILY_TONES: dict[Family, Tone] = {
     "live": "live",
@@ -55,7 +54,7 @@ Role = Literal[
     "tiny",
     "mono",
 ]
-"""What a text is for; decides its size and weight."""
+"""The role of a text; decides its size and weight."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ class Theme:
 
     Attributes:
         name: ``light`` or ``dark``.
-        curves: Colours of curves in order of use, from the fifth on drawn dashed.
-        high_contrast: Dividers are as dark as edges, and tints are replaced by a 2 px edge.
+        curves: Colours of curves in order of use; from the fifth on drawn dashed.
+        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints.
     """
 
     name: Literal["light", "dark"]
@@ -112,7 +111,7 @@ class Theme:
         return value
 
     def q(self, token: str, alpha: float = 1.0) -> QColor:
-        """The colour of a token, translucent when `alpha` is below 1."""
+        """The colour of a token, translucent if `alpha` is below 1."""
         colour = QColor(self.hex(token))
         if alpha < 1.0:
             colour.setAlphaF(alpha)
@@ -123,7 +122,7 @@ class Theme:
         return self.q("warn_fill" if family == "warn" else family)
 
     def tint(self, family: str) -> QColor:
-        """The pale ground of a family."""
+        """The pale background of a family."""
         return self.q(f"{family}_tint")
 
     def curve(self, index: int, alpha: float = 1.0) -> QColor:
@@ -135,7 +134,7 @@ class Theme:
         return result
 
     def contrasted(self) -> Theme:
-        """This theme for people who ask their system for more contrast."""
+        """This theme for users who set their system to more contrast."""
         ground = self.surface
         return replace(
             self,
@@ -250,20 +249,20 @@ SOLID_CURVES = 4
 """Curves after these are dashed: their lightness repeats, and a print is grey."""
 CURVE_DASH = (6.0, 3.0)
 
-# Space: a grid of 4 px.
+# Spacing: a grid of 4 px.
 S1, S2, S3, S4, S5, S6, S8 = 4, 8, 12, 16, 20, 24, 32
 PAGE_MARGIN = S6
 SCROLL_BAR_W = 12
 CARD_PADDING = S4
 HEADED_CARD = (CARD_PADDING, S2, CARD_PADDING, CARD_PADDING)
-"""Margins of a card whose head holds buttons, which bring eight pixels of air of their own."""
+"""Margins of a card whose header has buttons, which add eight pixels of their own."""
 CARD_GAP = S3
 LABEL_GAP = S1
 
 # Corners.
 R_CELL, R_CONTROL, R_CARD = 4, 6, 10
 
-# Heights of what can be pressed, and of rows.
+# Heights of controls and rows.
 CONTROL_H, SEGMENTED_H, SEGMENTED_SMALL_H, BIG_H, TARGET_MIN = 32, 28, 26, 42, 28
 ROW_H, ROW_COMPACT_H, TABLE_ROW_H, TABLE_ROW_COMPACT_H, RACK_ROW_H = 52, 36, 36, 30, 54
 HEADER_H, TABS_H = 60, 36
@@ -276,7 +275,7 @@ FORM_MAX_W, TEXT_MAX_CHARS = 860, 90
 RAIL_BELOW_W, ONE_PANE_BELOW_W, WIDE_FROM_W = 1180, 1000, 2400
 FOCUS_W = 2
 
-# What moves, moves this long, and nothing moves longer.
+# The duration of every animation, and the longest one.
 PANE_MS, TURN_MS, TOAST_MS = 120, 1200, 6000
 
 TYPE: dict[str, tuple[int, int]] = {
@@ -304,30 +303,30 @@ _still: bool = False
 
 
 def current() -> Theme:
-    """The theme now. Ask at paint time; do not keep it."""
+    """The current theme. Call it when painting; do not store it."""
     return _current
 
 
 def use(theme: Theme) -> None:
-    """Make `theme` the current one. The running window is changed through `ThemeManager`."""
+    """Make `theme` the current one. `ThemeManager` updates the running window."""
     global _current
     _current = theme
 
 
 def motion_reduced() -> bool:
-    """Whether nothing may turn or slide: the system's wish or the person's own."""
+    """Return True if nothing may be animated, by the system's setting or the user's."""
     return _still
 
 
 def reduce_motion(reduced: bool) -> None:
-    """Set what `motion_reduced` answers. The running window is changed through `ThemeManager`."""
+    """Set the result of `motion_reduced`. `ThemeManager` updates the running window."""
     global _still
     _still = reduced
 
 
 @cache
 def family(kind: Literal["text", "mono"] = "text") -> str:
-    """The font family: Inter and JetBrains Mono when installed, else the system's own."""
+    """The font family: Inter and JetBrains Mono if installed, otherwise the system's own."""
     installed = set(QFontDatabase.families())
     wanted: tuple[str, ...]
     if kind == "mono":
@@ -347,8 +346,8 @@ def _font(role: str) -> QFont:
     font.setPixelSize(size)
     font.setWeight(QFont.Weight(weight))
     if role != "mono":
-        # Figures must not dance while they count; a name looks as typed (Inter's calt turns 2x
-        # into 2×); cv05 gives l a tail, so that l, I and 1 differ in names of nodes and files.
+        # Digits must not move while they count; a name looks as typed (Inter's calt turns 2x into
+        # 2×); cv05 gives l a tail, so that l, I and 1 differ in names of nodes and files.
         for tag, value in (("tnum", 1), ("calt", 0), ("cv05", 1)):
             font.setFeature(QFont.Tag(tag), value)
         if size >= 20:

@@ -1,7 +1,7 @@
-"""Chooses between light and dark, and tells Qt when it changes.
+"""Choose between light and dark, and apply changes through Qt.
 
-The one object of the application that changes its looks.  It is made once, in the bootstrap,
-after the `QApplication`, and kept as long as that.  Widgets do not need it: see `theme`.
+The one object that changes the appearance of the application. It is created once, in the bootstrap,
+after the `QApplication`, and lives as long. Widgets do not need it: see `theme`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from widgets.common import formats, style, theme
 
 
 class ThemeChoice(Enum):
-    """What a person chose. The value is what settings hold."""
+    """The user's choice. The value is stored in the settings."""
 
     SYSTEM = "system"
     LIGHT = "light"
@@ -24,11 +24,11 @@ class ThemeChoice(Enum):
 
 
 class ThemeManager(QObject):
-    """Dresses the application, and again whenever the system or the person changes their mind.
+    """Style the application, and again whenever the system or the user changes a setting.
 
     Signals:
-        changed: Theme, contrast or motion is another now. Everything was repainted already;
-            connect only what *shows* the choice, as the button with moon or sun.
+        changed: Theme, contrast or motion changed. Everything was repainted already; connect only
+        what *shows* the choice, as the button with moon or sun.
     """
 
     changed = Signal()
@@ -47,11 +47,11 @@ class ThemeManager(QObject):
         self._high_contrast = high_contrast
         self._hints = app.styleHints()
         self._system = self._hints.colorScheme()
-        # Fusion is the one style that looks the same everywhere, so what the sheet leaves alone
-        # looks the same too.
+        # Fusion is the one style that looks the same everywhere, so whatever the sheet does not
+        # style looks the same too.
         app.setStyle(QStyleFactory.create("Fusion"))
         app.setFont(theme.font("body"))
-        # Qt 6.10 and newer know whether more contrast is wanted.
+        # Qt 6.10 and newer report whether more contrast is requested.
         self._accessibility = getattr(self._hints, "accessibility", lambda: None)()
         self._tell_system()
         self._dress()
@@ -61,12 +61,12 @@ class ThemeManager(QObject):
 
     @property
     def choice(self) -> ThemeChoice:
-        """What the person chose; the application remembers it."""
+        """The user's choice; the application stores it."""
         return self._choice
 
     @property
     def is_dark(self) -> bool:
-        """Whether the window is dark now, whoever decided it."""
+        """Return True if the window is dark now."""
         return theme.current().name == "dark"
 
     @property
@@ -81,24 +81,24 @@ class ThemeManager(QObject):
 
     @Slot()
     def toggle(self) -> None:
-        """From dark to light and back: what the button in the side bar does."""
+        """Switch between dark and light: the action of the button in the side bar."""
         self.choose(ThemeChoice.LIGHT if self.is_dark else ThemeChoice.DARK)
 
     def reduce_motion(self, reduced: bool) -> None:
-        """Let nothing turn or slide."""
+        """Disable animations."""
         self._reduced_motion = reduced
         self._refresh()
 
     def heighten_contrast(self, high: bool) -> None:
-        """More contrast, whether the system asks for it or not."""
+        """Use more contrast, even if the system does not request it."""
         self._high_contrast = high
         self._refresh()
 
     def write_in(self, units: formats.Units) -> None:
-        """Other units everywhere.
+        """Use other units everywhere.
 
-        As with another theme, Qt tells every widget by a ``StyleChange``; what keeps figures as
-        words writes them anew then.
+        As with another theme, Qt sends every widget a ``StyleChange``; widgets that store figures
+        as text format them again then.
         """
         if units != formats.units():
             formats.use(units)
@@ -114,7 +114,7 @@ class ThemeManager(QObject):
         self._refresh()
 
     def _tell_system(self) -> None:
-        """Let the title bar and the system's own dialogs be as dark as the window."""
+        """Make the title bar and the system's own dialogs as dark as the window."""
         if self._choice is ThemeChoice.SYSTEM:
             self._hints.unsetColorScheme()
             self._system = self._hints.colorScheme()
@@ -152,14 +152,14 @@ class ThemeManager(QObject):
         return True
 
     def _dress_anew(self) -> None:
-        # Qt 6.11 polishes each widget once for each of its ancestors when one sheet follows another
-        # (1.7 s for 2,400 widgets), and only once when the sheet is the first (0.3 s).
+        # When one sheet replaces another Qt 6.11 polishes each widget once for each of its
+        # ancestors (1.7 s for 2,400 widgets), and only once when the sheet is the first (0.3 s).
         self._app.setStyleSheet("")
         self._app.setStyleSheet(style.sheet(theme.current()))
 
 
 def palette(t: theme.Theme) -> QPalette:
-    """For what no style sheet reaches: placeholders, selections, links, disabled text."""
+    """The palette, for what no style sheet reaches: placeholders, selections, links."""
     result = QPalette()
     role = QPalette.ColorRole
     for where, token in (

@@ -1,6 +1,6 @@
-"""Holds back what comes too often: beats of 64 nodes, but a repaint twice a second.
+"""Limit frequent updates: heartbeats of 64 nodes, but a repaint twice a second.
 
-And what nobody sees.
+Also defer updates of invisible widgets.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from widgets.common.chunked_work import ChunkedWork
 
 
 def is_unseen(widget: QWidget) -> bool:
-    """Whether its window shows something else: news can wait until it is shown."""
+    """Return True if its window shows another page: updates can wait until it is shown."""
     return widget.window().isVisible() and not widget.isVisible()
 
 
 class Throttle(QObject):
-    """Calls at most once per interval: the first time at once, and never leaves the last out.
+    """Call at most once per interval: the first call at once, and never drop the last.
 
     ``self._repaint = Throttle(500, self.update, self)``, then ``self._repaint.ask()``.
     """
@@ -42,7 +42,7 @@ class Throttle(QObject):
             self._now()
 
     def stop(self) -> None:
-        """Leave out what was asked for: whom it was for may be gone."""
+        """Drop the pending call: its receiver may be gone."""
         self._pause.stop()
         self._turns.stop()
         self._asked = False

@@ -1,4 +1,4 @@
-"""What the person just did, said for a moment over the window."""
+"""A message over the window about what the user just did."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from widgets.common.theme import TOAST_MS
 
 
 class Toast(QFrame):
-    """Says for six seconds what the person just did, with Undo or the next step in a button.
+    """Show for six seconds what the user just did, with a button for Undo or the next step.
 
-    It stands at the bottom right over its parent.
+    It is at the bottom right over its parent.
 
-    Stays while the pointer is on it or its button has the focus.
+    It stays while the pointer is on it or its button has the focus.
 
     Signals:
-        undone: Undo was pressed; carries the tag given to `tell`.
+        undone: Undo was pressed; carries the tag given to `show_message`.
     """
 
     undone = Signal(str)
@@ -49,7 +49,7 @@ class Toast(QFrame):
         self.hide()
 
     def show_message(self, text: str, *, undo_tag: str = "") -> None:
-        """Show `text`; with `undo_tag` also Undo, which gives the tag back."""
+        """Show `text`; with `undo_tag` also Undo, which returns the tag."""
         self._tag, self._act = undo_tag, None
         self._say(text, "Undo" if undo_tag else "")
 

@@ -1,4 +1,4 @@
-"""How large everything is drawn, in per cent of what the system says."""
+"""The scale of the window, in per cent of the system's."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ SCALE_VARIABLE = "QT_SCALE_FACTOR"
 
 
 def scale_for(percent: int) -> str:
-    """Qt's factor, over what the system says; it is read once, when the application is made."""
+    """Qt's factor on top of the system's scale; read once, when the application is made."""
     return f"{(percent if percent in SCALES else 100) / 100:g}"

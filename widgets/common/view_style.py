@@ -1,4 +1,4 @@
-"""The looks of tables, trees and lists that a style sheet cannot give."""
+"""The style of tables, trees and lists beyond the style sheet."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
 
 _LINE_W, _MEASURED_ROWS = 1, 32
 _MOST_H = (1 << 24) - 1
-"""A widget of this height has no limit, as Qt has it."""
+"""Qt's value for an unlimited height."""
 
 
 def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
-    """Dress a table, tree or list as all of them are here: rows, no grid, calm header.
+    """Style a table, tree or list like all of them: rows, no grid, plain header.
 
     Args:
-        name: What it lists, for those who hear it.
+        name: The accessible name: what it lists.
     """
     view.setFont(theme.font("body"))
     view.setAccessibleName(name)
@@ -55,12 +55,12 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
         view.setShowGrid(False)
         view.setWordWrap(False)
         view.setCornerButtonEnabled(False)
-        view.setTabKeyNavigation(False)  # Tab leaves a table, arrows walk in it
+        view.setTabKeyNavigation(False)  # Tab leaves a table, arrows move in it
         view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         view.verticalHeader().hide()
         view.verticalHeader().setMinimumSectionSize(TARGET_MIN)
         view.verticalHeader().setDefaultSectionSize(row_h)
-        # Fixed, or a table of 100,000 rows measures each of them.
+        # Fixed height; otherwise a table of 100,000 rows measures each of them.
         view.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         _dress_header(view.horizontalHeader())
     elif isinstance(view, QTreeView):
@@ -72,9 +72,9 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
 
 
 def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModelIndex, QPoint]:
-    """The row whose menu is wished for, and where on the screen the menu belongs.
+    """The row whose menu is requested, and the position of the menu on the screen.
 
-    Qt gives the place of the current row for a menu that is opened by key, but in pixels of the
+    For a menu that is opened by key Qt gives the position of the current row, but in pixels of the
     view's content: below a header that is the row after it.
     """
     viewport = view.viewport()
@@ -85,11 +85,12 @@ def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModel
 
 
 class SharedWidth(QObject):
-    """One column takes what the others leave; in a wide table all have the same.
+    """One column takes the room that the others leave; in a wide table all have the same width.
 
-    There what belongs together would stand too far apart. Else the others are as wide as what
-    stands in them. Qt measures that at every change, each role of each cell: 15 ms a second for
-    the ranks of a job. Here they are measured when the widest text is another.
+    In a wide table related values would otherwise be too distant from each other. In a narrow one
+    the other columns are as wide as their content. Qt measures that at every change, each role of
+    each cell: 15 ms a second for the ranks of a job. Here they are measured when the widest text
+    changes.
     """
 
     def __init__(self, view: QTableView, taker: int) -> None:
@@ -99,7 +100,7 @@ class SharedWidth(QObject):
         self._widths: list[int] = []
         view.installEventFilter(self)
         view.horizontalHeader().setStretchLastSection(False)  # of two that stretch each has half
-        # A thousand rows, Qt's own choice, are 0.2 s.
+        # A thousand rows, Qt's default, take 0.2 s.
         view.horizontalHeader().setResizeContentsPrecision(_MEASURED_ROWS)
         model = view.model()
         for changed in (model.modelReset, model.dataChanged, model.headerDataChanged):
@@ -117,7 +118,7 @@ class SharedWidth(QObject):
         self._fit_anew()
 
     def hide(self, hidden: Mapping[int, bool]) -> None:
-        """Which columns there is no room for; one that comes back is measured, with its head."""
+        """Hide the columns without room; a column that returns is measured, with its header."""
         other = {c: hide for c, hide in hidden.items() if self._view.isColumnHidden(c) is not hide}
         for column, hide in other.items():
             self._view.setColumnHidden(column, hide)
@@ -155,9 +156,9 @@ class SharedWidth(QObject):
 
 
 class AsHighAsRows(QObject):
-    """Keeps what frames a table as high as its rows, where there is room for more.
+    """Keep the frame of a table as high as its rows, if there is room for more.
 
-    The frame needs a share of its layout and, below it, room that nobody else takes
+    The frame needs a share of its layout and, below it, room that no other widget takes
     (`layout.REST`).
     """
 
@@ -172,20 +173,20 @@ class AsHighAsRows(QObject):
 
     @Slot()
     def fit(self) -> None:
-        """Measure again: the view was hidden, or is seen again."""
+        """Measure again: the view was shown or hidden."""
         rows, row_h = self._view.model().rowCount(), self._view.verticalHeader()
-        # A frame of the greatest height is one without a limit.
+        # A frame of the maximum height has no limit.
         wanted = _MOST_H
         if not self._view.isHidden():
             head = self._view.horizontalHeader().sizeHint().height()
-            # The view's own edge, the line around the frame, and what is between them.
+            # The view's own edge, the line around the frame, and the space between them.
             edges = 2 * self._view.frameWidth() + 2 * _LINE_W + self._around
             wanted = min(head + rows * row_h.defaultSectionSize() + edges, _MOST_H)
         self._frame.setMaximumHeight(wanted)
 
 
 class TallRows(QStyledItemDelegate):
-    """Rows of a plain list that are high enough to be hit."""
+    """Rows of a plain list that are high enough to click."""
 
     def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex

@@ -1,4 +1,4 @@
-"""What changed from one version of a thing to the next: the files, and their lines."""
+"""The changes between two versions of an item: the files, and their lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMES_SHOWN = 3
 
 
 class ChangesCard(Card):
-    """A title, which files in one sentence, and the lines below."""
+    """A title, the changed files in one sentence, and the changed lines below."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._title = Label("", "strong")
@@ -28,7 +28,7 @@ class ChangesCard(Card):
         self._signs = _Signs(self._lines.document())
 
     def show_waiting(self, older: str, newer: str) -> None:
-        """Until `show_changes`: between which versions."""
+        """Show the pair of versions until `show_changes`."""
         self._show(older, newer, "Comparing…", "")
 
     def show_fault(self, older: str, newer: str, sentence: str) -> None:
@@ -49,14 +49,14 @@ class ChangesCard(Card):
             self._signs.rehighlight()
 
     def _show(self, older: str, newer: str, words: str, text: str) -> None:
-        self._title.setText(f"What changed from {_version(older)} to {_version(newer)}")
+        self._title.setText(f"Changes from {_version(older)} to {_version(newer)}")
         self._files.setText(words)
         self._lines.setPlainText(text)
         self._lines.setVisible(bool(text))
 
 
 class _Signs(QSyntaxHighlighter):
-    """Lines that came and went, by the signs that they begin with."""
+    """Highlight added and removed lines by the signs at their beginning."""
 
     def highlightBlock(self, text: str) -> None:
         tone = _tone(text)

@@ -1,4 +1,4 @@
-"""What a check of a model found: one step forward and backward, parameters, layers."""
+"""The result of a model check: one step forward and backward, parameters, layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many samples each class has: columns where names are short, rows where they are not."""
+"""Charts of the samples per class: columns for short names, rows for long ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UNCHOSEN = 0.35
 
 
 class _Classes(QWidget):
-    """What both drawings have in common.
+    """The common part of both charts.
 
     Args:
-        at: The class that is drawn at a point, None where none is.
+        at: Returns the class at a point, None if there is none.
 
     Signals:
-        chosen: The name of the class a person wants to see, "" for all.
+        chosen: The name of the class to show, "" for all.
     """
 
     chosen = Signal(str)
@@ -53,7 +53,7 @@ class _Classes(QWidget):
         self.update()
 
     def show_chosen(self, name: str) -> None:
-        """This class stands out; "" for none."""
+        """Highlight this class; "" for none."""
         self._only = name
         self.update()
 
@@ -96,7 +96,7 @@ class ClassColumns(_Classes):
 
     @staticmethod
     def suits(classes: tuple[ClassCount, ...], width: int) -> bool:
-        """Whether each name and figure has room below and above its column."""
+        """Return True if each name and figure fits below and above its column."""
         if not 0 < len(classes) <= MOST_COLUMNS:
             return False
         words = (text for one in classes for text in (one.name, formats.count(one.count)))
@@ -128,10 +128,10 @@ class ClassColumns(_Classes):
 
 
 class ClassRows(_Classes):
-    """Any number of classes with names of any length, a row each. Up and Down choose.
+    """Any number of classes with names of any length, a row each. Up and Down select.
 
     Signals:
-        moved: The y of the row that was chosen by key, to be scrolled to.
+        moved: The y of the row that was selected by key, to scroll to.
     """
 
     moved = Signal(int)
@@ -179,7 +179,7 @@ class ClassRows(_Classes):
             paint_focus(painter, line, R_CELL)
 
     def _index(self) -> int:
-        """Of the chosen class, -1 when all are shown."""
+        """The index of the selected class, -1 if all are shown."""
         names = [one.name for one in self._classes]
         return names.index(self._only) if self._only in names else -1
 

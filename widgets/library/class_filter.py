@@ -1,4 +1,4 @@
-"""Of which class samples are shown: a segment for each where they fit, else a list with counts."""
+"""The class filter of samples: a segment for each class if they fit, otherwise a list."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from widgets.library.class_columns import MOST_COLUMNS
 
 _ALL = "all"
 _PLACE = "class "
-"""Before the number of a class: a class may well be called “all”."""
+"""Prefix of a class number, because a class may be named “all”."""
 
 
 class ClassFilter(QWidget):
-    """Nothing is seen of it before classes are known.
+    """Hidden until classes are known.
 
     Signals:
         chosen: The name of a class, "" for all.
@@ -38,14 +38,14 @@ class ClassFilter(QWidget):
         self._segments: SegmentedControl | None = None
         self._row = row(STRETCH, self._title, self._list, gap=S2)
         self.setLayout(self._row)
-        # Where it is hidden, what stands beside it does not spread.
+        # When it is hidden, its neighbours do not spread.
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         policy.setRetainSizeWhenHidden(True)
         self.setSizePolicy(policy)
         self._fit()
 
     def show_classes(self, classes: tuple[ClassCount, ...]) -> None:
-        """Other classes; all are shown again."""
+        """Set other classes; all are shown again."""
         self._classes = classes
         if self._segments is not None:
             self._row.removeWidget(self._segments)
@@ -68,7 +68,7 @@ class ClassFilter(QWidget):
         self._fit()
 
     def choose(self, name: str) -> None:
-        """Choose without sending a signal; "" for all."""
+        """Select without sending a signal; "" for all."""
         names = [one.name for one in self._classes]
         key = f"{_PLACE}{names.index(name)}" if name in names else _ALL
         self._list.choose(key)

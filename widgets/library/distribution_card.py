@@ -1,4 +1,4 @@
-"""How the numbers of a dataset are spread, channel by channel or column by column."""
+"""The distribution of the values of a dataset, by channel or column."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TICK_W, _AIR = 56, 12
 
 
 class ValuesPlot(QWidget):
-    """The share of the values in each stretch of their range."""
+    """A histogram: the share of the values in each interval of their range."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shown: ChannelStatistics | None = None
         self.setFixedHeight(_PLOT_H)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName("How the values are spread")
+        self.setAccessibleName("Distribution of the values")
 
     def show_channel(self, channel: ChannelStatistics) -> None:
         self._shown = channel
@@ -51,7 +51,7 @@ class ValuesPlot(QWidget):
         shares = [count / total for count in found.counts]
         low, high = found.low, found.high
         if self._shown.low == self._shown.high and self._shown.low is not None:
-            # All alike: one thin column in the middle, with air beside it.
+            # All values are equal: one thin column in the middle, with space on both sides.
             middle = self._shown.low
             air = [0.0] * _AIR
             around = max(1.0, abs(middle))
@@ -74,7 +74,7 @@ class ValuesPlot(QWidget):
             x = room.left() + room.width() * (place - low) / (high - low)
             label = QRectF(x - _TICK_W / 2, room.bottom() + S1, _TICK_W, _BOTTOM - S1)
             if x + text_width(words, "tiny") / 2 > self.width():
-                continue  # beside its place it would say what is not so
+                continue  # away from its position the label would be wrong
             paint_text(painter, label, words, "tiny", "text3", center=True)
 
     def _paint_steps(self, painter: QPainter, room: QRectF, shares: list[float]) -> None:
@@ -94,10 +94,10 @@ class ValuesPlot(QWidget):
 
 
 class ValuesCard(Card):
-    """One channel or column at a time, one with values that are no numbers first."""
+    """One channel or column at a time; one with NaN or infinite values comes first."""
 
     def __init__(self, *, with_picker: bool = True) -> None:
-        """``with_picker``: which one is chosen here; else by `choose`."""
+        """``with_picker``: it is selected here; otherwise by `choose`."""
         self._with_picker = with_picker
         self._channels: tuple[ChannelStatistics, ...] = ()
         self._odd = Label("", "small", "text3", elide="right", align="right")
@@ -127,7 +127,7 @@ class ValuesCard(Card):
 
     @property
     def shown(self) -> int:
-        """The number of the channel or column that is drawn."""
+        """The index of the channel or column that is drawn."""
         return max(0, self._picker.currentIndex())
 
     def choose(self, number: int) -> None:
@@ -151,10 +151,10 @@ class ValuesCard(Card):
 
 
 def titles(preview: Preview) -> list[str]:
-    """What each of the statistics is of: "Data", "Column 2", "Channel 0 of data.sound".
+    """The title of each of the statistics: "Data", "Column 2", "Channel 0 of data.sound".
 
-    The number comes first, so that it is seen where room is short; of what it is stands behind it
-    where that is not plain.
+    The number comes first, so that it stays visible if room is short; the source follows if it is
+    ambiguous.
     """
     flat = {one.path for one in preview.shapes if one.shape is not None and len(one.shape) == 1}
     counts = Counter(one.path for one in preview.statistics)
@@ -170,7 +170,7 @@ def titles(preview: Preview) -> list[str]:
 
 
 def spread_words(channel: ChannelStatistics) -> str:
-    """``0 to 1.00, mean 0.305 ± 0.376``."""
+    """Return ``0 to 1.00, mean 0.305 ± 0.376``."""
     if channel.low is None:
         return "No finite value"
     low, high = formats.metric(channel.low), formats.metric(channel.high)

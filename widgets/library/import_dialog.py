@@ -1,7 +1,7 @@
 """Import a folder or a zip as a dataset, a model or a loader, or as all three.
 
-Opened by the button of a place, or by dropping something on the window; then the kind is a guess
-from what the folder holds, and the name is filled in from the folder's.
+Opened by the button of a page, or by dropping something on the window; then the kind is a guess
+from the folder's contents, and the name is that of the folder.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from widgets.library.page_texts import project_words
 _WIDTH = 520
 _ALL, _THREE, _BOTH = "all", "All three", "Both"
 _PAUSE_MS = 200
-"""Without a key, until a path that is typed is looked at."""
+"""Has no key until a typed path was inspected."""
 
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """What is to be imported, from where, and what it will be called.
+    """The source, kind and name of an import.
 
-    With a ``project`` all its parts are meant.
+    With a ``project`` all its parts are imported.
     """
 
     kind: Kind
@@ -47,10 +47,10 @@ class ImportDialog(FittedDialog):
     """One dialog for the three kinds.
 
     Signals:
-        look_requested: The path in From is another; answer with `show_found`.
-        import_requested: An `ImportWish`; answer with `show_progress`, then `accept` or
+        look_requested: The path in From changed; answer with `show_found`.
+        import_requested: An `ImportRequest`; answer with `show_progress`, then `accept` or
             `show_error`.
-        cancel_requested: The import under way is not wanted any more.
+        cancel_requested: Cancel the running import.
     """
 
     look_requested = Signal(str)
@@ -67,11 +67,11 @@ class ImportDialog(FittedDialog):
         *,
         prefers_all: bool = True,
     ) -> None:
-        """The dialog.
+        """Build the dialog.
 
         Args:
-            taken: Names that exist, with the number of their newest version.
-            prefers_all: All three are chosen when a folder holds them.
+            taken: Existing names, with the number of their newest version.
+            prefers_all: Select all three if a folder holds them.
         """
         super().__init__("Import", _WIDTH, parent)
         self._taken = taken or {}
@@ -79,7 +79,7 @@ class ImportDialog(FittedDialog):
         self._project: Project | None = None
         self._under_way = False
         kinds = [(k.value, k.value.capitalize()) for k in Kind]
-        self._kind = SegmentedControl([*kinds, (_ALL, _THREE)], kind.value, name="What it is")
+        self._kind = SegmentedControl([*kinds, (_ALL, _THREE)], kind.value, name="Kind")
         self._kind.set_tip(_ALL, "A folder with bks_model.py, bks_dataset.py and the data")
         self._kind.set_enabled(_ALL, False)
         self._pause = QTimer(self)
@@ -125,7 +125,7 @@ class ImportDialog(FittedDialog):
         (self._name if source else self._source).setFocus()
 
     def show_found(self, source: str, found: ImportGuess) -> None:
-        """A guess at the contents of what `look_requested` named."""
+        """Take a guess at the contents of the path of `look_requested`."""
         if source != self._path():
             return
         self._is_looking = False
@@ -145,7 +145,7 @@ class ImportDialog(FittedDialog):
         self._check()
 
     def show_error(self, sentence: str, remedy: str = "") -> None:
-        """The import was refused, and nothing was changed."""
+        """Show why the import was refused; nothing was changed."""
         self._under_way = False
         self._answer.say("bad", f"{sentence} {remedy}".strip())
         self._check()
@@ -166,7 +166,7 @@ class ImportDialog(FittedDialog):
 
     @Slot()
     def _ask(self) -> None:
-        """Ask what lies there; until that is known nothing is imported as what it is not."""
+        """Inspect the path; until the answer nothing can be imported."""
         self._pause.stop()
         if self._path():
             self.look_requested.emit(self._path())
@@ -194,14 +194,14 @@ class ImportDialog(FittedDialog):
         self._name_field.set_error(fault)
         version = max(self._taken.get(kind, {}).get(name, 0) for kind in kinds)
         becomes = (
-            "what differs becomes its next version"
+            "changed parts become its next version"
             if len(kinds) > 1
             else f"this becomes its version {version + 1}"
         )
         self._name_field.set_note(f"“{name}” exists; {becomes}." if version else "")
         is_free = not self._under_way and not self._is_looking
         self._import.setEnabled(bool(name and not fault and self._path()) and is_free)
-        # While something is under way, its own line has the way out.
+        # While work is running, its own line has the Cancel button.
         self._close.setVisible(not self._under_way)
 
     def _found_words(self) -> str:
@@ -210,8 +210,8 @@ class ImportDialog(FittedDialog):
         if self._kind.key() == _ALL:
             return project_words(self._project)
         if Kind.DATASET in self._project.parts:
-            return f"It holds model, loader and data: “{_THREE}” imports them at once."
-        return f"It holds model and loader: “{_BOTH}” imports them at once."
+            return f"It has a model, a loader and data: choose “{_THREE}” to import them together."
+        return f"It has a model and a loader: choose “{_BOTH}” to import them together."
 
     @Slot()
     def _choose_folder(self) -> None:
@@ -235,5 +235,5 @@ class ImportDialog(FittedDialog):
         project = self._project if key == _ALL else None
         kind = Kind.MODEL if key == _ALL else Kind(key)
         wish = ImportRequest(kind, self._path(), self._name.text(), project)
-        self.show_progress(None, "Looking")
+        self.show_progress(None, "Reading the source")
         self.import_requested.emit(wish)

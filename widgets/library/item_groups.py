@@ -1,4 +1,4 @@
-"""Library items as people think of them: one thing by name, with its versions."""
+"""Library items grouped by name, each with its versions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """What stands under the name."""
+        """The text below the name."""
         files = formats.plural(self.newest.files, "file")
         if len(self.versions) == 1:
             return files
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def warning(self) -> str:
-        """What a preview or check found wrong with the newest version, or ""."""
+        """The problem that a preview or check found in the newest version, or ""."""
         return str(self.newest.facts.get("warning", ""))
 
 
@@ -64,7 +64,7 @@ class EntryRole(IntEnum):
 
 
 class EntryModel(QAbstractListModel):
-    """One row per name; a search hides what does not match."""
+    """One row per name; a search hides the names that do not match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class EntryModel(QAbstractListModel):
         self._search = ""
 
     def put(self, shown: tuple[Entry, ...]) -> None:
-        """Show these; rows whose content is the same are not touched."""
+        """Replace the entries; rows with the same content are not touched."""
         self._all = shown
         self._refresh()
 
@@ -82,7 +82,7 @@ class EntryModel(QAbstractListModel):
         self._refresh()
 
     def row_of(self, name: str) -> int:
-        """-1 when the name is not shown."""
+        """The row of a name, -1 if it is not shown."""
         return next((row for row, entry in enumerate(self._shown) if entry.name == name), -1)
 
     def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:

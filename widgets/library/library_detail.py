@@ -1,7 +1,7 @@
-"""One thing of the library: its versions, its source, and a trial of it.
+"""One item of the library: its versions, its source, and a trial of it.
 
-What differs between the three kinds is the first tab: a dataset shows samples, a model its check, a
-loader its source and the samples it makes.
+The first tab depends on the kind: a dataset shows samples, a model its check, a loader its source
+and the samples it makes.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ class Trial:
 
 
 class LibraryDetail(QWidget):
-    """The right side of a place.
+    """The right side of a page.
 
     Signals:
-        back_pressed: The list is wanted, where there is room for one of both only.
-        again_requested: A new version of this is to be imported.
+        back_pressed: Show the list, if there is room for only one of both.
+        again_requested: Import a new version of this.
         remove_requested: The reference to move to the trash.
-        job_requested: The reference a new job should begin with.
+        job_requested: The reference to begin a new job with.
         preview_requested: A `Trial`; answer with `show_preview` or `show_trial_error`.
         check_requested: A `Trial` with a model; answer with `show_check` or `show_trial_error`.
-        cancel_requested: The preview or check under way is not wanted any more.
-        files_requested: The reference whose files are wished for; answer with `show_files`.
+        cancel_requested: Cancel the running preview or check.
+        files_requested: A reference whose files to list; answer with `show_files`.
         text_requested: Reference and path of a source file; answer with `show_text`.
-        changes_requested: References of two versions, the newer first; `VersionsView` is answered.
-        folder_requested: The reference whose folder a person wants to see.
+        changes_requested: References of two versions, the newer first; answer `VersionsView`.
+        folder_requested: The reference whose folder to open.
         partner_requested: The kind of a partner to import; answer with `choose_partner`.
     """
 
@@ -100,14 +100,14 @@ class LibraryDetail(QWidget):
         self._together: tuple[Together, ...] = ()
         self._make()
 
-    # -- what comes in
+    # -- input
 
     def show_entry(self, entry: Entry) -> None:
-        """Another thing, the same with other versions, or more that is known of the same."""
+        """Show another item, other versions of the same one, or new facts about it."""
         before, self._entry = self._entry, entry
         shown = self._version
         if before is not None and shown is not None and _same_files(before, entry):
-            # What is shown of it stays: a look at samples itself adds to what is known.
+            # Keep the present content: a preview itself adds to the known facts.
             self._version = next(v for v in entry.versions if v.version == shown.version)
             self._show_facts(self._found)
             self._show_versions()
@@ -127,12 +127,12 @@ class LibraryDetail(QWidget):
 
     @property
     def reference(self) -> str:
-        """Of the version that is shown, "" for none."""
+        """The reference of the shown version, "" for none."""
         return self._reference()
 
     @property
     def title(self) -> str:
-        """What is shown, as people write it."""
+        """The name of the shown version for display."""
         item = self._version
         return formats.version(item.name, item.version) if item is not None else ""
 
@@ -144,7 +144,7 @@ class LibraryDetail(QWidget):
         self._version_box.choose(version)
 
     def set_alone(self, alone: bool) -> None:
-        """There is no room for the list beside it."""
+        """Adapt to the room: the list next to it is hidden."""
         self._back_button.setVisible(alone)
 
     def show_companions(
@@ -153,27 +153,27 @@ class LibraryDetail(QWidget):
         loaders: tuple[str, ...],
         together: tuple[Together, ...] = (),
     ) -> None:
-        """Names that previews and checks can be made with, and what worked together before.
+        """Take names for previews and checks, and combinations that worked before.
 
-        By itself only that is tried: the loader of another dataset would say that this one is bad.
+        Only those are tried automatically: a wrong loader would report a good dataset as bad.
         """
         self._dataset_box.set_options([_CHOOSE, *((n, n) for n in datasets)])
         self._loader_box.set_options([_CHOOSE, *((n, n) for n in loaders)])
         self._together = together
         if self._choose_known():
-            # A model was perhaps built without data until now.
+            # A model may have been built without data until now.
             self._shown_for.pop("check", None)
         self._look_inside()
 
     def choose_partner(self, kind: Kind, name: str) -> None:
-        """Look inside with this dataset or loader, at once or as soon as the page is seen."""
+        """Preview with this dataset or loader, at once or when the page becomes visible."""
         box = self._dataset_box if kind is Kind.DATASET else self._loader_box
         box.choose(name)
         self._shown_for.pop("samples", None)
         self._look_inside()
 
     def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
-        """How many jobs use each version."""
+        """Show the number of jobs that use each version."""
         self._jobs = dict(jobs_by_reference)
         self._show_versions()
 
@@ -207,21 +207,21 @@ class LibraryDetail(QWidget):
         self._show_facts([Fact("Parameters", formats.count(check.parameters))])
 
     def show_trial_progress(self, share: float | None, text: str) -> None:
-        """A preview or check is under way, or weights are copied."""
+        """Show a running preview or check, or weights being copied."""
         self._progress.set_progress(share, text)
         self._progress.show()
 
     def end_trial(self) -> None:
-        """What was under way has come to its end."""
+        """End the progress display."""
         self._end_trial()
 
     def show_trial_error(self, sentence: str, remedy: str = "") -> None:
-        """A preview or check could not be made."""
+        """Show why a preview or check failed."""
         self._end_trial()
         self._trial.say_failed()
         self._banner.show_sentence("bad", sentence, remedy)
 
-    # -- how it is made
+    # -- construction
 
     def _make(self) -> None:
         words = WORDS[self._kind]
@@ -255,7 +255,7 @@ class LibraryDetail(QWidget):
         for box in (self._dataset_box, self._loader_box):
             box.choose("")
             box.activated.connect(self._partner_chosen)
-        self._go = Button("Check" if self._kind is Kind.MODEL else "Look", icon="play")
+        self._go = Button("Check" if self._kind is Kind.MODEL else "Preview", icon="play")
         self._go.clicked.connect(self._wish_trial)
         self._trial_row = QWidget()
         boxes: list[QWidget | None] = []
@@ -304,17 +304,17 @@ class LibraryDetail(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            # Its sizes may be wished for in other units now.
+            # Its sizes may need other units now.
             self._show_facts(self._found)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window the name has the room of a button, which is in the menu then."""
+        """In a narrow window the name takes the room of a button, which moves to the menu."""
         super().resizeEvent(event)
         narrow = self.width() < _NARROW_BELOW_W
         self._again.setVisible(not narrow)
         self._again_act.setVisible(narrow)
 
-    # -- what happens
+    # -- events
 
     @Slot()
     def _version_chosen(self) -> None:
@@ -359,10 +359,10 @@ class LibraryDetail(QWidget):
         self._look_inside()
 
     def _look_inside(self) -> None:
-        """Wish for what the open tab shows, once, and only while somebody sees it."""
+        """Request the content of the open tab, once, and only while it is visible."""
         key, reference = self._tabs.key(), self._reference()
         if key == "statistics":
-            # One look fills both.
+            # One preview fills both.
             key = "samples"
         if not reference or not self.isVisible() or self._shown_for.get(key) == reference:
             return
@@ -398,7 +398,7 @@ class LibraryDetail(QWidget):
 
     @property
     def _partner(self) -> Kind:
-        """What a dataset is read by, or what a loader reads."""
+        """The kind of the partner: the loader of a dataset, or the dataset of a loader."""
         return Kind.LOADER if self._kind is Kind.DATASET else Kind.DATASET
 
     @property
@@ -409,7 +409,7 @@ class LibraryDetail(QWidget):
         return self._kind is Kind.MODEL or bool(self._partner_box.key())
 
     def _choose_known(self) -> bool:
-        """Choose what worked with the entry before, where nothing is chosen; whether it did."""
+        """Select what worked with the entry before, if nothing is selected; True if found."""
         name = self._entry.name if self._entry is not None else ""
         boxes = self._dataset_box, self._loader_box
         if any(box.key() for box in boxes):
@@ -440,7 +440,7 @@ class LibraryDetail(QWidget):
 
     @Slot()
     def _partner_chosen(self) -> None:
-        """Look at once; of a model that is when it has both or neither."""
+        """Preview at once; for a model only with both partners or none."""
         if self._kind is Kind.MODEL and bool(self._dataset_box.key()) != bool(
             self._loader_box.key()
         ):
@@ -473,8 +473,8 @@ class LibraryDetail(QWidget):
     def _nothing_to_try_with(self) -> str:
         missing = self._partner.value
         if self._partner_box.count() > 1:
-            return f"Choose a {missing} to look at samples."
-        return f"There is no {missing} yet. Import one to look at samples."
+            return f"Choose a {missing} to preview samples."
+        return f"There is no {missing} yet. Import one to preview samples."
 
     @Slot(str)
     def _wish_text(self, path: str) -> None:
@@ -498,7 +498,7 @@ class LibraryDetail(QWidget):
 
 
 def _same_files(one: Entry, other: Entry) -> bool:
-    """Whether they are the same versions of the same thing, whatever is known of them."""
+    """Return True if they are the same versions of the same item."""
     return one.name == other.name and [(v.version, v.sha256) for v in one.versions] == [
         (v.version, v.sha256) for v in other.versions
     ]

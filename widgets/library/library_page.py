@@ -1,7 +1,7 @@
-"""Datasets, Models and Loaders: list left, one thing right.
+"""Datasets, Models and Loaders: the list on the left, one item on the right.
 
-One page serves the three places, because a person does the same with each: import, look inside,
-compare versions.
+One page class serves all three, because the actions are the same: import, preview, compare
+versions.
 """
 
 from __future__ import annotations
@@ -52,13 +52,12 @@ _NAME_CHARS = 48
 
 
 class LibraryPage(QWidget):
-    """One of the three places; what concerns the open thing is wished for by its `detail`.
+    """One of the three pages; its `detail` sends requests about the open item.
 
     Signals:
         import_requested: The name to import under, "" for a new one.
         weights_dropped: Reference of a model, and the path of a file of weights.
-        look_requested: What there is shall be looked at: the page came in front, or it could not
-            be read before.
+        look_requested: Read the items: the page came to the front, or reading failed before.
     """
 
     import_requested = Signal(str)
@@ -90,26 +89,26 @@ class LibraryPage(QWidget):
         self._show_list(False)
         self._show_entry()
 
-    # -- what comes in
+    # -- input
 
     def begin_reading(self) -> None:
-        """What there is, is being read; if it takes long, the page says so."""
+        """Reading begins; if it takes long, the page says so."""
         if not self._is_known:
             self._slow.start()
 
     def show_error(self, sentence: str, remedy: str = "") -> None:
-        """What there is cannot be read; what is shown already stays, with the reason above it."""
+        """Show that the items cannot be read; the present ones stay, with the reason above."""
         self._slow.stop()
         if self._entry is not None:
             self.detail.show_trial_error(sentence, remedy)
             return
         title = f"The {self._words.title.lower()} cannot be read"
         words = f"{sentence} {remedy}".strip()
-        self._unread.say("wifi-slash", title, words, button="Look again")
+        self._unread.say("wifi-slash", title, words, button="Try again")
         self._right.setCurrentWidget(self._unread)
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
-        """Every version of everything of this kind. The chosen one stays chosen."""
+        """Show every version of every item of this kind. The selected one stays selected."""
         kept, wants_list = self.shown_name, self._wants_list
         shown = entries(items)
         self._model.put(shown)
@@ -118,7 +117,7 @@ class LibraryPage(QWidget):
         self._show_list(bool(shown))
         entry = next((e for e in shown if e.name == kept), None)
         self._select(entry.name if entry else (shown[0].name if shown else ""))
-        # Who looks at the list goes on to look at it.
+        # The focus stays in the list.
         self._wants_list = wants_list and entry is not None
         if self._entry is None:
             self._show_entry()
@@ -133,10 +132,10 @@ class LibraryPage(QWidget):
 
     @property
     def shown_name(self) -> str:
-        """The name of what is open, "" when nothing is."""
+        """The name of the open item, "" if there is none."""
         return self._entry.name if self._entry else ""
 
-    # -- how it is made
+    # -- construction
 
     def _make_list(self) -> None:
         words = self._words
@@ -168,8 +167,8 @@ class LibraryPage(QWidget):
         self._list_pane.setLayout(
             col(
                 col(head, S1, self._search, gap=S2, margins=(S4, S3, S4, S2)),
-                # Next to nothing of the height goes to the stretch, which holds the foot down
-                # while the list is hidden.
+                # A minimal share of the height goes to the stretch, which keeps the foot at the
+                # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
                 col(self._drop, margins=(S4, S2, S4, S4)),
@@ -199,11 +198,11 @@ class LibraryPage(QWidget):
             self._right.addWidget(page)
         self._right.addWidget(self.detail)
 
-    # -- what happens
+    # -- events
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if not _weights(event) or self._entry is None:
-            # It is the window's.
+            # The window handles it.
             event.ignore()
             return
         event.acceptProposedAction()
@@ -224,7 +223,7 @@ class LibraryPage(QWidget):
             self.weights_dropped.emit(self.detail.reference, path)
 
     def _aim(self, event: QDropEvent) -> None:
-        """At the model that is open; over the list the one under the pointer is opened."""
+        """Target the open model; over the list, open the one under the pointer."""
         at = self._list.viewport().mapFrom(self, event.position().toPoint())
         if self._list.isVisible() and self._list.viewport().rect().contains(at):
             index = self._list.indexAt(at)
@@ -233,7 +232,7 @@ class LibraryPage(QWidget):
         name = sanitize(PurePath(_weights(event)).name, _NAME_CHARS)
         words = f"Give {self.detail.title} the weights “{name}”"
         if self.detail.has_weights:
-            words = f"{self.detail.title} has weights already: others need a new version"
+            words = f"{self.detail.title} already has weights: import a new version for others"
         self.drop_sheet.open(words, self._words.icon, takes=not self.detail.has_weights)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -246,11 +245,11 @@ class LibraryPage(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """Below the width for both there is the list or the detail."""
+        """In a narrow window show either the list or the detail."""
         narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self.detail.set_alone(narrow)
         opened = self._entry is not None and not self._wants_list
-        # Of nothing at all there is no list, and the only way to import stands in the empty place.
+        # Without any item there is no list, and the only import button is in the empty place.
         is_right = opened or self._has_none
         self._list_pane.setVisible(not narrow or not is_right)
         self._right.setVisible(not narrow or is_right)
@@ -285,7 +284,7 @@ class LibraryPage(QWidget):
         self._fit()
 
     def _show_list(self, has_some: bool) -> None:
-        """An empty place says it itself, beside the button."""
+        """An empty place shows the text itself, next to the button."""
         for part in (self._add, self._list, self._drop):
             part.setVisible(has_some)
         self._has_none = not has_some
@@ -310,7 +309,7 @@ class LibraryPage(QWidget):
 
 
 def _weights(event: QDropEvent) -> str:
-    """The path of the file of weights that is dragged, "" when it is something else."""
+    """The path of the dragged file of weights, "" for anything except weights."""
     if event.source() is not None:
         return ""
     paths = [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]

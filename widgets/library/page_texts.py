@@ -1,4 +1,4 @@
-"""How each of the three places speaks."""
+"""The texts of each of the three pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.records.library.project import Project
 
 @dataclass(frozen=True)
 class PageTexts:
-    """How a place speaks."""
+    """The texts of a page."""
 
     title: str
     icon: str
@@ -40,7 +40,7 @@ _NAMED = 3
 
 
 def project_words(project: Project) -> str:
-    """Say what was found in a folder, where, and what of it is not imported."""
+    """Describe the contents of a folder, by path, and what is not imported."""
     code = [project.parts[kind].path_of(kind.entry_file) for kind in (Kind.MODEL, Kind.LOADER)]
     data = project.parts.get(Kind.DATASET)
     found = "Model, loader and data" if data else "Model and loader"

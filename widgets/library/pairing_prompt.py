@@ -1,4 +1,4 @@
-"""Asks which loader reads a dataset, or which dataset a loader reads, until one has done so."""
+"""Ask for the loader of a dataset, or the dataset of a loader, until one is known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME_CHARS = 40
 
 
 class PartnerQuestion(QWidget):
-    """The question, a button for each answer, and the way to import another one.
+    """The question, a button for each answer, and a button to import another one.
 
     Signals:
         chosen: A name.
@@ -42,7 +42,7 @@ class PartnerQuestion(QWidget):
         self.setLayout(col(STRETCH, *centred, STRETCH, STRETCH, gap=S2, margins=(S4, S4, S4, S4)))
 
     def ask(self, icon: str, title: str, names: Sequence[str], button: str) -> None:
-        """Offer ``names``, the likeliest first; those without a button are in the list above."""
+        """Offer ``names``, the most likely first; the list above has those without a button."""
         asked = (icon, title, tuple(names), button)
         if asked == self._asked:
             return

@@ -1,4 +1,4 @@
-"""What a look at samples found out, atop the page."""
+"""The findings of a preview, at the top of the page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from widgets.common.theme import Family
 
 
 class PreviewBanner(Banner):
-    """The first finding; how many others there are, with all of them in the tool tip.
+    """The first finding, and the number of others, with all of them in the tool tip.
 
     Signals:
-        class_wished: The name of a class whose samples a person wants to see.
+        class_wished: The name of a class whose samples to show.
     """
 
     class_wished = Signal(str)
@@ -40,7 +40,7 @@ class PreviewBanner(Banner):
         self.set_actions([self._to_class(preview)] if is_of_class else [])
 
     def show_sentence(self, family: Family, sentence: str, remedy: str = "") -> None:
-        """Something that is not about samples: why there are none."""
+        """Show another sentence, such as the reason why there are no samples."""
         self.set_finding(family, sentence, remedy)
         self.setToolTip("")
         self.set_actions([])

@@ -1,4 +1,4 @@
-"""Samples side by side, small."""
+"""Small samples side by side."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from widgets.library.sample_parts import decoded, main_part, scaled, sketched
 
 _CAPTION_H = 18
 _CELL, _LARGE_CELL, _LARGE_FROM_W = 68, 128, 900
-"""The least side of a sample, and where there is room for larger ones."""
+"""The least side of a sample, and the side if there is more room."""
 _MORE = 1.25
-"""Few samples do not grow until they fill the row."""
+"""A few samples do not grow until they fill the row."""
 _EDGE = 2
-"""For the frame around the chosen one."""
+"""Room for the frame around the selected one."""
 
 
 class SampleGrid(QWidget):
-    """Thumbnails with target and number; arrows walk, a click chooses.
+    """Thumbnails with target and number; arrow keys move, a click selects.
 
     Signals:
-        chosen: The `SamplePreview` a person points out.
+        chosen: The selected `SamplePreview`.
     """
 
     chosen = Signal(object)
@@ -49,7 +49,7 @@ class SampleGrid(QWidget):
         return self._samples
 
     def show_samples(self, samples: tuple[SamplePreview, ...], empty_words: str = "") -> None:
-        """These, the first one chosen; ``empty_words`` where there are none."""
+        """Show these, the first one selected; ``empty_words`` if there are none."""
         self._samples = samples
         self._images = [decoded(main_part(sample)) for sample in samples]
         self._pictures.clear()
@@ -104,7 +104,7 @@ class SampleGrid(QWidget):
                 continue
             square = QRectF(cell.left(), cell.top(), cell.width(), cell.width())
             shown = self._picture(index, int(cell.width()))
-            # One that is no square keeps its shape.
+            # A sample that is not square keeps its shape.
             size = shown.deviceIndependentSize()
             beside = square.width() - size.width(), square.height() - size.height()
             painter.drawPixmap(square.topLeft() + QPointF(*beside) / 2, shown)
@@ -121,7 +121,7 @@ class SampleGrid(QWidget):
                     paint_focus(painter, square.adjusted(-2, -2, 2, 2), R_CELL)
 
     def _picture(self, index: int, side: int) -> QPixmap:
-        """Draw a sample when it is first seen, and again for another size or theme."""
+        """Draw a sample when it first becomes visible, and again for another size or theme."""
         ratio = self.devicePixelRatioF()
         now = side, ratio, theme.current()
         if now != self._pictures_for:
@@ -137,7 +137,7 @@ class SampleGrid(QWidget):
         return self._pictures[index]
 
     def _fitted(self, width: int) -> tuple[int, int]:
-        """How many stand beside each other, and their side: together as wide as the grid."""
+        """The number per row, and their side: together as wide as the grid."""
         least = _LARGE_CELL if width >= _LARGE_FROM_W else _CELL
         room = width - 2 * _EDGE + S2
         columns = max(1, room // (least + S2))

@@ -1,4 +1,4 @@
-"""One part of a sample as a person can see it: its picture, or a sketch of its numbers."""
+"""One part of a sample in visible form: its picture, or a sketch of its numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE_W, _FAINTEST = 1.4, 0.12
 
 
 class PartSketch(QWidget):
-    """The chosen sample's numbers, as wide as there is room."""
+    """The numbers of the selected sample, as wide as there is room."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,7 +40,7 @@ class PartSketch(QWidget):
 
 
 def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
-    """What is no picture: a wave as a line, some numbers as bars, a table as shades, else words."""
+    """Sketch a part that is no picture: wave as line, numbers as bars, table as shades, or text."""
     fill_round(painter, box, theme.current().q("sunken"), R_CELL)
     inner = box.adjusted(S2, S2, -S2, -S2)
     if part is not None and part.look == "wave" and len(part.values) > 1:
@@ -57,10 +57,10 @@ def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
 
 
 def decoded(part: SamplePart | None) -> QImage:
-    """The thumbnail of a part; a null image when there is none."""
+    """The thumbnail of a part; a null image if there is none."""
     image = QImage()
     if part is not None and part.png:
-        # Bytes that the tool made from numbers; a format is named so that no other reader is tried.
+        # PNG made by the tool; the format is given so that no other reader is tried.
         image.loadFromData(base64.b64decode(part.png), "PNG")
     return image
 
@@ -82,7 +82,7 @@ def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
     """A thumbnail, ``side`` pixels square at most; a null pixmap for a null image.
 
     Args:
-        ratio: Dots to a pixel of what it is drawn on, so that it is sharp there.
+        ratio: Device pixels per pixel of the target, so that it is sharp there.
     """
     if image.isNull():
         return QPixmap()
@@ -98,7 +98,7 @@ def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
 
 
 def shape_words(part: SamplePart | None) -> str:
-    """``float32, 1 × 8 × 8``; a text is shown itself."""
+    """Return ``float32, 1 × 8 × 8``; a text is shown itself."""
     if part is None:
         return "–"
     if part.look == "text":
@@ -109,13 +109,13 @@ def shape_words(part: SamplePart | None) -> str:
 
 
 def main_part(sample: SamplePreview) -> SamplePart | None:
-    """What stands for the whole sample: its first picture, else its first part."""
+    """The part that represents the whole sample: its first picture, otherwise its first part."""
     pictures = [part for part in sample.parts if part.png]
     return next(iter(pictures or sample.parts), None)
 
 
 def path_title(path: str) -> str:
-    """``data.image`` as a heading."""
+    """Return ``data.image`` as a heading."""
     return path[:1].upper() + path[1:]
 
 

@@ -1,4 +1,4 @@
-"""Samples of a dataset as its loader gives them: a grid, the classes, one sample large."""
+"""Samples of a dataset as its loader returns them: a grid, the classes, one large sample."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _LARGE = 136
 
 
 class SamplesView(QWidget):
-    """The tab Samples: grid left, classes, values and the chosen sample right.
+    """The tab Samples: grid on the left, classes, values and the selected sample on the right.
 
-    ``filter`` chooses the class; whoever owns the view gives it a place.
+    ``filter`` selects the class; the owner of the view places it.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -92,13 +92,13 @@ class SamplesView(QWidget):
         self._fit()
 
     def _fit(self) -> None:
-        """In a narrow window the grid takes a column more."""
+        """In a narrow window the grid gets one more column."""
         width = _SIDE_W if self.width() >= _NARROW_BELOW_W else _SIDE_NARROW_W
         self._side.setFixedWidth(width)
         self._side_scroll.setFixedWidth(width + SCROLL_BAR_W)
 
     def clear(self) -> None:
-        """Nothing has been looked at; there is no class to choose."""
+        """Clear: there is no preview and no class to select."""
         self._preview = None
         self.filter.show_classes(())
 
@@ -118,7 +118,7 @@ class SamplesView(QWidget):
 
     @Slot(str)
     def show_class(self, name: str) -> None:
-        """Samples of one class, or those that are spread over the whole set ("")."""
+        """Show samples of one class, or ("") some spread over the whole dataset."""
         preview = self._preview
         if preview is None:
             return
@@ -159,7 +159,7 @@ class SamplesView(QWidget):
         facts += [(f"{path_title(part.path)}, first values", v) for part, v in _values(shown)]
         facts.append(("Load time", formats.milliseconds(sample.time_ms)))
         for caption, value in facts:
-            # Beside a picture there is no room for a kind and a shape in one line.
+            # Next to a picture there is no room for a kind and a shape in one line.
             told = Label(value, "strong", elide="right")
             if " × " in value and not large.isNull():
                 told = Label(

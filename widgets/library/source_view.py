@@ -17,10 +17,10 @@ _FILES_W = 200
 
 
 class SourceView(QWidget):
-    """Files left, the chosen one's text right.
+    """Files on the left, the text of the selected one on the right.
 
     Signals:
-        text_requested: The path of a file whose text is wished for; answer with `show_text`.
+        text_requested: The path of a file whose text to show; answer with `show_text`.
     """
 
     text_requested = Signal(str)
@@ -48,19 +48,19 @@ class SourceView(QWidget):
         self.clear()
 
     def clear(self) -> None:
-        """Another version, of which nothing is known yet."""
+        """Show another version, whose files are not known yet."""
         self._show_paths(())
         self._say("Reading the files…")
 
     def show_fault(self, sentence: str) -> None:
-        """Why there is nothing to show."""
+        """Show why there is nothing to show."""
         self._say("The files cannot be read", sentence)
 
     def show_files(self, paths: tuple[str, ...]) -> None:
-        """Show these files; the first is opened, the entry file when it is among them."""
+        """Show these files; the entry file is opened, or else the first one."""
         self._show_paths(paths)
         if not paths:
-            self._say("No files", "Some loaders fetch their data themselves.")
+            self._say("No files", "Some loaders download their data themselves.")
             return
         self._pages.setCurrentIndex(0)
         first = next((i for i, path in enumerate(paths) if path.startswith("bks_")), 0)
@@ -74,7 +74,7 @@ class SourceView(QWidget):
 
     def _show_paths(self, paths: tuple[str, ...]) -> None:
         self._model.setStringList(list(paths))
-        # The ring is that of a row: where there is none nobody would see the focus.
+        # The focus ring is that of a row: without rows the focus would be invisible.
         policy = Qt.FocusPolicy.StrongFocus if paths else Qt.FocusPolicy.NoFocus
         self._files.setFocusPolicy(policy)
         self._count.setText(formats.plural(len(paths), "file"))

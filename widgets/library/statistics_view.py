@@ -1,4 +1,4 @@
-"""All channels and columns of a dataset below each other, the chosen one drawn beside them."""
+"""All channels and columns of a dataset in a table, the selected one drawn next to it."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ class StatisticsView(QWidget):
         self._values = ValuesCard(with_picker=False)
         self._shapes = col(gap=S1)
         self._shapes_card = Card(Label("Shapes", "strong"), self._shapes)
-        empty = EmptyState(
-            "table", "No numbers", "This data is text or files, of which there is no mean."
-        )
+        empty = EmptyState("table", "No statistics", "This data is not numeric.")
         self._pages = QStackedWidget()
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
         AsHighAsRows(self._table, card, S1)
@@ -97,11 +95,11 @@ class StatisticsView(QWidget):
             self._shapes.addWidget(Label(f"and {formats.count(more)} more", "small", "text3"))
         narrow = self.width() < _NARROW_BELOW_W
         self._shapes_card.setVisible(not narrow and bool(preview.shapes))
-        # Where there is nothing beside it, the sentence about that stands in the middle.
+        # If the plot is hidden, its sentence is in the middle.
         self._side.setVisible(bool(rows or preview.shapes))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window the table has the whole width, and the plot lies below it."""
+        """In a narrow window the table has the whole width, and the plot is below it."""
         super().resizeEvent(event)
         narrow = self.width() < _NARROW_BELOW_W
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight

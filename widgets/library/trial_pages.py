@@ -1,4 +1,4 @@
-"""What a preview or a check fills: samples, statistics and a check, and words where none is yet."""
+"""The tabs that a preview or a check fills, with a text while there is no result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from widgets.library.statistics_view import StatisticsView
 
 _EMPTY, _QUESTION = 1, 2
 _NOT_LOOKED = (
-    "Not looked at yet",
-    "A loader reads the files and shows samples, classes and what looks wrong.",
+    "No preview yet",
+    "A loader reads the files and shows samples, classes and possible problems.",
 )
 _NOT_CHECKED = (
     "Not checked yet",
@@ -31,8 +31,8 @@ class TrialPages:
     """The pages of the tabs that a trial fills.
 
     Attributes:
-        pages: By the key of its tab, each with its view or with words.
-        questions: What stands in the pages of samples and statistics until a partner is known.
+        pages: By the key of its tab, each with its view or with a text.
+        questions: The question on the pages of samples and statistics until a partner is known.
     """
 
     def __init__(self) -> None:
@@ -50,14 +50,14 @@ class TrialPages:
         self.say_not_yet()
 
     def clear(self) -> None:
-        """Another version, of which nothing is known."""
+        """Show another version, which has no results yet."""
         self.say_not_yet()
         self.samples.clear()
         for pages in self.pages.values():
             pages.setCurrentIndex(_EMPTY)
 
     def ask(self, icon: str, title: str, names: Sequence[str], button: str) -> None:
-        """Ask for the partner that nothing can be shown without."""
+        """Ask for the partner that a preview needs."""
         for key, question in zip(("samples", "statistics"), self.questions, strict=True):
             question.ask(icon, title, names, button)
             if self.pages[key].currentIndex() == _EMPTY:
@@ -91,13 +91,16 @@ class TrialPages:
         self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
 
     def say_failed(self) -> None:
-        for empty, title in ((self.no_samples, "No samples"), (self._no_statistics, "No numbers")):
-            empty.say("database", title, "Mend what is said above, then look again.")
-        self._no_check.say("cube", "No result", "Mend what is said above, then check again.")
+        for empty, title in (
+            (self.no_samples, "No samples"),
+            (self._no_statistics, "No statistics"),
+        ):
+            empty.say("database", title, "Fix the problem above, then try again.")
+        self._no_check.say("cube", "No result", "Fix the problem above, then check again.")
 
 
 def preview_facts(preview: Preview) -> list[Fact]:
-    """What a preview found, for the head of the page."""
+    """The facts of a preview, for the header of the page."""
     facts = [
         Fact("Samples", formats.count(preview.count)),
         *(
@@ -114,9 +117,12 @@ def preview_facts(preview: Preview) -> list[Fact]:
 
 def _without_samples(preview: Preview) -> tuple[str, str]:
     if not preview.count:
-        return "No samples", "The loader finds none in these files."
-    items = formats.plural(preview.count, "item")
-    return "No sample could be read", f"Of {items} none came. Mend the loader, then look again."
+        return "No samples", "The loader found none in these files."
+    items = formats.plural(preview.count, "sample")
+    return (
+        "No sample could be read",
+        f"None of the {items} could be read. Fix the loader, then try again.",
+    )
 
 
 def _with_empty(*pages: QWidget) -> QStackedWidget:

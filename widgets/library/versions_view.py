@@ -1,4 +1,4 @@
-"""The versions of a thing, newest on top: hash, date, jobs, and what changed in the chosen one."""
+"""The versions of an item, newest first: hash, date, jobs, and the changes in the selected one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class VersionsView(QWidget):
         table.horizontalHeader().setStretchLastSection(False)
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
-        # Of a hundred versions all are as wide: to measure each took 0.2 s.
+        # Equal widths for a hundred versions: measuring each took 0.2 s.
         table.horizontalHeader().setResizeContentsPrecision(_MEASURED_ROWS)
         self._changes = ChangesCard()
         self._changes.hide()
@@ -78,7 +78,7 @@ class VersionsView(QWidget):
         table.selectionModel().currentRowChanged.connect(self._compare)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where all columns would not fit, the hash is in the tool tip alone."""
+        """If the columns do not fit, the hash is in the tool tip only."""
         super().resizeEvent(event)
         self._table.setColumnHidden(_HASH, self.width() < _NARROW_BELOW_W)
 
@@ -103,7 +103,7 @@ class VersionsView(QWidget):
 
     @Slot()
     def _compare(self) -> None:
-        """Ask for what changed in the chosen version, once, and only while somebody sees it."""
+        """Request the changes of the selected version, once, and only while the tab is visible."""
         if not self.isVisible():
             return
         if not self._table.currentIndex().isValid():

@@ -1,4 +1,4 @@
-"""All marks of one plot: what they are now, and painted in their order."""
+"""The marks of one plot: their present state, painted in order."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from widgets.plots.growable_array import Floats
 _ASIDE = 15.0
 _ON_NAME = 1000
 _LEAST_X = 1e-9
-"""Where a stretch that began at 0 begins on a logarithmic axis: left of all that is shown."""
+"""The start of a span that began at 0 on a logarithmic axis: left of everything visible."""
 
 
 @dataclass(frozen=True)
 class PlotMarks:
-    """What stands on a plot beside its curves."""
+    """The marks of a plot, apart from its curves."""
 
     posts: tuple[Post, ...] = ()
     boundaries: tuple[Boundary, ...] = ()
@@ -48,11 +48,11 @@ class PlotMarks:
     on_axis: AxisMarks = field(default_factory=AxisMarks)
 
     def past_posts(self, x: float, reach: float) -> float:
-        """Where the name of a curve that ends at `x` begins: right of a post that it would meet."""
+        """The x of the name of a curve that ends at `x`: right of a post that it would overlap."""
         return max([x, *(post.x for post in self.posts if x <= post.x <= x + reach)])
 
     def placed(self, places: AxisMapping) -> PlotMarks:
-        """The same on the places of the x axis; what has none is left out."""
+        """The same in places of the x axis; marks without a place are dropped."""
         if not places.log_x:
             return self
         return PlotMarks(
@@ -74,10 +74,10 @@ class PlotMarks:
         places: AxisMapping,
         crowd: Callable[[QRectF], int],
     ) -> None:
-        """All of them.
+        """Paint all of them.
 
         Args:
-            crowd: How much of curves is in a rectangle.
+            crowd: Returns how much of the curves is in a rectangle.
         """
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
@@ -89,7 +89,7 @@ class PlotMarks:
 
 @dataclass(frozen=True)
 class EndsOf:
-    """The ends of a plot's curves: whether they have names, and which curve is lifted."""
+    """The ends of a plot's curves: which have names, and which curve is highlighted."""
 
     places: AxisMapping
     named: bool
@@ -100,12 +100,15 @@ class EndsOf:
     def paint(
         self, painter: QPainter, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> None:
-        """Dots and names at the ends, an arrow for each value out of the picture, and a cross where
-        values begin to be no numbers."""
+        """Paint the ends of the curves.
+
+        Dots and names at the ends, an arrow for each value outside the picture, and a cross where
+        NaN begins.
+        """
         told = list(curves)
         for key, curve in told:
             y = self.places.ys(curve.raw_y)
-            # On a logarithmic axis zero is no value, not one that lies far below.
+            # On a logarithmic axis zero has no place; it is not a value below the picture.
             paint_outliers(painter, frame, curve.raw_x, y, self._colour(key, curve))
             lost = self.places.xs(curve.data.lost(self.places.axis))
             paint_row(painter, frame, lost, MarkKind.NO_NUMBER)
@@ -114,7 +117,7 @@ class EndsOf:
     def crowd(
         self, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> Callable[[QRectF], int]:
-        """Counts how much of curves and of their names is in a rectangle."""
+        """Return a function that counts how much of curves and names is in a rectangle."""
         told = list(curves)
         lines = [self._line(frame, curve) for _, curve in told]
         names = name_rects(frame, self.endings(frame, told)) if self.named else []
@@ -130,7 +133,7 @@ class EndsOf:
         frame: PlotGeometry,
         curves: Iterable[tuple[str, DrawnCurve]],
     ) -> list[CurveEnd]:
-        """Of the curves whose ends are in the picture, where the names would rather stand."""
+        """The preferred places of the names of curves that end in the picture."""
         endings: list[CurveEnd] = []
         lines: list[tuple[Floats, Floats]] = []
         for key, curve in curves:
@@ -159,16 +162,16 @@ class EndsOf:
         return curve_colour(curve.colour, FAINT_ALPHA if is_faint else 1.0)
 
     def _line(self, frame: PlotGeometry, curve: DrawnCurve) -> tuple[Floats, Floats]:
-        """Where a curve is, in pixels."""
+        """A curve in pixels."""
         scale = frame.rect.width() / (frame.x1 - frame.x0)
         px = frame.rect.left() + (curve.x - frame.x0) * scale
         up = frame.rect.height() / (frame.y1 - frame.y0)
-        # What diverged is at infinity, too.
+        # A diverged curve may be at infinity.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return px, frame.rect.bottom() - (self.places.ys(curve.y) - frame.y0) * up
 
     def _thresholds(self, frame: PlotGeometry) -> list[tuple[Floats, Floats]]:
-        """Where the lines across are, in pixels."""
+        """The threshold lines in pixels."""
         across = np.arange(frame.rect.left(), frame.rect.right())
         return [
             (across, np.full(len(across), frame.py(self.places.y(one.y))))
@@ -177,11 +180,11 @@ class EndsOf:
 
 
 def _crossings(x: Floats, y: Floats, rect: QRectF) -> int:
-    """In how many columns of pixels a line is in a rectangle."""
+    """The number of pixel columns in which a line crosses a rectangle."""
     columns = np.arange(rect.left(), rect.right())
     at = np.interp(columns, x, y, math.nan, math.nan)
     low, high = np.fmin(at[:-1], at[1:]), np.fmax(at[:-1], at[1:])
-    # Between two columns a line of many points goes up and down, too.
+    # Between two columns a line with many points may rise and fall, too.
     inside = (x > rect.left()) & (x < rect.right()) & (y > rect.top()) & (y < rect.bottom())
     return int(((low < rect.bottom()) & (high > rect.top())).sum()) + int(inside.sum())
 
@@ -192,9 +195,9 @@ def _shift(
     span: tuple[float, float],
     lines: Sequence[tuple[Floats, Floats]],
 ) -> float:
-    """How far the name goes aside, so that it stands on as few lines as it can.
+    """The vertical shift of the name that crosses the fewest lines.
 
-    Right of its point only those are that cross the whole plot.
+    Right of its point only those count that cross the whole plot.
     """
     left, right = span
     beside = [y[(x > left) & (x < right)] for x, y in lines]
@@ -211,5 +214,5 @@ def _shift(
 
 
 def _lifted_last(endings: Sequence[CurveEnd]) -> list[CurveEnd]:
-    """What is faint is painted first, so that no faint name covers the one that is meant."""
+    """Faint ones first, so that no faint name covers the highlighted one."""
     return sorted(endings, key=lambda ending: ending.colour.alphaF())

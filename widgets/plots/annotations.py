@@ -1,4 +1,4 @@
-"""What stands on a plot beside its curves, and how it is painted.
+"""Marks on a plot besides its curves, and their painting.
 
 All functions paint in pixels of the plot's view, over the curves.
 """
@@ -21,20 +21,20 @@ LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
 DOT = 3.5
 NEAR_PX = 5
-"""So near, the pointer means a mark."""
+"""The distance within which the pointer selects a mark."""
 ABOVE = 6
-"""Pixels of the view above its frame: a name at the top of a plot may stand there."""
+"""Pixels of the view above its frame, for names at the top of a plot."""
 _TITLE_H, _HEADLESS, _ROW_H, _SIDE = 24, 4, 18, 10
 _MOST_OUTLIERS = 200
 _POST_TOP = 0.14
-"""Where the text of a post stands when it may choose, from above."""
+"""The possible heights of a post's text, from above."""
 _ON_TEXT = 100_000
 _GROUND_ALPHA = 0.85
 
 
 @dataclass(frozen=True)
 class Post:
-    """A line at a place on the x axis: where a run failed, or where NaN came."""
+    """A line at a place on the x axis: a run failed, or NaN appeared."""
 
     x: float
     text: str = ""
@@ -44,7 +44,7 @@ class Post:
 
 @dataclass(frozen=True)
 class Boundary:
-    """Where a run of the job begins: a thin line with the run's number."""
+    """The start of a run of the job: a thin line with the run's number."""
 
     x: float
     number: int
@@ -52,7 +52,7 @@ class Boundary:
 
 @dataclass(frozen=True)
 class AxisSpan:
-    """A stretch of the x axis on a tint: while a GPU was slowed by heat."""
+    """A tinted span of the x axis: a GPU was slowed by heat."""
 
     x0: float
     x1: float
@@ -71,7 +71,7 @@ class ThresholdLine:
 
 @dataclass(frozen=True)
 class PlotGeometry:
-    """Where a plot is in pixels, and what stretch of x and y it shows."""
+    """The rectangle of a plot in pixels, and its ranges of x and y."""
 
     rect: QRectF
     x0: float
@@ -96,13 +96,13 @@ class PlotGeometry:
 
     @property
     def per_px(self) -> float:
-        """How much of the x axis one pixel is."""
+        """The length of the x axis per pixel."""
         return (self.x1 - self.x0) / max(self.rect.width(), 1.0)
 
 
 @dataclass(frozen=True)
 class ReadOutRow:
-    """A line of the read-out. `point` is marked on the curve, when it is in the picture."""
+    """A line of the read-out. `point` is marked on the curve if it is in the picture."""
 
     colour: QColor
     name: str
@@ -117,17 +117,17 @@ def curve_colour(colour: int | str, alpha: float = 1.0) -> QColor:
 
 
 def is_dashed(colour: int | str) -> bool:
-    """Whether a curve of this colour is drawn dashed."""
+    """Return True if a curve of this colour is dashed."""
     return isinstance(colour, int) and SOLID_CURVES <= colour < len(theme.current().curves)
 
 
 def curve_pen(
     colour: int | str, width: float, alpha: float = 1.0, ratio: float | None = None
 ) -> QPen:
-    """The pen of a curve, the same on the plot and in the legend.
+    """The pen of a curve, the same in the plot and in the legend.
 
     Args:
-        ratio: For a plot, whose scale must not stretch it: dots to a pixel.
+        ratio: For a plot, whose scale must not stretch it: device pixels per pixel.
     """
     pen = QPen(curve_colour(colour, alpha), width * (ratio or 1.0))
     pen.setCosmetic(ratio is not None)
@@ -143,7 +143,7 @@ def curve_pen(
 def paint_boundaries(
     painter: QPainter, frame: PlotGeometry, boundaries: Sequence[Boundary]
 ) -> None:
-    """Thin lines with the number of the run that begins there."""
+    """Paint thin lines with the number of the run that begins there."""
     t = theme.current()
     for boundary in boundaries:
         if not frame.has(boundary.x):
@@ -159,10 +159,10 @@ def paint_boundaries(
 def paint_posts(
     painter: QPainter, frame: PlotGeometry, posts: Sequence[Post], crowd: Callable[[QRectF], int]
 ) -> None:
-    """Where something happened. Solid 2 px; dashed 1 px for what is only of interest.
+    """Paint events. Solid 2 px; dashed 1 px for minor ones.
 
     Args:
-        crowd: How much of curves is in a rectangle: a text stands where there is least.
+        crowd: Returns how much of the curves is in a rectangle: texts go where it is least.
     """
     taken: list[QRectF] = []
     for post in sorted(posts, key=lambda post: post.x):
@@ -186,7 +186,7 @@ def _post_rect(
     taken: Sequence[QRectF],
     crowd: Callable[[QRectF], int],
 ) -> QRectF:
-    """Beside its post, as high as fits: on no other text, and on as little of curves as can be."""
+    """The text's place beside its post, as high as fits: over no text and few curves."""
     top, room = frame.rect.top(), frame.rect.height() - NAME_H
     rects = [
         _rect_beside(
@@ -205,7 +205,7 @@ def _post_rect(
 def paint_thresholds(
     painter: QPainter, frame: PlotGeometry, thresholds: Sequence[ThresholdLine]
 ) -> None:
-    """Dashed lines across, with their names at the left."""
+    """Paint dashed horizontal lines with their names at the left."""
     for threshold in thresholds:
         if not frame.y0 <= threshold.y <= frame.y1:
             continue
@@ -220,7 +220,7 @@ def paint_thresholds(
 
 
 def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
-    """What the shaded stretches mean, at their foot: what makes them shaded is mostly high up."""
+    """Paint the texts of shaded spans at the bottom: their causes are usually at the top."""
     for span in spans:
         left = max(frame.px(span.x0), frame.rect.left())
         right = min(frame.px(span.x1), frame.rect.right())
@@ -230,7 +230,7 @@ def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[Axi
 
 
 def paint_left_out(painter: QPainter, frame: PlotGeometry, sentence: str) -> None:
-    """What the axes cannot show, low at the left, above the marks on the axis."""
+    """Paint what the axes cannot show, at the lower left, above the marks on the axis."""
     if sentence:
         rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
         _paint_on_ground(painter, rect, sentence, "tiny", "text3")
@@ -239,7 +239,7 @@ def paint_left_out(painter: QPainter, frame: PlotGeometry, sentence: str) -> Non
 def paint_outliers(
     painter: QPainter, frame: PlotGeometry, x: Floats, y: Floats, colour: QColor
 ) -> None:
-    """A small arrow at the edge for each value that lies out of the picture: none is hidden."""
+    """Paint a small arrow at the edge for each value outside the picture: none is hidden."""
     if not len(x):
         return
     painter.setPen(Qt.PenStyle.NoPen)
@@ -257,7 +257,7 @@ def paint_outliers(
 
 
 def paint_dot(painter: QPainter, point: QPointF, colour: QColor) -> None:
-    """A point on a curve, with a ring that lifts it off the line."""
+    """Paint a point on a curve, with a ring that separates it from the line."""
     painter.setPen(QPen(theme.current().q("surface"), 2))
     painter.setBrush(colour)
     painter.drawEllipse(point, DOT + 0.5, DOT + 0.5)
@@ -266,7 +266,7 @@ def paint_dot(painter: QPainter, point: QPointF, colour: QColor) -> None:
 def paint_pointer(
     painter: QPainter, frame: PlotGeometry, x: float, rows: Sequence[ReadOutRow]
 ) -> None:
-    """The dashed line under the pointer, and a dot on each curve."""
+    """Paint the dashed line under the pointer, and a dot on each curve."""
     pen = QPen(theme.current().q("text3"), 1)
     pen.setDashPattern([3, 3])
     painter.setPen(pen)
@@ -280,9 +280,9 @@ def paint_pointer(
 def paint_read_out(
     painter: QPainter, frame: PlotGeometry, x: float, title: str, rows: Sequence[ReadOutRow]
 ) -> None:
-    """The box beside the pointer: where it is if `title` says it, and the value of every curve."""
+    """Paint the box at the pointer: its place, if `title` is given, and the value of each curve."""
     t = theme.current()
-    # In a plot of one curve its own title says the name.
+    # In a plot of one curve its title already has the name.
     alone = not title and len(rows) == 1
     names = 0 if alone else max((text_width(row.name, "small") for row in rows), default=0)
     values = max((text_width(row.value, "small_strong") for row in rows), default=0)
@@ -321,7 +321,7 @@ def paint_read_out(
 
 
 class Overlay(QWidget):
-    """A transparent sheet over a plot, which the pointer goes through."""
+    """A transparent overlay on a plot that ignores the pointer."""
 
     def __init__(self, paint: Callable[[QPainter], None], parent: QWidget) -> None:
         super().__init__(parent)
@@ -342,7 +342,7 @@ def _paint_beside(
 
 
 def _rect_beside(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:
-    """Right of a line, or left of it where the picture ends."""
+    """The place right of a line, or left of it at the edge of the picture."""
     width = text_width(text, role) + 2
     left = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
     return QRectF(left, y, width, NAME_H)

@@ -1,4 +1,4 @@
-"""What stands below the curves of a page."""
+"""The choice of the horizontal axis of a page's curves."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from widgets.plots.curve_data import XAxis
 _TIPS = {
     XAxis.STEP: ("Step", "Optimizer steps"),
     XAxis.EPOCH: ("Epoch", "Epochs done"),
-    XAxis.TIME: ("Time", "Since the job began"),
-    XAxis.CLOCK: ("Clock", "The time of day at which it happened"),
+    XAxis.TIME: ("Time", "Time since the job began"),
+    XAxis.CLOCK: ("Clock", "Date and time of day"),
 }
 
 
 def axis_choice(chosen: XAxis) -> SegmentedControl:
     """A choice of all x axes, by the values of `XAxis`."""
     axes = [(axis.value, words) for axis, (words, _) in _TIPS.items()]
-    choice = SegmentedControl(axes, chosen.value, name="What stands below the curves")
+    choice = SegmentedControl(axes, chosen.value, name="Horizontal axis")
     for axis, (_, tip) in _TIPS.items():
         choice.set_tip(axis.value, tip)
     return choice

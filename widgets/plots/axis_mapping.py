@@ -1,4 +1,4 @@
-"""Where a value is on the axes of a plot, each of which may be logarithmic.
+"""Map values to the axes of a plot, each linear or logarithmic.
 
 No Qt.
 """
@@ -16,9 +16,9 @@ from widgets.plots.growable_array import Floats
 
 @dataclass(frozen=True)
 class AxisMapping:
-    """A *place* is what the plot's ranges are told in: the value, or its logarithm.
+    """A *place* is the coordinate of the plot's ranges: the value, or its logarithm.
 
-    What is at zero or below it has no place on a logarithmic axis, which is said by NaN.
+    Zero and negative values have no place on a logarithmic axis: NaN.
     """
 
     axis: XAxis
@@ -30,7 +30,7 @@ class AxisMapping:
         return _logarithm(x) if self.log_x else x
 
     def x_at(self, place: float) -> float:
-        """What is at a place, in the unit of the axis."""
+        """The value at a place, in the unit of the axis."""
         return 10.0 ** min(max(place, -300.0), 300.0) if self.log_x else place
 
     def y(self, value: float) -> float:

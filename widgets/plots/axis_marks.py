@@ -1,4 +1,4 @@
-"""Small marks on the x axis of a plot: what the run did there, beside what it measured."""
+"""Small marks on the x axis of a plot: events of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _APART_PX = 7
 
 
 class MarkKind(Enum):
-    """What happened; the value is what the read-out says of it."""
+    """The kind of an event; the value is its text in the read-out."""
 
     EVALUATION = "evaluated"
     CHECKPOINT = "checkpoint"
@@ -29,7 +29,7 @@ class MarkKind(Enum):
     RATE_STEP = "learning rate lowered"
     STOP = "stopped"
     FAILURE = "failed"
-    NO_NUMBER = "no number"
+    NO_NUMBER = "NaN or infinite"
 
 
 _TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NO_NUMBER: "bad"}
@@ -37,7 +37,7 @@ _TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NO_NUMBER: "b
 
 @dataclass(frozen=True)
 class AxisMark:
-    """Something at a place of the x axis; `text` says it more exactly than its kind does."""
+    """An event at a place of the x axis; `text` is more exact than its kind."""
 
     x: float
     kind: MarkKind
@@ -49,7 +49,7 @@ class AxisMark:
 
 
 class AxisMarks:
-    """The marks of a plot in the order of the axis: of a million, a look costs what is seen."""
+    """The marks of a plot in axis order: with a million, a query costs what is visible."""
 
     def __init__(self, marks: Sequence[AxisMark] = ()) -> None:
         self._kinds = {
@@ -59,7 +59,7 @@ class AxisMarks:
         self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
 
     def at(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
-        """The marks under the pointer, one of each kind: the nearest."""
+        """The marks under the pointer, the nearest one of each kind."""
         reach = NEAR_PX * frame.per_px
         near: list[AxisMark] = []
         for kind, at in self._at.items():
@@ -69,7 +69,7 @@ class AxisMarks:
         return tuple(near)
 
     def placed(self, places: AxisMapping) -> AxisMarks:
-        """The same on the places of an axis; what has none is left out."""
+        """The same in places of an axis; marks without a place are dropped."""
         if not places.log_x:
             return self
         return AxisMarks(
@@ -82,7 +82,7 @@ class AxisMarks:
         )
 
     def paint(self, painter: QPainter, frame: PlotGeometry) -> None:
-        """A row of glyphs on the axis, each kind with its shape."""
+        """Paint a row of glyphs on the axis, each kind with its shape."""
         for kind, at in self._at.items():
             paint_row(painter, frame, at, kind)
 
@@ -90,11 +90,11 @@ class AxisMarks:
 def paint_row(
     painter: QPainter, frame: PlotGeometry, at: Sequence[float] | Floats, kind: MarkKind
 ) -> None:
-    """A glyph at each of these rising places; of many a few are painted."""
+    """Paint a glyph at each of these rising places; of many only a few."""
     apart = _APART_PX * frame.per_px
     x = frame.x0
     while True:
-        # Ten thousand evaluations would be a bar across.
+        # Ten thousand evaluations would form a bar.
         index = bisect_left(at, x)
         if index == len(at) or at[index] > frame.x1:
             return
@@ -119,7 +119,7 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
         corners = [QPointF(x - _HALF, y), QPointF(x + _HALF, y), QPointF(x, y - _H)]
         painter.drawPolygon(QPolygonF(corners))
     elif kind is MarkKind.RATE_STEP:
-        # A stair down, above the checkpoint that is often made at the same step.
+        # A step down, above the checkpoint that is often made at the same step.
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(ink, 1.5))
         stair = [(-_HALF, 2.0 * _H + 2), (0.0, 2.0 * _H + 2), (0.0, _H + 2.0), (_HALF, _H + 2.0)]
@@ -132,6 +132,6 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
             painter.setPen(QPen(colour, width))
             painter.drawLines(cross)
     else:
-        # Evaluations are many: no more than a short line, below the axis.
+        # Evaluations are many: only a short line, below the axis.
         painter.setPen(QPen(ink, 1))
         painter.drawLine(QPointF(x, y), QPointF(x, y + 4))

@@ -1,4 +1,4 @@
-"""What the read-out of a plot says: the value of each curve at the pointer, and where that is."""
+"""The text of a plot's read-out: the value of each curve at the pointer, and its place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widgets.plots.curve_data import CurvePoint, XAxis
 from widgets.plots.curve_item import DrawnCurve
 
 _RAW_ROWS_UP_TO = 3
-NO_NUMBER = "no number"
+NO_NUMBER = "NaN or infinite"
 
 
 def read_rows(
@@ -27,11 +27,11 @@ def read_rows(
     *,
     alone: bool = True,
 ) -> tuple[list[ReadOutRow], CurvePoint | None]:
-    """A line for each named curve, and the first one's nearest point.
+    """Return a line for each named curve, and the nearest point of the first one.
 
     Args:
         x: In the unit of the x axis.
-        alone: All curves are of one run: what was measured stands below what is smoothed.
+        alone: All curves are of one run: raw values follow the smoothed ones.
     """
     known = list(curves)
     rows: list[ReadOutRow] = []
@@ -60,7 +60,7 @@ def read_rows(
 def lost_near(
     curves: Iterable[DrawnCurve], place: float, frame: PlotGeometry, places: AxisMapping
 ) -> Iterator[str]:
-    """What of the curves is no number from the pointer on, in words."""
+    """Yield the curves that are NaN from the pointer on, as text."""
     reach = NEAR_PX * frame.per_px
     for curve in curves:
         at = places.xs(curve.data.lost(places.axis))
@@ -72,7 +72,7 @@ def lost_near(
 def _out_of_view(
     curve: DrawnCurve, place: float, frame: PlotGeometry, places: AxisMapping
 ) -> Iterator[float]:
-    """The values farthest above and below the picture that an arrow beside the pointer means."""
+    """The extreme values outside the picture that an arrow near the pointer stands for."""
     reach = NEAR_PX * frame.per_px
     near = curve.raw_y[(curve.raw_x >= place - reach) & (curve.raw_x <= place + reach)]
     told = near[np.isfinite(near)]
@@ -86,10 +86,10 @@ def _out_of_view(
 
 
 def place_text(axis: XAxis, x: float, sample: CurvePoint | None, *, alone: bool = True) -> str:
-    """ "step 7 800 · epoch 20 · 14:48": the axis first, then what else is known.
+    """Return "step 7 800 · epoch 20 · 14:48": the axis first, then the other coordinates.
 
     Args:
-        alone: All curves are of one run. At one step several runs are not at one time.
+        alone: All curves are of one run. One step of several runs is at several times.
     """
     now_s = time.time()
     if axis is XAxis.CLOCK and (sample is None or not alone):
@@ -104,7 +104,7 @@ def place_text(axis: XAxis, x: float, sample: CurvePoint | None, *, alone: bool 
     elif axis is XAxis.TIME:
         parts = [f"after {formats.duration(x)}", step, epoch]
     elif axis is XAxis.CLOCK:
-        # What a node did has no steps: its points are numbered by their times.
+        # A node has no steps: its points are numbered by their times.
         parts = [formats.moment_s(x, now_s), "" if sample.step == sample.time_s else step, epoch]
     else:
         parts = [step, epoch, when]

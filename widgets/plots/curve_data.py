@@ -1,15 +1,14 @@
-"""The points of one curve: growing arrays that answer "what does a plot of this width show".
+"""The points of one curve: growing arrays that return what a plot of a given width shows.
 
-No Qt.  Three things here are not as they look.  A point that is NaN or infinite is a gap, not a
-value, and stays in the arrays as NaN.  A resumed run writes again the steps after its checkpoint,
-so points from its first step on are *replaced*, never drawn twice.  And what a plot gets is not
-the points but one pair, least and largest, per column of pixels, from a pyramid of such pairs: a
-plot of a million points costs what a plot of a thousand does, and a spike one point wide is
-still seen.
+No Qt. Three points to note. NaN or infinity is a gap, not a value, and stays in the arrays as NaN.
+A resumed run writes the steps after its checkpoint again, so points from its first step on are
+*replaced*, never drawn twice. And a plot gets not the points but one pair, minimum and maximum, per
+pixel column, from a pyramid of such pairs: a plot of a million points costs as much as one of a
+thousand, and a spike one point wide stays visible.
 
-A point takes 8 bytes for its value and 1 or 2 for the pyramids; its places on the axes cost nothing
-where they were not told or lie evenly (`MonotonicAxis`), and the smoothed line is computed where it
-is looked at (`Smoothed`).
+A point takes 8 bytes for its value and 1 or 2 for the pyramids; its places on the axes take no
+memory if they are unknown or evenly spaced (`MonotonicAxis`), and the smoothed line is computed for
+the visible part only (`Smoothed`).
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from widgets.plots.minmax_pyramid import Pyramid
 from widgets.plots.monotonic_axis import MonotonicAxis
 from widgets.plots.smoothing import Smoothed
 
-_STRETCH_POINTS = 1024  # so many points need no octave of their own
+_STRETCH_POINTS = 1024  # this many points need no octave of their own
 
 
 class XAxis(Enum):
-    """What stands on the x axis. The value is what settings hold."""
+    """The quantity on the x axis. The value is stored in the settings."""
 
     STEP = "step"
     EPOCH = "epoch"
     TIME = "time"
     """Seconds since the run's first point: curves of several runs start together."""
     CLOCK = "clock"
-    """Seconds since 1970: curves of several sources lie where they happened."""
+    """Seconds since 1970: curves of several sources are at their real times."""
 
 
 class Gaps(Enum):
-    """What it means that a point has no value."""
+    """The reason why a point has no value."""
 
-    NOBODY_LOOKED = "nobody looked"
+    NO_READING = "no reading"
     NOT_MEASURED = "not measured"
-    """Or no number, where values came step after step before."""
-    NO_NUMBER = "no number"
+    """Or NaN or infinite, if there was a value at every step before."""
+    NO_NUMBER = "NaN or infinite"
     """Every step has a value."""
 
 
@@ -68,11 +67,11 @@ class CurvePoint:
 class CurveData:
     """One metric of one run.
 
-    Points come in the order of their steps; a step that is not beyond the last one replaces
+    Points come in the order of their steps; a step that is not larger than the last one replaces
     everything from there on.
     """
 
-    def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NOBODY_LOOKED) -> None:
+    def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NO_READING) -> None:
         self._gaps = gaps
         self._step = MonotonicAxis()
         self._epoch = MonotonicAxis()
@@ -83,7 +82,7 @@ class CurveData:
         self._time_origin = math.nan
         self._lost = GrowableArray()
         self.revision = 0
-        """Grows with each change, so that a plot knows whether it is up to date."""
+        """Increases with each change, so that a plot detects changes."""
         self.set_smoothing(smoothing)
 
     def __len__(self) -> int:
@@ -103,12 +102,12 @@ class CurveData:
 
     @property
     def raw(self) -> Floats:
-        """The values; NaN where there is a gap."""
+        """The values; NaN for a gap."""
         return self._raw.values
 
     @property
     def smoothed(self) -> Floats:
-        """The values after smoothing; the raw ones when there is none."""
+        """The values after smoothing; the raw ones without smoothing."""
         return self._cut(0, len(self), smoothed=True)
 
     @property
@@ -118,7 +117,7 @@ class CurveData:
     def append(
         self, step: float, value: float, epoch: float = math.nan, time_s: float = math.nan
     ) -> None:
-        """Add one point, or replace what there is from its step on."""
+        """Add one point, or replace the points from its step on."""
         self.extend([step], [value], [epoch], [time_s])
 
     def extend(
@@ -128,7 +127,7 @@ class CurveData:
         epochs: Sequence[float] | Floats | None = None,
         times_s: Sequence[float] | Floats | None = None,
     ) -> None:
-        """Add points. Where their steps run backwards, the later points replace the earlier."""
+        """Add points. If their steps run backwards, later points replace earlier ones."""
         step = np.asarray(steps, np.float64)
         value = np.array(values, np.float64)
         epoch = _same_length(epochs, len(step))
@@ -138,7 +137,7 @@ class CurveData:
         if not len(step):
             return
         if not np.isfinite(step).all():
-            raise ValueError("a step is not a number")
+            raise ValueError("a step is NaN or infinite")
         kept = _not_replaced_later(step)
         if kept is not None:
             step, value, epoch, time_s = step[kept], value[kept], epoch[kept], time_s[kept]
@@ -146,8 +145,8 @@ class CurveData:
             self.truncate(float(step[0]))
         self._note_lost(value)
         value[~np.isfinite(value)] = math.nan
-        # An axis is looked up by bisection. Where it is not told, or a clock was set back, it
-        # stands still.
+        # An axis is searched by bisection. If it is unknown, or a clock was set back, it stays
+        # constant.
         self._step.extend(step)
         self._epoch.extend(_rising(epoch, self._epoch.last))
         self._time.extend(_rising(time_s, self._time.last))
@@ -158,7 +157,7 @@ class CurveData:
         self.revision += 1
 
     def truncate(self, step: float) -> None:
-        """Forget every point at `step` or beyond it."""
+        """Remove every point at `step` or later."""
         size = self._step.find(step, "left")
         if size == self._raw.size:
             return
@@ -181,29 +180,31 @@ class CurveData:
             self.revision += 1
 
     def set_time_origin(self, time_s: float) -> None:
-        """Where `XAxis.TIME` begins, when that is not at the first point: what is measured once an
-        epoch began with the run."""
+        """Set the start of `XAxis.TIME` if it is not the first point.
+
+        A metric that is measured once an epoch starts with the run.
+        """
         if time_s != self._time_origin:
             self._time_origin = time_s
             self.revision += 1
 
     def x(self, axis: XAxis) -> Floats:
-        """Where the points are on an axis; rises, but for NaN where an axis was never told."""
+        """The places of the points on an axis; rising, or NaN if the axis is unknown."""
         return self._axis(axis).values - self._origin(axis)
 
     def place(self, index: int, axis: XAxis) -> float:
-        """Where one point is on an axis."""
+        """The place of one point on an axis."""
         return self._axis(axis).at(index) - self._origin(axis)
 
     def places(self, steps: Floats, axis: XAxis) -> Floats:
-        """Where steps are on an axis: that of the last point up to each, NaN before the first."""
+        """The places of steps on an axis: of the last point up to each, NaN before the first."""
         index = [self._step.find(step, "right") - 1 for step in steps.tolist()]
         return np.array([self.place(at, axis) if at >= 0 else math.nan for at in index])
 
     def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
-        """From the first point to the last, or None without points on this axis.
+        """The places of the first and last point, or None without points on this axis.
 
-        On a logarithmic axis these are logarithms, and what is not beyond 0 is no point.
+        On a logarithmic axis these are logarithms, and values up to 0 are no points.
         """
         values, origin = self._axis(axis), self._origin(axis)
         first = self._first(axis, log=log)
@@ -213,17 +214,17 @@ class CurveData:
         return (math.log10(low), math.log10(high)) if log else (low, high)
 
     def without_place(self, axis: XAxis) -> int:
-        """How many points a logarithmic axis cannot show: those at 0 and before."""
+        """The number of points that a logarithmic axis cannot show: those up to 0."""
         return self._first(axis, log=True) - self._axis(axis).untold
 
     def lost(self, axis: XAxis) -> Floats:
-        """Where values begin to be no numbers, rising.
+        """The places where NaN begins, rising.
 
-        What is infinite is none, and so is a gap behind two values; behind one it is a metric that
-        is measured now and then.
+        Infinity counts as NaN, and so does a gap after two values; after one value the metric is
+        measured only now and then.
         """
         index = self._lost.values.astype(np.int64)
-        is_told = self._gaps is not Gaps.NOBODY_LOOKED
+        is_told = self._gaps is not Gaps.NO_READING
         if is_told and not len(index) and len(self) and self.last() is None:
             index = np.zeros(1, np.int64)
         return self._axis(axis).take(index) - self._origin(axis)
@@ -238,15 +239,14 @@ class CurveData:
         smoothed: bool = False,
         log: bool = False,
     ) -> tuple[Floats, Floats]:
-        """x and y of what a plot of this width shows between `x0` and `x1`.
+        """x and y for a plot of this width between `x0` and `x1`.
 
-        At most a pair of points per column of pixels, the least and the largest; the points
-        themselves where they are fewer.  One point more on either side, so that lines run out
-        of the picture.  The smoothed line is the middle of each pair: it is there to be followed
-        by the eye, and what is left of its noise would only make it thick.
+        At most a pair of points per pixel column, minimum and maximum; the points themselves if
+        they are fewer. One more point on either side, so that lines leave the picture. The smoothed
+        line is the middle of each pair, because its remaining noise would only make it thick.
 
         Args:
-            log: x0, x1 and what is returned are logarithms of x.
+            log: x0, x1 and the result are logarithms of x.
         """
         if width_px < 1 or not x1 > x0:
             return _EMPTY, _EMPTY
@@ -281,13 +281,13 @@ class CurveData:
         cuts = np.flatnonzero(np.diff(column, prepend=-np.inf))
         low = np.fmin.reduceat(low, cuts)
         high = np.fmax.reduceat(high, cuts)
-        # The last point is drawn where it is: the name of the curve stands beside it.
+        # The last point keeps its own place: the name of the curve is next to it.
         last_x, last_y = placed(x.cut(end - 1, end)), read(end - 1, end)
         middle = low / 2 + high / 2
         if smooth is not None:
             return np.append(at[cuts], last_x), np.append(middle, last_y)
         in_pairs, py = np.repeat(at[cuts], 2), np.empty(2 * len(cuts))
-        # A line that goes down meets the upper end of a column first.
+        # A falling line meets the upper end of a column first.
         falls = np.concatenate(([True], middle[1:] <= middle[:-1]))
         py[0::2] = np.where(falls, high, low)
         py[1::2] = np.where(falls, low, high)
@@ -305,8 +305,8 @@ class CurveData:
         return self._sample(index)
 
     def last(self) -> CurvePoint | None:
-        """The last point that is a value."""
-        # From the end, in blocks: a curve that ends in a million NaN is rare, one is not.
+        """The last point that has a value."""
+        # From the end, in blocks: a curve may end in a million NaN, but usually does not.
         for end in range(len(self), 0, -1024):
             start = max(end - 1024, 0)
             told = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
@@ -330,9 +330,9 @@ class CurveData:
         return self._raw.cut(begin, end)
 
     def _note_lost(self, new: Floats) -> None:
-        """Before `new` is added: where in it values begin to be no numbers."""
+        """Before `new` is added, record the points at which NaN begins."""
         gap = ~np.isfinite(new)
-        if self._gaps is Gaps.NOBODY_LOOKED or not gap.any():
+        if self._gaps is Gaps.NO_READING or not gap.any():
             return
         told = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
         before = np.concatenate((np.array([True, False])[: 2 - len(told)], told))
@@ -364,8 +364,10 @@ _EMPTY: Floats = np.empty(0)
 
 
 def _octaves(x: MonotonicAxis, origin: float, begin: int, end: int) -> list[int]:
-    """Where to part points so that, on a logarithmic axis, in no part they lie much denser at its
-    end than at its beginning."""
+    """The indices at which to split the points for a logarithmic axis.
+
+    In no part are they much denser at its end than at its beginning.
+    """
     edges = [end]
     upper = x.at(end - 1) - origin
     while edges[-1] - begin > _STRETCH_POINTS:
@@ -384,7 +386,7 @@ def _power(exponent: float) -> float:
 
 def _valid_weight(weight: float) -> float:
     if not 0 <= weight < 1:
-        raise ValueError(f"a smoothing weight is from 0 to below 1, not {weight}")
+        raise ValueError(f"a smoothing weight must be at least 0 and below 1, not {weight}")
     return weight
 
 
@@ -398,7 +400,7 @@ def _same_length(values: Sequence[float] | Floats | None, length: int) -> Floats
 
 
 def _not_replaced_later(steps: Floats) -> NDArray[np.bool_] | None:
-    """Which points stay when later ones have the same or a smaller step; None for all."""
+    """A mask of the points that no later point replaces (same or smaller step); None for all."""
     if len(steps) < 2 or (steps[1:] > steps[:-1]).all():
         return None
     least_after = np.minimum.accumulate(steps[::-1])[::-1]
@@ -408,7 +410,7 @@ def _not_replaced_later(steps: Floats) -> NDArray[np.bool_] | None:
 
 
 def _rising(values: Floats, last: float) -> Floats:
-    """`values` made to rise: a gap repeats what was before it; leading gaps stay NaN."""
+    """`values` made to rise: a gap repeats the value before; leading gaps stay NaN."""
     values[np.isinf(values)] = math.nan
     joined = np.concatenate(([last], values))
     return np.fmax.accumulate(joined)[1:]

@@ -1,4 +1,4 @@
-"""One curve as a plot draws it: its line, the raw trace behind it, and what of it is in view."""
+"""One curve as a plot draws it: its line, the raw trace behind it, and its visible part."""
 
 from __future__ import annotations
 
@@ -21,27 +21,31 @@ FAINT_ALPHA = 0.25
 RAW_FAINT_ALPHA = 0.08
 _MANY_POINTS = 300
 _WINDING_WAY, _BAND_WAY = 2, 20
-"""How far a curve goes up and down, in heights of its plot, when it is painted otherwise."""
+"""The total rise and fall of a curve, in plot heights, from which it is drawn differently."""
 
 
 class Stroke(Enum):
-    """How the line of a curve is painted. Times are of 150 points that wind over 900 × 260 px."""
+    """The drawing method of a line. Times are for 150 points that wind over 900 × 260 px."""
 
     WHOLE = auto()
-    """One stroke with smooth edges: 30 ms."""
+    """One antialiased stroke: 30 ms."""
     SEGMENTS = auto()
-    """A stroke for each two points: 1 ms. Dashes begin anew in each of them, and where two meet is
-    a blot in what is translucent."""
+    """A stroke for each two points: 1 ms.
+
+    Dashes restart in each of them, and translucent ones have a blot where two meet.
+    """
     HAIR = auto()
-    """One stroke, a dot wide: 0.2 ms."""
+    """One stroke, one device pixel wide: 0.2 ms."""
     BAND = auto()
-    """One stroke, thin and with raw edges, for what goes up and down in each column of pixels: its
-    smooth edges are not seen, and four of them took 66 ms a frame."""
+    """One thin stroke without antialiasing, for lines that rise and fall in each pixel column.
+
+    Antialiasing is not visible there, and four such curves took 66 ms a frame.
+    """
 
 
 @dataclass(frozen=True)
 class View:
-    """What a plot shows: x and y from … to, how wide that is in pixels; logarithms if told."""
+    """The ranges of a plot and its width in pixels; logarithms if set."""
 
     axis: XAxis
     x0: float
@@ -55,7 +59,7 @@ class View:
 
 @dataclass
 class DrawnCurve:
-    """`named`: it has a name and value at its end, and a line in the read-out."""
+    """A curve in a plot. `named`: it has a name at its end, and a line in the read-out."""
 
     name: str
     data: CurveData
@@ -82,11 +86,11 @@ class DrawnCurve:
 
     @property
     def name_of_line(self) -> str:
-        """Its name, and whether the line is smoothed; what is behind that is raw."""
+        """The name, with a note if the line is smoothed; the line behind it is raw."""
         return f"{self.name}, smoothed" if self.has_raw else self.name
 
     def end(self, axis: XAxis) -> float:
-        """Where the last point is, in the unit of the x axis; NaN without one."""
+        """The place of the last point, in the unit of the x axis; NaN without one."""
         return math.nan if self.last is None else self.x_of(self.last, axis)
 
     def x_of(self, sample: CurvePoint, axis: XAxis) -> float:
@@ -97,11 +101,11 @@ class DrawnCurve:
         return self.data.place(sample.index, axis)
 
     def pen(self, *, faint: bool, lifted: bool, ratio: float) -> None:
-        """Colours of the theme now.
+        """Use the colours of the current theme.
 
         Args:
-            ratio: Dots to a pixel of whatever it is drawn on. The pens are cosmetic, and Qt
-                measures those in dots: at 200 % a line of 2.2 would be a hairline of 1.1.
+            ratio: Device pixels per pixel of the target. The pens are cosmetic, and Qt measures
+            those in device pixels: at 200 % a line of 2.2 would be a hairline of 1.1.
         """
         alpha = FAINT_ALPHA if faint else 1.0
         whole = curve_pen(self.colour, self.width, alpha, ratio)
@@ -111,7 +115,8 @@ class DrawnCurve:
         self._pens = {
             Stroke.WHOLE: whole,
             Stroke.SEGMENTS: segments,
-            # A dot, on fine screens too: from two on it takes as long as the whole.
+            # One device pixel, on high-resolution screens too: from two on it takes as long as the
+            # whole.
             Stroke.HAIR: curve_pen(self.colour, 1.0, alpha, 1.0),
             Stroke.BAND: pg.mkPen(curve_colour(self.colour, alpha), width=ratio),
         }
@@ -125,7 +130,7 @@ class DrawnCurve:
         self.line.setZValue(11 if lifted else 10)
 
     def cut(self, view: View) -> bool:
-        """Take from the points what is in view; False when that is as it was."""
+        """Cut the points to the view; return False if nothing changed."""
         stretch = (view.axis, view.x0, view.x1, view.width_px)
         wanted = (self.data, self.data.revision, *stretch, view.log_x, view.log_y)
         if wanted == self._cut_for:
@@ -149,17 +154,17 @@ class DrawnCurve:
         self.line.setSegmentedLineMode("on" if stroke is Stroke.SEGMENTS else "off")
         self.line.setData(self.x, values)
         if self.has_raw:
-            # Smooth edges of a thousand strokes up and down are not seen and cost 5 ms a curve.
+            # Antialiasing of a thousand steep strokes is invisible and costs 5 ms a curve.
             self.raw.opts["antialias"] = len(self.raw_x) < view.width_px / 2
             self.raw.setData(self.raw_x, _drawable(self.raw_y, view))
         if self.fill:
             self.line.setFillLevel(view.y0)
 
     def _best_stroke(self, way: float, width_px: int, *, faint: bool) -> Stroke:
-        """``way``: how far it goes up and down, in heights of its plot."""
+        """``way``: its total rise and fall, in heights of its plot."""
         is_raw = self.data.smoothing == 0 and len(self.x) > width_px
-        # A filled curve is alone in its plot, as the learning rate is, which has as many points
-        # and is a line.
+        # A filled curve is alone in its plot, as the learning rate is, which has as many points and
+        # is smooth.
         if is_raw and (not self.fill or way > _BAND_WAY):
             return Stroke.BAND
         if faint or is_dashed(self.colour):
@@ -178,6 +183,6 @@ def _drawable(values: Floats, view: View) -> Floats:
     if view.log_y:
         positive = np.where(values > 0, values, math.nan)
         return np.log10(positive)
-    # A painter's coordinates overflow far below 1e30; what is out of view may lie nearer.
+    # A painter's coordinates overflow well below 1e30; values outside the view are clipped.
     room = 1000 * (view.y1 - view.y0)
     return np.clip(values, view.y0 - room, view.y1 + room)

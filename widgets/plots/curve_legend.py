@@ -13,7 +13,7 @@ LEGEND_H = 20
 
 
 class Legend(QWidget):
-    """Names with a piece of their line, above a plot with more than four curves."""
+    """Names with a sample of their line, above a plot with more than four curves."""
 
     _LINE, _GAP, _BETWEEN = 18, 6, 16
 

@@ -1,8 +1,8 @@
-"""A plot of named curves that grow while one looks at it.
+"""A plot of named curves that grow while they are displayed.
 
-pyqtgraph draws the axes, the grid and the lines, and turns wheel and drag into ranges; it gets
-from `CurveData` what one pixel column each can show, through ``setData`` and never anew.  All text
-and all marks (names at the ends, the read-out, posts, run boundaries) are painted over it by one
+pyqtgraph draws the axes, the grid and the lines, and turns wheel and drag into ranges; `CurveData`
+passes it one point per pixel column through ``setData``, and items are reused. All text and all
+marks (names at the ends, the read-out, posts, run boundaries) are painted over it by one
 transparent widget, because they are laid out in pixels: names must not cover each other.
 """
 
@@ -66,17 +66,17 @@ class CurvePanel(RangedPlot):
         several_runs: bool = False,
         parent: QWidget | None = None,
     ) -> None:
-        """A plot without curves.
+        """Build a plot without curves.
 
         Args:
-            title: For those who hear it and for saved pictures; not drawn in the window.
-            value_text: How a value is written at the end of a curve and in the read-out.
-            tick_text: How a value is written on the y axis.
-            scale: What of the y axis is always in view; else the values alone say it.
-            end_names: Names and values stand at the ends of the curves; small plots have them
-                in their head instead, and where the pointer is they say only while it is on them.
-            show_x: The x axis has figures; not in a plot with another one right below it.
-            several_runs: Each curve is a run of its own: at one step they are not at one time.
+            title: For accessibility and for saved pictures; not drawn in the window.
+            value_text: Formats a value at the end of a curve and in the read-out.
+            tick_text: Formats a value on the y axis.
+            scale: The part of the y axis that is always in view; None for automatic.
+            end_names: Names and values are at the ends of the curves; small plots have them in
+            their header instead, and show the place of the pointer only under it.
+            show_x: The x axis has labels; False if another plot is right below it.
+            several_runs: Each curve is a run of its own: one step is at several times.
         """
         super().__init__(show_x, self._paint_over, axis, tick_text, scale, parent)
         self.title = title
@@ -103,7 +103,7 @@ class CurvePanel(RangedPlot):
         self._dressed_for: tuple[theme.Theme, float] | None = None
         self._dress()
 
-    # What is shown
+    # -- Content
 
     def set_curve(
         self,
@@ -122,10 +122,10 @@ class CurvePanel(RangedPlot):
 
         Args:
             colour: The number of a curve's colour (dashed from the fifth on), or a token of the
-                theme, as ``line_strong`` for peers.
-            smooth: The page's smoothing is for this curve too; not for the few points of a
-                validation.
-            with_raw: Behind the smoothed line the raw one is seen.
+            theme, such as ``line_strong`` for peers.
+            smooth: The page's smoothing applies to this curve; not to the few points of a
+            validation.
+            with_raw: The raw line is visible behind the smoothed one.
             named: It has name and value at its end and a line in the read-out.
         """
         self._curves.put(
@@ -148,7 +148,7 @@ class CurvePanel(RangedPlot):
             self.refresh()
 
     def clear(self) -> None:
-        """Take all curves out."""
+        """Remove all curves."""
         gone = [key for key in tuple(self._curves) if self._curves.remove(key)]
         if gone:
             self._legend_changed()
@@ -166,7 +166,7 @@ class CurvePanel(RangedPlot):
         thresholds: Sequence[ThresholdLine] | None = None,
         on_axis: Sequence[AxisMark] | None = None,
     ) -> None:
-        """What stands on the plot beside curves; what is not given stays as it is."""
+        """Set the marks besides the curves; omitted ones stay unchanged."""
         before = self._told_marks
         self._told_marks = PlotMarks(
             before.posts if posts is None else tuple(posts),
@@ -179,13 +179,13 @@ class CurvePanel(RangedPlot):
         self.refresh()
 
     def set_empty_text(self, text: str) -> None:
-        """What an empty plot says."""
+        """Set the text of an empty plot."""
         if text != self._empty_text:
             self._empty_text = text
             self._overlay.update()
 
     def lift(self, key: str) -> None:
-        """Draw one curve as usual and the others faint; "" for all as usual."""
+        """Highlight one curve and draw the others faint; "" for none."""
         if self._curves.lift(key, self._view()):
             self._overlay.update()
 
@@ -194,19 +194,19 @@ class CurvePanel(RangedPlot):
         return self._curves.smoothing
 
     def set_smoothing(self, weight: float) -> None:
-        """Smooth all curves that are to be smoothed, from 0 (not) to below 1."""
+        """Set the smoothing of all curves that allow it, from 0 (none) to below 1."""
         self._curves.smooth(min(max(weight, 0.0), 0.999))
         self.refresh()
 
-    # What the pointer reads
+    # -- Read-out
 
     @property
     def pointed(self) -> float | None:
-        """Where the read-out is, None where there is none."""
+        """The place of the read-out, None if it is hidden."""
         return self._link.x
 
     def point_at(self, x: float | None) -> None:
-        """Put the read-out of all plots of the page at a place, and say it; None for nowhere."""
+        """Move the read-out of all plots of the page to a place and announce it; None hides it."""
         if x is None:
             self._link.leave()
         else:
@@ -217,24 +217,24 @@ class CurvePanel(RangedPlot):
         self.setAccessibleDescription(". ".join(filter(None, (said, self.left_out()))))
 
     def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
-        """Name and value of every curve at `x`, and where that is: what the read-out says."""
+        """The name and value of every curve at `x`, and the place: the text of the read-out."""
         rows, title = self._read(self._frame(), self._places.x(x))
         return [(row.name, row.value) for row in rows], title
 
     def left_out(self) -> str:
-        """What a logarithmic axis cannot show of the curves, in a sentence."""
+        """A sentence about the points that a logarithmic axis cannot show."""
         return self._curves.left_out(self._view())
 
-    # To take along
+    # -- Export
 
     def as_picture(self) -> Picture:
-        """The plot as it is seen, with its title."""
+        """The plot as it is displayed, with its title."""
         curves = [(curve, self._curves.is_faint(key)) for key, curve in self._curves.items()]
         legend = self._legend if self._legend.isVisibleTo(self) else None
         plot = TakenPlot(self._plot, legend, curves, self._places, self._frame(), self._paint_marks)
         return Picture(self.title, self.size(), plot.paint)
 
-    # Events
+    # -- Events
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -242,30 +242,30 @@ class CurvePanel(RangedPlot):
             self._dress()
 
     def event(self, event: QEvent) -> bool:
-        # Of a move to a finer screen Qt does not tell `changeEvent`.
+        # Qt does not report a move to a high-resolution screen to `changeEvent`.
         if event.type() == QEvent.Type.DevicePixelRatioChange:
             self._dress()
         return super().event(event)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """The ring comes.
+        """Show the focus ring.
 
-        It is not for `PlotKeys` to hear of the focus: a plot that dies gives it up, and a filter
-        that then asks the dead plot ends the program (PySide 6.8 to 6.11 on Python 3.11).
+        Not in `PlotKeys`: a plot that is destroyed gives up the focus, and an event filter that
+        then calls the dead plot ends the program (PySide 6.8 to 6.11 on Python 3.11).
         """
         super().focusInEvent(event)
         self._overlay.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """The ring goes, and without the focus nobody holds the read-out by keys."""
+        """Hide the focus ring; without the focus no key holds the read-out."""
         super().focusOutEvent(event)
         self._link.leave()
         self._overlay.update()
 
-    # Inside
+    # -- Internal
 
     def _dress(self) -> None:
-        """Qt tells of a change of style whenever a plot moves to another parent, too."""
+        """Qt also reports a change of style whenever a plot gets another parent."""
         dress = theme.current(), self.devicePixelRatioF()
         if dress == self._dressed_for:
             return
@@ -290,7 +290,7 @@ class CurvePanel(RangedPlot):
             self._shades.append(item)
 
     def _names_ends(self) -> bool:
-        """Names that are in the legend too stand at the ends only where they have room."""
+        """Names that are also in the legend are at the ends only if they have room."""
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
         named = [curve.name for curve in self._curves.named()]
@@ -342,7 +342,7 @@ class CurvePanel(RangedPlot):
         rows, title = self._read(frame, x)
         if rows:
             paint_pointer(painter, frame, x, rows)
-            # Small plots are below the one with the pointer, which says where that is.
+            # Small plots are below the one with the pointer, which shows the place.
             is_here = self._end_names or self.underMouse() or self.hasFocus()
             paint_read_out(painter, frame, x, title if is_here else "", rows)
 
@@ -359,12 +359,12 @@ class CurvePanel(RangedPlot):
         paint_left_out(painter, frame, self.left_out())
 
     def _read(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
-        """The lines of the read-out at a place, and where that is in words."""
+        """The lines of the read-out at a place, and the place as text."""
         curves = self._curves.values()
         places, alone = self._places, not self._several_runs
         x = places.x_at(place)
         rows, nearest = read_rows(curves, x, frame, places, self._value_text, alone=alone)
-        # What is too narrow for its words still tells them to who points at it.
+        # A span too narrow for its text shows it under the pointer.
         rows += [
             ReadOutRow(theme.current().fill(span.tone), span.text, "")
             for span in self._marks.spans

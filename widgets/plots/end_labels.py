@@ -1,4 +1,4 @@
-"""The names at the ends of a plot's curves: where each goes, so that none covers another."""
+"""Place the names at the ends of a plot's curves so that none covers another."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from widgets.plots.annotations import ABOVE, NAME_GAP, NAME_H, PlotGeometry, pai
 
 @dataclass(frozen=True)
 class CurveEnd:
-    """The end of a curve: its last point, and the name and value beside it.
+    """The end of a curve: its last point, and the name and value next to it.
 
-    ``shift`` is how far below the point the name would rather be, ``past`` where a post is that it
-    stands right of.
+    ``shift`` is the preferred distance of the name below the point, ``past`` the x of a post that
+    it must be right of.
     """
 
     point: QPointF
@@ -32,7 +32,7 @@ class CurveEnd:
 def paint_endings(
     painter: QPainter, frame: PlotGeometry, endings: Sequence[CurveEnd], named: bool
 ) -> None:
-    """A dot at each last point and, where there is room for all, its name and value."""
+    """Paint a dot at each last point and, if there is room for all, its name and value."""
     for ending in endings:
         paint_dot(painter, ending.point, ending.colour)
     if not named or not endings:
@@ -46,27 +46,27 @@ def paint_endings(
 
 
 def name_width(text: str) -> int:
-    """What the name of a curve takes right of its last point."""
+    """The width of a curve's name right of its last point."""
     return NAME_GAP + text_width(text, "small_strong") + 2
 
 
 def name_span(frame: PlotGeometry, ending: CurveEnd) -> tuple[float, float]:
-    """From where to where the name goes: right of its point, or left where no room is there."""
+    """The left and right end of the name: right of its point, or left if there is no room."""
     rect = frame.rect
     width = text_width(ending.text, "small_strong") + 1
     left = max(ending.point.x(), ending.past) + NAME_GAP
     if left + width > rect.right() + 1:
-        # Someone zoomed, or the time goes on: on a ground of its own.
+        # After a zoom, or as time advances: on a background of its own.
         left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
     return left, left + min(width, rect.width())
 
 
 def name_rects(frame: PlotGeometry, endings: Sequence[CurveEnd]) -> list[QRectF]:
-    """Where the names go: right of their points, moved up or down where they would touch."""
+    """The places of the names: right of their points, moved up or down if they would touch."""
     rect = frame.rect
     spans = [name_span(frame, ending) for ending in endings]
     middles = [0.0] * len(endings)
-    # Only names that share a piece of the x axis can touch.
+    # Only names that share a part of the x axis can touch.
     for group in _overlapping(spans):
         wanted = [endings[i].point.y() + endings[i].shift for i in group]
         places = spread_labels(wanted, NAME_H, rect.top() - ABOVE, rect.bottom())
@@ -79,7 +79,7 @@ def name_rects(frame: PlotGeometry, endings: Sequence[CurveEnd]) -> list[QRectF]
 
 
 def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Indices of spans in groups: two groups share no place."""
+    """Indices of spans in groups: no two groups overlap."""
     groups: list[list[int]] = []
     end = float("-inf")
     for i in sorted(range(len(spans)), key=lambda i: spans[i][0]):
@@ -92,14 +92,14 @@ def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
 
 
 def spread_labels(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
-    """Middles for labels of one height so that none covers another and all lie in low…high.
+    """Return centres for labels of one height, without overlap, all within low…high.
 
-    Each is as near to its wanted place as the others let it: labels that would touch form a
-    group, which stands around the mean of its wanted places.  They keep their order.  Too many
-    for the room begin at `low` and run over at the other end.
+    Each is as near to its preferred place as the others allow: labels that would touch form a
+    group, which is centred at the mean of its preferred places. They keep their order. If there are
+    too many, they begin at `low` and overflow at the other end.
     """
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[float, list[int]]] = []  # the middle of the group, its members
+    groups: list[tuple[float, list[int]]] = []  # the centre of the group, its members
 
     def held(members: list[int]) -> tuple[float, list[int]]:
         half = height * len(members) / 2

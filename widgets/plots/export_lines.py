@@ -1,8 +1,8 @@
-"""Curves for a picture that is taken along, cut to the plot by arithmetic.
+"""Curves for an exported picture, clipped to the plot by arithmetic.
 
-On the window pyqtgraph draws them, and Qt clips. A drawing cannot rely on that: most readers of SVG
-ignore its clip paths, so a loss that diverges ran over the title; and a pen that keeps its width
-whatever the scale, as the window's do, is a hairline in a drawing that is enlarged.
+In the window pyqtgraph draws them, and Qt clips. SVG cannot rely on that: most viewers ignore its
+clip paths, so a diverging loss ran over the title; and a pen of constant width, as in the window,
+is a hairline in an enlarged drawing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from widgets.plots.growable_array import Floats
 def paint_lines(
     painter: QPainter, frame: PlotGeometry, curve: DrawnCurve, places: AxisMapping, *, faint: bool
 ) -> None:
-    """The line of a curve, the raw trace behind it, and what is filled below it."""
+    """Paint the line of a curve, the raw trace behind it, and the fill below it."""
     if curve.has_raw:
         colour = curve_colour(curve.colour, RAW_FAINT_ALPHA if faint else RAW_ALPHA)
         painter.setPen(QPen(colour, 1))
@@ -40,10 +40,10 @@ def paint_lines(
 
 
 def pieces(frame: PlotGeometry, x: Floats, y: Floats) -> list[Floats]:
-    """What of a line lies in the plot, in pixels: arrays of shape (points, 2).
+    """The parts of a line inside the plot, in pixels: arrays of shape (points, 2).
 
-    A gap (NaN) parts it, and so does every stretch that is outside.  Each segment is cut by
-    itself (Liang and Barsky, doi:10.1145/357332.357333).
+    A gap (NaN) splits it, and so does every part outside. Each segment is clipped separately (Liang
+    and Barsky, doi:10.1145/357332.357333).
     """
     rect = frame.rect
     points = np.column_stack(
@@ -70,7 +70,7 @@ def pieces(frame: PlotGeometry, x: Floats, y: Floats) -> list[Floats]:
         return []
     begins = start[kept] + way[kept] * enters[kept, None]
     ends = start[kept] + way[kept] * leaves[kept, None]
-    # Two segments are one line where neither is cut at the point between them.
+    # Two segments form one line if neither is clipped at the point between them.
     joined = (np.diff(kept) == 1) & (leaves[kept][:-1] >= 1) & (enters[kept][1:] <= 0)
     breaks = np.flatnonzero(~joined) + 1
     parts = zip(np.split(begins, breaks), np.split(ends, breaks), strict=True)

@@ -1,4 +1,4 @@
-"""Taking a plot along as it is seen: as PNG, SVG or PDF."""
+"""Export a plot as it is displayed: as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FORMATS = {"png": "PNG", "svg": "SVG", "pdf": "PDF"}
 def add_pictures(
     menu: QMenu, plot: Callable[[], Pictured], save: Callable[[str, bytes], object]
 ) -> None:
-    """An entry for each format; `save` gets a file name and what is to be in the file."""
+    """Add an entry for each format; `save` gets a file name and the contents."""
 
     def take(ending: str) -> None:
         picture = plot().as_picture()
         made = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[ending]()
-        # A metric is the user's: "validation/loss" is no name of a file.
+        # A metric has a user's name: "validation/loss" is not a file name.
         name = picture.title.replace("/", " ").replace("\\", " ").strip() or "plot"
         save(f"{name}.{ending}", made)
 
@@ -31,16 +31,16 @@ def add_pictures(
 
 
 class PictureButton(IconButton):
-    """The button beside a plot's title.
+    """The button next to a plot's title.
 
     Signals:
-        saved: A file name, and the bytes to put there.
+        saved: A file name, and its contents.
     """
 
     saved = Signal(str, object)
 
     def __init__(self, title: str, plot: Callable[[], Pictured]) -> None:
-        """The button of `plot`, which may be another one each time; it says `title`."""
+        """Build the button of `plot`, which may change; its tool tip has `title`."""
         super().__init__("download-simple", f"Save the plot {title}")
         menu = QMenu(self)
         add_pictures(menu, plot, self.saved.emit)

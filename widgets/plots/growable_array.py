@@ -1,4 +1,4 @@
-"""Numbers that grow.
+"""Growing arrays of numbers.
 
 No Qt.
 """
@@ -26,8 +26,8 @@ _OWN_PAGES_BYTES = 1 << 15
 class GrowableArray:
     """Numbers that grow, in blocks of half a megabyte.
 
-    A block that is full stays where it is: one large room would be copied whenever it is too small,
-    which of millions of numbers is a stall that is seen, and would be held twice meanwhile.
+    A full block is never moved: one large buffer would be copied whenever it is too small, which
+    for millions of numbers is a visible stall, and would need twice the memory meanwhile.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class GrowableArray:
         return float(self._blocks[index // _BLOCK][index % _BLOCK])
 
     def cut(self, begin: int, end: int) -> Floats:
-        """Those from ``begin`` to before ``end``."""
+        """Return those from ``begin`` up to, not including, ``end``."""
         if end <= begin:
             return np.empty(0)
         first, last = begin // _BLOCK, (end - 1) // _BLOCK
@@ -58,7 +58,7 @@ class GrowableArray:
         return np.concatenate(parts)
 
     def take(self, indices: Indices) -> Floats:
-        """Those at these places, which rise."""
+        """Return those at these rising indices."""
         edges = np.searchsorted(indices, np.arange(1, len(self._blocks)) * _BLOCK)
         parts = np.split(indices, edges)
         return np.concatenate(
@@ -66,7 +66,7 @@ class GrowableArray:
         )
 
     def find(self, value: float, side: Side) -> int:
-        """How many are less than ``value``, or not larger, where all of them rise."""
+        """The number of values less than ``value``, or not larger; all values must rise."""
         bisect = bisect_left if side == "left" else bisect_right
         number = max(bisect(self._blocks, value, key=_first) - 1, 0)
         return number * _BLOCK + int(np.searchsorted(self._block(number), value, side))
@@ -88,12 +88,14 @@ class GrowableArray:
             self.size += count
 
     def _block(self, number: int) -> Floats:
-        """What of a block is filled."""
+        """The filled part of a block."""
         return self._blocks[number][: self.size - number * _BLOCK]
 
     def _roomy(self, number: int, count: int) -> Floats:
-        """A block with room for so many. Only the first one ever has to grow: curves may be short,
-        and many."""
+        """Return a block with room for this many.
+
+        Only the first one ever grows: curves may be short and many.
+        """
         block = self._blocks[number]
         if count > len(block):
             grown = _room(min(max(count, 2 * len(block)), _BLOCK))
@@ -107,12 +109,12 @@ def _first(block: Floats) -> float:
 
 
 def _room(count: int) -> Floats:
-    """Room for numbers. Large rooms are the system's own pages, and leave no hole in a heap.
+    """Allocate a buffer. Large ones are separate pages of the system and leave no hole in a heap.
 
-    They come and go with each job that is opened, and small things that stay settle where they
-    had been: the heaps of a window with 20 live jobs grew by 38 MB an hour, with as much in use
-    at the end as at the beginning. That glibc gives pages of their own to all pieces of this size
-    helps as much, but painting makes hundreds of them for a frame, at 20 µs each.
+    They come and go with each opened job, and small objects that stay would fill their places: the
+    heaps of a window with 20 live jobs grew by 38 MB an hour, with as much in use at the end as at
+    the beginning. Separate pages from glibc for all pieces of this size help as much, but painting
+    makes hundreds of them per frame, at 20 µs each.
     """
     room_bytes = count * np.dtype(np.float64).itemsize
     if sys.platform != "linux" or room_bytes < _OWN_PAGES_BYTES:

@@ -1,4 +1,4 @@
-"""Something painted, as a file's worth of bytes. Nothing is written anywhere here."""
+"""Convert a painted picture to the bytes of a file. This module writes no files."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _SIDE = 8
 
 
 class Pictured(Protocol):
-    """A plot that can be taken along as it is seen."""
+    """A plot that can be exported as it is displayed."""
 
     def as_picture(self) -> Picture:
-        """What is seen of it now."""
+        """Return its present picture."""
         ...
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What a plot shows, below its title. ``paint`` paints it from its upper left corner."""
+    """The content of a plot, below its title. ``paint`` paints it from its upper left corner."""
 
     title: str
     size: QSize
     paint: Callable[[QPainter], None]
 
     def png(self, ratio: float = 2.0) -> bytes:
-        """A picture with `ratio` dots to a pixel of the window."""
+        """A picture with `ratio` device pixels per pixel of the window."""
         image = QImage(self._whole() * ratio, QImage.Format.Format_RGB32)
         image.setDevicePixelRatio(ratio)
         self._paint_on(image)
@@ -54,8 +54,8 @@ class Picture:
     def svg(self) -> bytes:
         """A drawing at the resolution of the window.
 
-        At its own 72 dpi a plot's axes, which pyqtgraph recorded at that of the window, come out
-        at another scale than the curves.
+        At its own 72 dpi the axes, which pyqtgraph recorded at the resolution of the window, would
+        have another scale than the curves.
         """
 
         def draw(buffer: QBuffer) -> bool:
@@ -70,9 +70,9 @@ class Picture:
         return _bytes(draw)
 
     def pdf(self) -> bytes:
-        """One page as large as the plot, letters as letters, at the resolution of the window.
+        """One page as large as the plot, with text as text, at the resolution of the window.
 
-        At the writer's own 1200 dpi the pens of curves, whose width is told in dots, are hairlines.
+        At the writer's own 1200 dpi the pens of curves, which are in device pixels, are hairlines.
         """
 
         def draw(buffer: QBuffer) -> bool:
@@ -123,7 +123,7 @@ def _dpi() -> int:
 
 
 def _bytes(write: Callable[[QBuffer], bool]) -> bytes:
-    """What `write` puts into a buffer; that it cannot is a bug, for nothing is in its way."""
+    """Return what `write` puts into a buffer; a failure is a bug."""
     store = QByteArray()
     buffer = QBuffer(store)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)

@@ -1,4 +1,4 @@
-"""One pointer for all plots of a page: where it is on the x axis, or nowhere."""
+"""A shared pointer position for all plots of a page, on the x axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, Signal
 
 
 class HoverLink(QObject):
-    """Joins the plots of a page. Make one per page and give it to each `CurvePanel`.
+    """Join the plots of a page. Make one per page and pass it to each `CurvePanel`.
 
     Signals:
         moved: x under the pointer, in the unit of the x axis.
@@ -22,17 +22,17 @@ class HoverLink(QObject):
 
     @property
     def x(self) -> float | None:
-        """Where the pointer is, None when it is nowhere."""
+        """The pointer's x, None if it is on no plot."""
         return self._x
 
     def point(self, x: float) -> None:
-        """The pointer is at `x` now."""
+        """Set the pointer to `x`."""
         if x != self._x:
             self._x = x
             self.moved.emit(x)
 
     def leave(self) -> None:
-        """The pointer is on no plot now."""
+        """Report that the pointer is on no plot."""
         if self._x is not None:
             self._x = None
             self.left.emit()

@@ -1,4 +1,4 @@
-"""The least and largest of each 16, 256, 4096 … of numbers that grow.
+"""Minimum and maximum of each 16, 256, 4096 … of growing numbers.
 
 No Qt.
 """
@@ -13,10 +13,10 @@ import numpy as np
 from widgets.plots.growable_array import Floats, GrowableArray, Indices
 
 Read: TypeAlias = Callable[[int, int], Floats]
-"""Gives the points from a place to before another."""
+"""Returns the points from an index up to, not including, another."""
 
 FACTOR = 16
-"""Points to a block, blocks to the next block."""
+"""Points per block, and blocks per block of the next level."""
 _BLOCKS_PER_COLUMN = 2  # fewer would shift a pair by more than half a pixel
 
 
@@ -33,7 +33,7 @@ class _Level:
         self.high.shorten(size)
 
     def extend(self, low: Floats, high: Floats) -> None:
-        """Add the blocks that are full with these, which come behind those that are in it."""
+        """Add the blocks that these points complete, after the present ones."""
         count = len(low) // FACTOR
         if count:
             whole = slice(0, count * FACTOR)
@@ -42,9 +42,9 @@ class _Level:
 
 
 class Pyramid:
-    """Least and largest of each 16, 256, 4096 … points.
+    """Minimum and maximum of each 16, 256, 4096 … points.
 
-    NaN is left out of a block unless it is all NaN.
+    A block ignores NaN unless it is all NaN.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class Pyramid:
 
     @property
     def size(self) -> int:
-        """So many points are in it; those of a block that is not full are not yet."""
+        """The number of points in it; those of an incomplete block are not included yet."""
         return self._levels[0].size * FACTOR if self._levels else 0
 
     def extend(self, values: Floats) -> None:
-        """Add the points from `size` on, as far as there are any."""
+        """Add the points from `size` on, if there are any."""
         low = high = values
         for number, level in enumerate(self._levels):
             level.extend(low, high)
@@ -76,14 +76,14 @@ class Pyramid:
     def blocks(
         self, read: Read, begin: int, end: int, per_column: float
     ) -> tuple[Indices, Floats, Floats]:
-        """Points ``begin`` … ``end`` in blocks, a few to a column of pixels.
+        """Points ``begin`` … ``end`` in blocks, a few per pixel column.
 
         Args:
-            read: Those that this is the pyramid of.
-            per_column: How many points lie in a column.
+            read: Returns the points of this pyramid.
+            per_column: The number of points per column.
 
         Returns:
-            Where each block begins, its least and its largest.
+            The start of each block, its minimum and its maximum.
         """
         level, block = 0, 1
         while level < len(self._levels) and block * FACTOR * _BLOCKS_PER_COLUMN <= per_column:
@@ -94,7 +94,7 @@ class Pyramid:
         known = self._levels[level - 1]
         whole = end // block
         first = min(-(-begin // block), whole)
-        # What whole blocks leave at either end are points, of which a block is made here.
+        # The points before and after the whole blocks form blocks made here.
         after = max(whole * block, begin)
         head, tail = read(begin, first * block), read(after, end)
         inner = np.arange(first, whole) * block
@@ -105,5 +105,5 @@ class Pyramid:
 
 
 def _of_all(pick: np.ufunc, rest: Floats) -> Floats:
-    """One number, or none of none."""
+    """One number, or none for an empty array."""
     return np.array([pick.reduce(rest)]) if len(rest) else np.empty(0)

@@ -1,4 +1,4 @@
-"""Where the points of a curve are on an axis: numbers that never fall, most of them without memory.
+"""The places of a curve's points on an axis: numbers that never fall, mostly without memory.
 
 No Qt.
 """
@@ -15,11 +15,11 @@ from widgets.plots.growable_array import Floats, GrowableArray, Indices, Side
 class MonotonicAxis:
     """Numbers that never fall.
 
-    In front are those that were never told, as NaN; behind them those that lie evenly, as steps do:
-    how many there are is all that is kept of both. What comes then is a column.
+    First come unknown ones, as NaN; then evenly spaced ones, as steps are: only their number is
+    stored. The rest is a column.
 
     Attributes:
-        untold: So many in front are NaN.
+        untold: The number of leading NaN.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class MonotonicAxis:
 
     @property
     def first(self) -> float:
-        """The first that was told, NaN for none."""
+        """The first known value, NaN if there is none."""
         return self.at(self.untold) if self.size > self.untold else math.nan
 
     @property
@@ -55,7 +55,7 @@ class MonotonicAxis:
         return self._even_at(index - self.untold) if index >= self.untold else math.nan
 
     def cut(self, begin: int, end: int) -> Floats:
-        """Those from ``begin`` to before ``end``."""
+        """Return those from ``begin`` up to, not including, ``end``."""
         rest = self._even_end
         if begin >= rest:
             return self._rest.cut(begin - rest, end - rest)
@@ -66,13 +66,13 @@ class MonotonicAxis:
         )
 
     def take(self, indices: Indices) -> Floats:
-        """Those at these places, which rise."""
+        """Return those at these rising indices."""
         rest = self._even_end
         told, behind = np.searchsorted(indices, (self.untold, rest))
         found = np.empty(len(indices))
         found[:told] = math.nan
         even = found[told:behind]
-        # In its place: a plot asks for 30,000, and fresh memory for them takes longer than they do.
+        # In place: a plot requests 30,000, and allocating memory takes longer than computing them.
         np.subtract(indices[told:behind], self.untold, out=even)
         even *= self._stride
         even += self._start
@@ -81,7 +81,7 @@ class MonotonicAxis:
         return found
 
     def find(self, value: float, side: Side) -> int:
-        """How many are less than ``value``, or not larger; those never told count as such."""
+        """The number of values less than ``value``, or not larger; unknown ones count as such."""
         count = self._find_even(value, side)
         if count == self._even and self._rest.size:
             count += self._rest.find(value, side)
@@ -93,7 +93,7 @@ class MonotonicAxis:
         self.untold = min(self.untold, size)
 
     def extend(self, new: Floats) -> None:
-        """Add numbers that do not fall; NaN only in front of the first that is told."""
+        """Add numbers that do not fall; NaN only before the first known value."""
         if self.size == self.untold:
             told = ~np.isnan(new)
             front = int(told.argmax()) if told.any() else len(new)
@@ -104,7 +104,7 @@ class MonotonicAxis:
         self._rest.extend(new)
 
     def _count_even(self, new: Floats) -> int:
-        """Take those that go on evenly; returns how many they are."""
+        """Take those that continue evenly; return their number."""
         if not self._even:
             self._start = float(new[0])
         if self._even < 2 <= self._even + len(new):
@@ -120,7 +120,7 @@ class MonotonicAxis:
 
     def _find_even(self, value: float, side: Side) -> int:
         if self._stride > 0:
-            # A guess: the quotient may be a digit off.
+            # An estimate: the quotient may be off by one.
             place = (value - self._start) / self._stride
             count = math.ceil(min(max(place, 0.0), float(self._even)))
         else:

@@ -1,4 +1,4 @@
-"""pyqtgraph's plot as a widget with a sheet over it: ranges in, wheel, drag and pointer out."""
+"""pyqtgraph's plot as a widget with an overlay: ranges in, wheel, drag and pointer out."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _OF_SCENES = (
     QEvent.Type.WindowActivate,
     QEvent.Type.WindowDeactivate,
 )
-"""Of these Qt tells the scene, and all of it is painted anew, though nothing in it changed."""
+"""Events that Qt forwards to the scene, which repaints everything although nothing changed."""
 
 
 class PlotSurface(QWidget):
-    """What a plot of curves stands on. It tells what happens to it, and knows nothing of curves.
+    """The base of a plot of curves. It reports events and knows no curves.
 
     Args:
-        paint_over: Paints what stands over the curves, in pixels of the plot's view.
+        paint_over: Paints what is over the curves, in pixels of the plot's view.
 
     Signals:
-        _room_changed: The plot is larger or smaller than before.
-        _range_changed: Another stretch of x is in view, and not by `_put_range`.
-        _moved_by_hand: A person zoomed or panned.
-        _pointer_moved: Where the pointer is now, on the plot.
-        _pointer_left: It is elsewhere now.
-        _double_clicked: On the plot.
+        _room_changed: The plot was resized.
+        _range_changed: Another range of x is in view, and not by `_put_range`.
+        _moved_by_hand: The user zoomed or panned.
+        _pointer_moved: The position of the pointer on the plot.
+        _pointer_left: The pointer left the plot.
+        _double_clicked: A double click on the plot.
     """
 
     _room_changed = Signal()
@@ -59,27 +59,27 @@ class PlotSurface(QWidget):
         self._plot.viewport().installEventFilter(self)
         self._box.sigXRangeChanged.connect(self._x_changed)
         self._box.sigRangeChangedManually.connect(self._moved_by_hand)
-        # The room of the plot itself changes after that of the widget, and with the labels of
-        # the y axis.
+        # The room of the plot itself changes after that of the widget, and with the labels of the y
+        # axis.
         self._box.sigResized.connect(self._room_changed)
 
     def x_range(self) -> tuple[float, float]:
-        """The stretch in view."""
+        """The range of x in view."""
         low, high = self._box.viewRange()[0]
         return float(low), float(high)
 
     def stretch_px(self) -> tuple[float, float]:
-        """Where the stretch in view begins and ends, in pixels from the widget's left edge."""
+        """The ends of the visible range, in pixels from the widget's left edge."""
         rect, left = self._frame().rect, self._plot.x()
         return left + rect.left(), left + rect.right()
 
     def move_to(self, x0: float, x1: float) -> None:
-        """Show this stretch, as a person wishes it who zooms or pans."""
+        """Show this range, as if the user zoomed or panned."""
         self._put_range(x0, x1)
         self._moved_by_hand.emit()
 
     def y_range(self) -> tuple[float, float]:
-        """The values in view; logarithms when y is logarithmic."""
+        """The values in view; logarithms if y is logarithmic."""
         low, high = self._box.viewRange()[1]
         return float(low), float(high)
 

@@ -1,4 +1,4 @@
-"""All curves of one plot: which there are, how they are drawn, and what they say together."""
+"""All curves of one plot: their set, their drawing, and their common ranges."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _EARLY_POINTS = 10
 
 
 class PlotCurves(Mapping[str, DrawnCurve]):
-    """Curves by their keys, in the order in which they came.
+    """Curves by their keys, in the order of insertion.
 
     Args:
-        box: pyqtgraph's. It gets the lines of the curves.
-        ratio: Dots to a pixel of the screen that the plot is on now.
+        box: The view box of pyqtgraph. It gets the lines of the curves.
+        ratio: Returns the device pixels per pixel of the plot's screen.
 
     Attributes:
-        smoothing: Of those that are to be smoothed, from 0 (not) to below 1.
+        smoothing: For the curves that allow it, from 0 (none) to below 1.
     """
 
     def __init__(self, box: Any, ratio: Callable[[], float]) -> None:
         self._box = box
         self._ratio = ratio
         self._curves: dict[str, DrawnCurve] = {}
-        # To make lines takes as long as to fill and to draw them.
+        # Creating lines takes as long as filling and drawing them.
         self._spare: list[tuple[Any, Any]] = []
         self.smoothing = 0.0
         self._asked = ""
@@ -45,7 +45,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
     def __len__(self) -> int:
         return len(self._curves)
 
-    # Which there are
+    # -- Set of curves
 
     def put(
         self,
@@ -77,7 +77,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
             self._pen(key, curve)
 
     def remove(self, key: str) -> bool:
-        """Take a curve out; whether there was one."""
+        """Remove a curve; return True if it existed."""
         curve = self._curves.pop(key, None)
         if curve is None:
             return False
@@ -95,17 +95,17 @@ class PlotCurves(Mapping[str, DrawnCurve]):
             self._box.addItem(item, ignoreBounds=True)
         return raw, line
 
-    # How they are drawn
+    # -- Drawing
 
     @property
     def lifted(self) -> str:
-        """Key of the curve that is drawn as usual while the others are faint, "" for none."""
+        """Key of the highlighted curve, while the others are faint, "" for none."""
         return self._asked if self._asked in self._curves else ""
 
     def lift(self, key: str, view: View) -> bool:
-        """Draw one as usual and the others faint, "" for all as usual; whether that is new.
+        """Highlight one and draw the others faint, "" for none; return True if that is new.
 
-        One that is not there yet is lifted when it comes.
+        A curve that does not exist yet is highlighted when it is added.
         """
         before, self._asked = self.lifted, key
         if self.lifted == before:
@@ -119,7 +119,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         return self.lifted not in ("", key)
 
     def smooth(self, weight: float) -> None:
-        """Smooth all that are to be smoothed."""
+        """Set the smoothing of all curves that allow it."""
         self.smoothing = weight
         for key, curve in self._curves.items():
             if curve.smooth:
@@ -127,12 +127,12 @@ class PlotCurves(Mapping[str, DrawnCurve]):
                 self._pen(key, curve)
 
     def pen(self) -> None:
-        """All in the colours of the theme now, for the screen now."""
+        """Use the colours of the current theme and the resolution of the current screen."""
         for key, curve in self._curves.items():
             self._pen(key, curve)
 
     def cut(self, view: View) -> bool:
-        """Take from the points what is in view; False when that is as it was."""
+        """Cut the points to the view; return False if nothing changed."""
         are_other = [curve.cut(view) for curve in self._curves.values()]
         return any(are_other)
 
@@ -144,7 +144,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
     def _pen(self, key: str, curve: DrawnCurve) -> None:
         curve.pen(faint=self.is_faint(key), lifted=key == self.lifted, ratio=self._ratio())
 
-    # What they say together
+    # -- Common properties
 
     def named(self) -> list[DrawnCurve]:
         """Those with a name at their end and a line in the read-out."""
@@ -154,20 +154,20 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         return any(len(curve.data) for curve in self._curves.values())
 
     def x_ranges(self, axis: XAxis, *, log: bool = False) -> list[Range]:
-        """Where each begins and ends that has points on this axis; logarithms if told."""
+        """The range of each curve with points on this axis; logarithms if set."""
         told = [curve.data.x_range(axis, log=log) for curve in self._curves.values()]
         return [each for each in told if each is not None]
 
     def begin(self, axis: XAxis, *, log: bool = False) -> float:
-        """Where the first begins; minus infinity without one."""
+        """The smallest first place; minus infinity without points."""
         return min((each[0] for each in self.x_ranges(axis, log=log)), default=-math.inf)
 
     def end(self, axis: XAxis, *, log: bool = False) -> float:
-        """Where the last ends; infinity without one."""
+        """The largest last place; infinity without points."""
         return max((each[1] for each in self.x_ranges(axis, log=log)), default=math.inf)
 
     def left_out(self, view: View) -> str:
-        """What a logarithmic axis cannot show of them, in a sentence; "" where it shows all."""
+        """A sentence about the points that a logarithmic axis cannot show; "" if it shows all."""
         below = view.log_y and any(bool((c.raw_y <= 0).any()) for c in self._curves.values())
         points = sum(c.data.without_place(view.axis) for c in self._curves.values() if view.log_x)
         told = ["Values at or below 0 are gaps."] if below else []
@@ -177,7 +177,7 @@ class PlotCurves(Mapping[str, DrawnCurve]):
         return " ".join(told)
 
     def early(self, view: View) -> list[tuple[Floats, int]]:
-        """For `y_range.robust_range`: what was cut, and how much of it is a run's beginning."""
+        """Input of `y_range.robust_range`: the cut points, and how many are the first of a run."""
         early = []
         for curve in self._curves.values():
             begins = curve.data.x_range(view.axis, log=view.log_x)

@@ -1,4 +1,4 @@
-"""A plot of curves as it is taken along: its axes, curves and marks, on any device."""
+"""A plot of curves for export: its axes, curves and marks, on any device."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from widgets.plots.export_lines import paint_lines
 
 @dataclass(frozen=True)
 class TakenPlot:
-    """What is seen of a plot now.
+    """The present content of a plot.
 
-    ``curves``: each with whether it is faint. ``plot``: pyqtgraph's, for axes and grid.
+    ``curves``: each with True if it is faint. ``plot``: pyqtgraph's, for axes and grid.
     """
 
     plot: Any

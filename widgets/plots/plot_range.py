@@ -1,4 +1,4 @@
-"""Which stretch of both axes a plot shows, and where its figures stand.
+"""The visible range of both axes of a plot, and the places of their labels.
 
 No Qt.
 """
@@ -17,23 +17,27 @@ from widgets.plots.growable_array import Floats
 from widgets.plots.y_range import robust_range
 
 _Y_ROOM = 8
-"""Pixels: half a figure of the axis at either end, and the dot of a last point."""
+"""Pixels: half a label of the axis at either end, and the dot of a last point."""
 _LARGEST_NAME = 0.4
-"""Of the plot's width; a longer name stands left of its curve's end."""
+"""Share of the plot's width; a longer name is left of its curve's end."""
 
 _NEARLY_ZERO = 0.1
-"""Of the end: a run's first step is 1, its first validation is after an epoch, and both axes begin
-at 0, where a figure stands."""
+"""Share of the end.
+
+A run's first step is 1, its first validation is after an epoch, and both axes begin at 0, which has
+a label.
+"""
 
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What of a linear y axis is in view whatever the curves hold: from `low` to `high`.
+    """The part of a linear y axis that is always in view: from `low` to `high`.
 
-    With `leaves_nothing_out` all values are: what is measured does not run away as a loss does.
-    With a `step` there is so much room below the lowest, and the axis begins at a whole one.
+    With `leaves_nothing_out` all values are in view: a measurement does not run away as a loss
+    does. With a `step` there is that much room below the lowest, and the axis begins at a multiple
+    of it.
     """
 
     low: float
@@ -45,25 +49,24 @@ class Scale:
 FROM_ZERO = Scale(0.0, 0.0)
 
 
-def whole(told: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
-    """Everything on the x axis, and beyond its end the room that the names need.
+def whole(ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
+    """The whole x axis, and the room for names beyond its end.
 
     Args:
-        told: Where each curve begins and ends.
-        names: For each name at the end of a curve where that is, and the share of the plot's
-            width that the name takes.
+        ranges: The range of each curve.
+        names: For each name at the end of a curve its x, and its share of the plot's width.
         log: All places are logarithms.
     """
-    if not told:
+    if not ranges:
         return None
-    low, high = widened(min(each[0] for each in told), max(each[1] for each in told))
+    low, high = widened(min(each[0] for each in ranges), max(each[1] for each in ranges))
     if 0 < low < _NEARLY_ZERO * high and not log:
         low = 0.0
     return with_names((low, high), names)
 
 
 def with_names(shown: Range, names: Iterable[Range]) -> Range:
-    """A stretch, and beyond its end the room that the names need; see `whole`."""
+    """A range, and the room for names beyond its end; see `whole`."""
     low, right = shown
     for end, share in names:
         if share < _LARGEST_NAME and math.isfinite(end):
@@ -72,7 +75,7 @@ def with_names(shown: Range, names: Iterable[Range]) -> Range:
 
 
 def widened(low: float, high: float) -> Range:
-    """A stretch that is no point."""
+    """Widen an empty range."""
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
@@ -84,12 +87,12 @@ def values(
     log: bool,
     scale: Scale | None,
 ) -> Range:
-    """The values that are shown, with room at either end; logarithms when `log`.
+    """The range of values to show, with room at either end; logarithms if `log`.
 
     Args:
-        early: As `robust_range` takes them.
-        thresholds: Shown too when they are near.
-        scale: Without one, the values themselves say what is seen.
+        early: As in `robust_range`.
+        thresholds: Included if they are near.
+        scale: Without one, the values determine the range.
     """
     low, high = robust_range(early, log=log) or (0.0, 1.0)
     if scale is not None and not log:
@@ -113,7 +116,7 @@ def values(
 def y_ticks(
     shown: Range, height_px: float, text: Callable[[float], str], *, log: bool
 ) -> list[tuple[float, str]]:
-    """3 to 6 places and what stands at them."""
+    """3 to 6 places and their labels."""
     most = min(max(int(height_px / 30), 2), 6)
     if log:
         return ticks.logarithmic(*shown, most)

@@ -1,4 +1,4 @@
-"""pyqtgraph's plot without its usual looks: no frame, no axis lines, the grid behind the curves."""
+"""pyqtgraph's plot in the style of the window: no frame, no axis lines, grid behind the curves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BOTTOM_H, _BOTTOM_EMPTY_H = 22, 4
 
 
 class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
-    """Figures reach into the room above the plot; without it the highest was a line unnamed."""
+    """An axis whose labels extend into the room above the plot; otherwise the top line has none."""
 
     def boundingRect(self) -> QRectF:
         own: QRectF = super().boundingRect()
@@ -36,10 +36,10 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 
 
 class CachedGraphicsView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
-    """Paints its scene once, and shows that picture until the scene is another.
+    """A view that paints its scene once and shows a cached picture until the scene changes.
 
-    A line that follows the pointer, and a page that is shown again, cost a copy: to paint a plot
-    takes 5 to 20 ms, and Compare has eight.
+    A line under the pointer, or showing a page again, costs only a copy: painting a plot takes 5 to
+    20 ms, and Compare has eight.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class CachedGraphicsView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph ha
     @Slot()
     def _forget(self) -> None:
         self._picture = None
-        # Ranges become places now. While it is painted that would be a change of its own, and
-        # everything painted twice.
+        # Convert ranges to places now. During painting that would be a change of its own, and
+        # everything would be painted twice.
         self.scene().prepareForPaint()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
@@ -73,7 +73,7 @@ class CachedGraphicsView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph ha
 
 @dataclass(frozen=True)
 class QuietPlot:
-    """``view`` is the widget; items are put into its ``box``, whose ranges the axes show."""
+    """A plot. ``view`` is the widget; ``box`` takes items, and the axes show its ranges."""
 
     view: Any
     box: Any
@@ -82,18 +82,18 @@ class QuietPlot:
 
 
 def quiet_plot(show_x: bool) -> QuietPlot:
-    """A plot whose wheel and drag move x alone, and whose ranges are set by its owner.
+    """A plot whose wheel and drag move only x, and whose owner sets the ranges.
 
-    It is made of pyqtgraph's parts and not its ``PlotWidget``, which brings ninety widgets of a
-    menu that nobody opens, two axes more and a title: 8 ms for each plot instead of 3, and as many
-    widgets for each new look to dress.
+    It uses pyqtgraph's parts and not its ``PlotWidget``, which adds ninety widgets of an unused
+    menu, two more axes and a title: 8 ms for each plot instead of 3, and as many widgets to style
+    at each change of theme.
     """
     view = CachedGraphicsView()
     view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
     view.enableMouse(False)
     view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     view.viewport().setMouseTracking(True)
-    # A view of graphics takes every drop and does nothing with it; the window knows what to do.
+    # A graphics view accepts every drop and ignores it; the window handles drops.
     view.setAcceptDrops(False)
     view.viewport().setAcceptDrops(False)
     whole = pg.GraphicsWidget()
@@ -118,11 +118,11 @@ def quiet_plot(show_x: bool) -> QuietPlot:
 
 
 def _axis(axis: Any, box: Any) -> Any:
-    # Else the text of its label, which it does not have, is laid out anew with each range.
+    # Otherwise the text of its label, which is empty, is laid out again with each range.
     axis.enableAutoSIPrefix(False)
     axis.linkToView(box)
     axis.setFlag(QGraphicsItem.GraphicsItemFlag.ItemNegativeZStacksBehindParent)
-    axis.setZValue(-1000)  # or the grid lies over the curves
+    axis.setZValue(-1000)  # otherwise the grid is over the curves
     axis.setStyle(
         tickLength=0,
         tickTextOffset=6,
@@ -135,7 +135,7 @@ def _axis(axis: Any, box: Any) -> Any:
 
 
 def dress_axes(*axes: Any) -> None:
-    """The colours and fonts of the theme now."""
+    """Apply the colours and fonts of the current theme."""
     t = theme.current()
     for side in axes:
         side.setPen(pg.mkPen(None))
@@ -145,7 +145,7 @@ def dress_axes(*axes: Any) -> None:
 
 
 def shade(span: AxisSpan) -> Any:
-    """The tint of a stretch of the x axis, behind the curves."""
+    """The tint of a span of the x axis, behind the curves."""
     colour = theme.current().fill(span.tone)
     colour.setAlphaF(SHADE_ALPHA)
     item = pg.LinearRegionItem((span.x0, span.x1), movable=False, brush=colour, pen=pg.mkPen(None))
@@ -154,9 +154,9 @@ def shade(span: AxisSpan) -> Any:
 
 
 class _Curve(pg.PlotCurveItem):  # type: ignore[misc]  # pyqtgraph has no types
-    """A curve whose segments are placed before they are painted.
+    """A curve whose segments are transformed before they are painted.
 
-    Qt takes eight times as long for lines that it has to scale: 4 ms for 150 of them, not 0.5.
+    Lines that Qt has to scale take eight times as long: 4 ms for 150 of them, not 0.5.
     """
 
     def paint(self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget) -> None:
@@ -177,7 +177,7 @@ class _Curve(pg.PlotCurveItem):  # type: ignore[misc]  # pyqtgraph has no types
 
 
 def curve_item(z: int) -> Any:
-    """A line with gaps where there is NaN."""
+    """A line with gaps at NaN."""
     item = _Curve()
     item.setZValue(z)
     item.opts["connect"] = "finite"

@@ -1,4 +1,4 @@
-"""The curves of one job, fed by what a reader of its history hands on.
+"""The curves of one job, filled by a reader of its history.
 
 No Qt.
 """
@@ -26,23 +26,23 @@ _TITLES = {
     "samples_per_second": "Samples/s",
 }
 _LOWERED = 0.85
-"""A step of the schedule takes a tenth and more; a cosine takes less than a hundredth a step."""
+"""A step of the schedule changes the rate by a tenth or more; a cosine by less than a hundredth."""
 
 
 def metric_title(name: str) -> str:
-    """A metric as a heading; names that have capitals of their own ("mAP") stay as they are."""
+    """A metric as a heading; names with capitals of their own ("mAP") stay unchanged."""
     if name.startswith(VALIDATION):
         return f"Validation {name.removeprefix(VALIDATION)}"
     return _TITLES.get(name, name[:1].upper() + name[1:] if name.islower() else name)
 
 
 def is_measured_now_and_then(name: str) -> bool:
-    """Whether a line goes from value to value, over steps without one."""
+    """Return True if a line connects the values across steps without one."""
     return name.startswith(VALIDATION) or name in OWN_METRICS
 
 
 def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:
-    """The same news, at most so many points at a time; one piece where there are no more."""
+    """Yield the same update in pieces of limited size; one piece if it is small."""
     for begin in range(0, max(1, len(history.steps)), points):
         part = slice(begin, begin + points)
         yield replace(
@@ -59,14 +59,14 @@ def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:
 class RunCurves:
     """One `CurveData` for each metric, all with the same places on every axis.
 
-    A plot that shows one smooths it; what none shows is never smoothed, for that takes time.
+    A plot smooths the metric that it shows; hidden ones are not smoothed, because that takes time.
     """
 
     def __init__(self) -> None:
         self._data: dict[str, CurveData] = {}
         self._starts: dict[int, RunStart] = {}
         self.began_s = 0.0
-        """Unix time of the first point, 0 before there is one."""
+        """Unix time of the first point, 0 if there is none."""
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._data)
@@ -80,10 +80,10 @@ class RunCurves:
         self.began_s = 0.0
 
     def append(self, history: HistoryUpdate) -> tuple[str, ...]:
-        """New points; what a resumed run wrote again replaces what stood there.
+        """Add points; those that a resumed run wrote again replace the earlier ones.
 
         Returns:
-            The metrics that were not there before.
+            The new metrics.
         """
         if history.drop_from is not None:
             self._drop(history.drop_from)
@@ -112,7 +112,7 @@ class RunCurves:
         return tuple(came)
 
     def starts(self) -> tuple[RunStart, ...]:
-        """Where each run of the job begins, the first one's too."""
+        """The places where the runs of the job begin, including the first."""
         return tuple(self._starts.values())
 
     def evaluations(self) -> Floats:
@@ -121,7 +121,7 @@ class RunCurves:
         return np.unique(np.concatenate(steps)) if steps else np.empty(0)
 
     def rate_steps(self) -> Floats:
-        """The first steps with a learning rate that the schedule had lowered at once."""
+        """The first steps after the schedule lowered the learning rate in one step."""
         data = self._data.get("learning_rate")
         if data is None or len(data) < 2:
             return np.empty(0)
@@ -134,7 +134,7 @@ class RunCurves:
         return steps
 
     def places(self, steps: Floats, axis: XAxis) -> Floats:
-        """Where steps are on an axis: at the step itself, or at the last one before it."""
+        """The places of steps on an axis: of the step itself, or of the last one before it."""
         if axis is XAxis.STEP:
             return steps
         data = max(self._data.values(), key=len, default=None)
@@ -143,12 +143,12 @@ class RunCurves:
         return data.places(steps, axis)
 
     def place(self, step: float, axis: XAxis) -> float | None:
-        """Where one step is on an axis; None where it has no place."""
+        """The place of one step on an axis; None if it has none."""
         at = float(self.places(np.array([step], np.float64), axis)[0])
         return at if math.isfinite(at) else None
 
     def stretch(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
-        """Where a stretch of Unix time is on an axis; None where no two steps were made in it."""
+        """The range of a period of Unix time on an axis; None if fewer than two steps are in it."""
         data = max(self._data.values(), key=len, default=None)
         if data is None or not len(data) or not self.began_s:
             return None

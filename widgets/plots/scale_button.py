@@ -1,4 +1,4 @@
-"""Which axes of the plots of a page are logarithmic."""
+"""The choice of logarithmic axes for the plots of a page."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _WORDS = {
     (True, False): "Log x",
     (True, True): "Log x, y",
 }
-_TIP = f"Which axes are logarithmic: y ({native_key(LOG_Y_KEY)}), x ({native_key(LOG_X_KEY)})"
+_TIP = f"Logarithmic axes: y ({native_key(LOG_Y_KEY)}), x ({native_key(LOG_X_KEY)})"
 
 
 class ScaleButton(Button):
-    """A menu with an entry for each axis; the button says which are logarithmic.
+    """A menu with an entry for each axis; the button shows which are logarithmic.
 
-    The page has the keys: a shortcut of a menu's entry would be heard on every page.
+    The page has the keys: a shortcut of a menu's entry would work on every page.
 
     Signals:
-        log_x_changed, log_y_changed: Whether that axis is logarithmic now.
+        log_x_changed, log_y_changed: True if that axis is logarithmic now.
     """
 
     log_x_changed = Signal(bool)
@@ -48,7 +48,7 @@ class ScaleButton(Button):
             self._x.toggle()
 
     def set_has_log_x(self, able: bool) -> None:
-        """Whether x can be logarithmic: the time of day cannot. What was wished for stays."""
+        """Set whether x can be logarithmic: the time of day cannot. The choice is kept."""
         self._x.setEnabled(able)
         self._say()
 
@@ -60,7 +60,7 @@ class ScaleButton(Button):
         return action
 
     def sizeHint(self) -> QSize:
-        """For all it may say: nothing beside it moves."""
+        """Wide enough for each text, so that its neighbours do not move."""
         metrics, own = self.fontMetrics(), super().sizeHint()
         widest = max(metrics.size(0, words).width() for words in _WORDS.values())
         return QSize(own.width() + widest - metrics.size(0, self.text()).width(), own.height())

@@ -1,7 +1,7 @@
-"""A plot by keys alone: what the pointer, the wheel and a drag do.
+"""Keyboard control of a plot, equal to pointer, wheel and drag.
 
-Left and Right lead the read-out along the curves, Shift with them pans, + and - zoom around the
-read-out, Home and End lead to the ends. Esc takes the read-out away.
+Left and Right move the read-out along the curves, with Shift they pan, + and - zoom around the
+read-out, Home and End go to the ends. Esc hides the read-out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from widgets.plots.curve_panel import CurvePanel
 
 _STEP, _LEAP, _PAN = 0.01, 0.1, 0.25
-"""Shares of the stretch in view."""
+"""Shares of the visible range."""
 _ZOOM = 0.6
 
 
 class PlotKeys(QObject):
-    """Belongs to one plot, and hears its keys while it has the focus."""
+    """The keys of one plot, active while it has the focus."""
 
     def __init__(self, panel: CurvePanel) -> None:
         super().__init__(panel)
@@ -69,7 +69,7 @@ class PlotKeys(QObject):
         self._panel.move_to(low + shift, high + shift)
 
     def _point(self, share: float) -> None:
-        """Onward by a share of what is in view; begins in the middle."""
+        """Move by a share of the view; start in the middle."""
         low, high = self._panel.x_range()
         end = self._end()
         at = self._panel.pointed

@@ -1,4 +1,4 @@
-"""The average that follows a curve, for a million points in milliseconds.
+"""A moving average of a curve, for a million points in milliseconds.
 
 No Qt.
 """
@@ -14,19 +14,19 @@ from widgets.plots.growable_array import Floats, GrowableArray
 from widgets.plots.minmax_pyramid import Pyramid
 
 _STRETCH = 2048
-"""A multiple of what a block of the pyramid holds."""
+"""A multiple of the pyramid's block size."""
 _LAST_DIGIT = 1e-18
-"""What is less of a sum does not change it."""
+"""A smaller share of a sum does not change it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """An exponential average without the pull to zero of its start, after some points.
+    """An exponential average, corrected for its start at zero, after some points.
 
-    Each value is the mean of all so far with weights that fall by `weight` from point to point.
-    Such a mean lies between the least and the largest value seen, and it is held there: a
-    constant stays that very constant, which dividing two rounded sums does not promise.
-    A gap stays a gap and counts for nothing.
+    Each value is the mean of all before with weights that fall by `weight` from point to point.
+    Such a mean is between the minimum and the maximum seen, and is clamped to them: a constant
+    stays exactly constant, which a quotient of two rounded sums does not guarantee. A gap stays a
+    gap and is ignored.
     """
 
     weight: float
@@ -36,7 +36,7 @@ class Average:
     high: float = -math.inf
 
     def over(self, values: Floats) -> tuple[Floats, Average]:
-        """The averages at the points that come next, and what is known after them."""
+        """Return the averages at the next points, and the state after them."""
         told = ~np.isnan(values)
         inner = values if told.all() else values[told]
         result = np.full(len(values), math.nan)
@@ -55,13 +55,13 @@ class Average:
 
 
 class Smoothed:
-    """The average that follows a column, at each of its points.
+    """The moving average of a column, at each of its points.
 
-    It is not kept: from what is known after each stretch of points, the next stretch is a matter of
-    50 µs.  Only the pyramid is kept, for it takes all of them.
+    It is not stored: from the state after each block of points, computing the next block takes 50
+    µs. Only the pyramid is stored, because it needs all points.
 
     Args:
-        raw: The column. After each change of it, `follow` or `shorten` is called.
+        raw: The column. After each change of it, call `follow` or `shorten`.
     """
 
     def __init__(self, weight: float, raw: GrowableArray) -> None:
@@ -71,7 +71,7 @@ class Smoothed:
         self._known = [Average(weight)]
 
     def follow(self) -> None:
-        """The column has grown."""
+        """Take the growth of the column."""
         while True:
             begin = (len(self._known) - 1) * _STRETCH
             end = min(begin + _STRETCH, self._raw.size)
@@ -82,12 +82,12 @@ class Smoothed:
             self._known.append(after)
 
     def shorten(self, size: int) -> None:
-        """The column has become so short."""
+        """Take the shortening of the column."""
         del self._known[size // _STRETCH + 1 :]
         self.levels.shorten(size)
 
     def cut(self, begin: int, end: int) -> Floats:
-        """From the point ``begin`` to before ``end``."""
+        """Return those from the point ``begin`` up to, not including, ``end``."""
         if end <= begin:
             return np.empty(0)
         number = begin // _STRETCH
@@ -97,15 +97,15 @@ class Smoothed:
 
 
 def _fading(weight: float, length: int) -> Floats:
-    """What is left of a value 1, 2, 3 … points later, until that is less than the last digit."""
+    """The weights of a value 1, 2, 3 … points later, until they are below the last digit."""
     reach = min(length, math.ceil(math.log(_LAST_DIGIT) / math.log(weight)))
     return weight ** np.arange(1.0, reach + 1)
 
 
 def _recur(values: Floats, weight: float, start: float) -> Floats:
-    """y[i] = weight * y[i-1] + values[i], for a million values in milliseconds, in their place.
+    """y[i] = weight * y[i-1] + values[i], for a million values in milliseconds, in place.
 
-    To each sum of the last so many values the one before it is added: twice as many each time.
+    Each sum over the last n values is added to the one n before it: n doubles each time.
     """
     reach, fade = 1, weight
     while reach < len(values) and fade > _LAST_DIGIT:

@@ -1,4 +1,4 @@
-"""A small history without axes; its owner writes the last value beside it."""
+"""A small history without axes; its owner shows the last value next to it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def paint_sparkline(
 
 
 class Sparkline(QWidget):
-    """A history of at most some hundred values, over a range that does not move."""
+    """A history of at most some hundred values, over a fixed range."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Sparkline(QWidget):
         self.setAccessibleName(name)
 
     def set_values(self, values: Sequence[float] | Floats, tone: str = "") -> None:
-        """Other values, the newest last; a `tone` when it is news now."""
+        """Set the values, the newest last; a `tone` if it needs attention."""
         self._values = np.array(values, np.float64)
         self._tone = tone or self._tone
         self.update()

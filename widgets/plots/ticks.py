@@ -1,6 +1,6 @@
-"""Round places for the ticks of an axis: three to six of them, whatever the range.
+"""Round places for the ticks of an axis: three to six of them, for any range.
 
-No Qt.  Each function gives (place, text) pairs for what pyqtgraph calls major ticks.
+No Qt. Each function returns (place, text) pairs for pyqtgraph's major ticks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from widgets.common import formats
 
 Ticks: TypeAlias = list[tuple[float, str]]
 
-_NEARLY = 0.85  # one tick more than asked for is better than half as many
+_NEARLY = 0.85  # one tick more than requested is better than half as many
 _LEAST = 3
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _TIME_STEPS = (
@@ -38,7 +38,7 @@ _FINE_S = (
 
 
 def linear(low: float, high: float, most: int = 6) -> Ticks:
-    """Multiples of 1, 2 or 5 times a power of ten; one alone tells nothing, so three at least."""
+    """Multiples of 1, 2 or 5 times a power of ten; at least three, because one alone is useless."""
     places = _multiples(low, high, most)
     while len(places) < _LEAST and most <= 2 * _LEAST:
         most += 1
@@ -47,7 +47,7 @@ def linear(low: float, high: float, most: int = 6) -> Ticks:
 
 
 def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
-    """Powers of ten between the logarithms `low` and `high`; 2 and 5 too when there are few."""
+    """Powers of ten between the logarithms `low` and `high`; also 2 and 5 if there are few."""
     first, last = math.floor(low), math.ceil(high)
     apart = max(1, math.ceil((last - first) / most))
     places: list[float] = []
@@ -58,7 +58,7 @@ def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
             for factor in factors
         ]
         inside = [place for place in wanted if low <= place <= high]
-        # A small plot has room for three decades, and not for what lies between them.
+        # A small plot has room for three decades, without values between them.
         if len(places) < 2 or len(inside) <= max(most + 1, 2 * _LEAST):
             places = inside
         if len(places) >= _LEAST:
@@ -93,7 +93,7 @@ def elapsed_log(low: float, high: float, most: int = 6) -> Ticks:
 
 
 def _linear_log(low: float, high: float, most: int) -> Ticks:
-    """Steps as on a linear axis, where they are on a logarithmic one."""
+    """Steps as on a linear axis, at their places on a logarithmic one."""
     places = elapsed(_power(low), _power(high), most)
     return [(math.log10(place), text) for place, text in places if place > 0]
 
@@ -108,11 +108,11 @@ def _step_text(seconds: float) -> str:
 
 
 def clock(low: float, high: float, most: int = 6) -> Ticks:
-    """Time of day, or the date when the range is of days; seconds since 1970."""
+    """Time of day, or the date for a range of days; seconds since 1970."""
     # Round in local time: 14:00, not 14:00 UTC.
     start = datetime.fromtimestamp(low).astimezone()
     offset = (start.utcoffset() or timedelta()).total_seconds()
-    for room in (most, most + 1, most + 2):  # one alone tells nothing
+    for room in (most, most + 1, most + 2):  # one tick alone is useless
         step = _time_step(high - low, room)
         first = math.ceil((low + offset) / step)
         places = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
@@ -128,7 +128,7 @@ def _multiples(low: float, high: float, most: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * _NEARLY)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    # i * step has the rounding of one multiplication, a running sum of many.
+    # i * step has the rounding error of one multiplication, a running sum of many.
     digits = max(0, 1 - math.floor(math.log10(step)))
     return [round(i * step, digits) + 0.0 for i in range(first, last + 1)]
 
@@ -164,6 +164,6 @@ def _clock_text(place: float, step: int) -> str:
         return formats.clock_s(place)
     if step < _DAY:
         at = datetime.fromtimestamp(place).astimezone()
-        # Midnight is where the day changes, so it says which day begins.
+        # Midnight begins a day, so its label is the day.
         return formats.day(place) if at.hour == at.minute == 0 else formats.clock(place)
     return formats.day(place)

@@ -1,4 +1,4 @@
-"""Which values a plot shows: all of them, but for those that would flatten the rest.
+"""The range of values of a plot: all of them, except outliers that would flatten the rest.
 
 No Qt.
 """
@@ -11,32 +11,32 @@ import numpy as np
 
 from widgets.plots.growable_array import Floats
 
-_LARGEST = 1e300  # beyond it the distance of two values may be no number
+_LARGEST = 1e300  # beyond it the distance of two values may overflow
 _LEAST_SHARE = 5e-5
-"""Of the values. Narrower than that the figures of an axis, of six digits, would all be one."""
+"""Share of the values. In a narrower range all labels of six digits would be equal."""
 _EMPTY: Floats = np.empty(0)
 
 
 def robust_range(
     values: Sequence[tuple[Floats, int]], *, log: bool = False
 ) -> tuple[float, float] | None:
-    """The y range that shows curves well, whatever is in them.
+    """Return the y range that shows curves well, for any values.
 
-    Everything stays in view but what would flatten the rest to a line: values farther from the
-    middle nine tenths than thirty times their spread.  The first points of a curve are never
-    such: a loss starts high, and one who does not see the start thinks it is lost; only what is
-    a million times off (a run that diverges at once) is left out even there.
+    Everything stays in view except outliers that would flatten the rest to a line: values that are
+    more than thirty times the spread away from the middle nine tenths. The first points of a curve
+    are never outliers, because a loss starts high and its start should be visible; only values a
+    million times off (a run that diverges at once) are dropped even there.
 
     Args:
-        values: For each curve what `CurveData.columns` gave, and how many of its first
-            points are the very first ones of the curve, 0 when the view starts later.
-        log: Values at or below zero are not in the picture.
+        values: For each curve the result of `CurveData.columns`, and how many of its first points
+        are the very first ones of the curve, 0 if the view starts later.
+        log: Ignore values at or below zero.
     """
     parts: list[Floats] = []
     early: list[Floats] = []
     for series, first in values:
         for found, part in ((parts, series), (early, series[:first])):
-            told = part[np.abs(part) <= _LARGEST]  # not NaN either
+            told = part[np.abs(part) <= _LARGEST]  # excludes NaN as well
             found.append(np.log10(told[told > 0]) if log else told)
     everything = np.concatenate(parts) if parts else _EMPTY
     if not len(everything):

@@ -1,4 +1,4 @@
-"""Which stretch of its curves a plot shows: all of it, until a person looks closer."""
+"""The visible range of a plot's curves: all of it, until the user zooms."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from widgets.plots.plot_widget import LEFT_MIN, RIGHT
 class RangedPlot(PlotSurface):
     """Both axes of a plot of curves. Wheel zooms x, drag pans, double click fits.
 
-    Ranges, and whatever else tells a *place* on an axis, are logarithms where it is logarithmic.
+    Ranges and all other *places* on an axis are logarithms if it is logarithmic.
 
     Signals:
-        x_range_changed: A person zoomed or panned: the new ends, for other plots of the page.
-        fitted: A person wants everything in view again.
-        redrawn: What is in view, or where, may be other than before.
+        x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
+        fitted: The user wants everything in view again.
+        redrawn: The visible range or content may have changed.
     """
 
     x_range_changed = Signal(float, float)
@@ -44,13 +44,13 @@ class RangedPlot(PlotSurface):
         scale: Scale | None,
         parent: QWidget | None = None,
     ) -> None:
-        """A plot without curves.
+        """Build a plot without curves.
 
         Args:
-            show_x: The x axis has figures.
-            paint_over: Paints what stands over the curves, in pixels of the plot's view.
-            tick_text: How a value is written on the y axis.
-            scale: What of the y axis is always in view.
+            show_x: The x axis has labels.
+            paint_over: Paints what is over the curves, in pixels of the plot's view.
+            tick_text: Formats a value on the y axis.
+            scale: The part of the y axis that is always in view.
         """
         super().__init__(show_x, paint_over, parent)
         self._curves = PlotCurves(self._box, lambda: self.devicePixelRatioF())
@@ -71,7 +71,7 @@ class RangedPlot(PlotSurface):
         return self._axis
 
     def set_axis(self, axis: XAxis) -> None:
-        """Another x axis; everything is in view again."""
+        """Set another x axis; everything is in view again."""
         if axis is not self._axis:
             self._axis = axis
             self._fixed_x = None
@@ -80,12 +80,14 @@ class RangedPlot(PlotSurface):
 
     @property
     def log_x(self) -> bool:
-        """Whether x is logarithmic: where it was wished for, and not of the time of day, which has
-        no beginning to count from."""
+        """Return True if x is logarithmic.
+
+        The time of day is never logarithmic, because it has no origin.
+        """
         return self._log_x and self._axis is not XAxis.CLOCK
 
     def set_log_x(self, on: bool) -> None:
-        """Logarithmic x axis, all of it in view. Points at zero and before are not there."""
+        """Set a logarithmic x axis, all of it in view. It has no points at or below zero."""
         if on != self._log_x:
             self._log_x = on
             self._place_marks()
@@ -96,13 +98,13 @@ class RangedPlot(PlotSurface):
         return self._log_y
 
     def set_log_y(self, on: bool) -> None:
-        """Logarithmic y axis. Values at or below zero are gaps there."""
+        """Set a logarithmic y axis. Values at or below zero are gaps."""
         if on != self._log_y:
             self._log_y = on
             self.refresh()
 
     def fit(self) -> None:
-        """All points in view, and from now on those that come."""
+        """Show all points, and from now on also new ones."""
         self._fitted = True
         self.refresh()
 
@@ -110,28 +112,30 @@ class RangedPlot(PlotSurface):
         return self._fitted
 
     def set_x_range(self, x0: float, x1: float) -> None:
-        """Show this stretch, as another plot of the page does."""
+        """Show this range, as another plot of the page does."""
         self._fitted = False
         self._put_range(x0, x1)
         self.refresh()
 
     def set_fixed_x(self, x0: float, x1: float) -> None:
-        """What "everything" is on the x axis when the curves do not say: the last three hours."""
+        """Set the whole x axis if the curves do not determine it: the last three hours."""
         self._fixed_x = (x0, x1)
         self.refresh()
 
     def data_begin(self) -> float:
-        """The place where the first curve begins; minus infinity without one."""
+        """The first place of the first curve; minus infinity without one."""
         return self._curves.begin(self._axis, log=self.log_x)
 
     def data_end(self) -> float:
-        """The place where the last curve ends; infinity without one. Right of it is room for
-        names."""
+        """The last place of the last curve; infinity without one.
+
+        Right of it is room for names.
+        """
         return self._curves.end(self._axis, log=self.log_x)
 
     @contextmanager
     def drawn_once(self) -> Iterator[None]:
-        """Whatever changes within is drawn once, at the end: a drawing looks at every curve."""
+        """Draw all changes inside the block once, at the end: a drawing visits every curve."""
         self._held += 1
         try:
             yield
@@ -142,7 +146,7 @@ class RangedPlot(PlotSurface):
 
     @Slot()
     def refresh(self) -> None:
-        """Draw what the curves hold now. Cheap when nothing changed."""
+        """Draw the present data of the curves. Cheap if nothing changed."""
         if self._held:
             return
         if self._fitted:
@@ -151,17 +155,17 @@ class RangedPlot(PlotSurface):
                 self._put_range(*whole)
         self._redraw()
 
-    # For those who know more of what stands on the plot
+    # -- For subclasses with more content
 
     def _place_marks(self) -> None:
-        """The places on the x axis are others now."""
+        """The places on the x axis changed."""
 
     def _name_rooms(self) -> list[tuple[float, float]]:
-        """For each name at the end of a curve where that is, and its share of the plot's width."""
+        """For each name at the end of a curve its x, and its share of the plot's width."""
         return []
 
     def _thresholds(self) -> list[float]:
-        """Values that are shown, too, when they are near."""
+        """Values that are included in the view if they are near."""
         return []
 
     def _view(self) -> View:
@@ -176,16 +180,16 @@ class RangedPlot(PlotSurface):
 
     @property
     def _places(self) -> AxisMapping:
-        """Where values are on both axes now."""
+        """Map values to both axes in their present state."""
         return AxisMapping(self._axis, self.log_x, self._log_y)
 
-    # Inside
+    # -- Internal
 
     def _whole_range(self) -> Range | None:
-        """Everything on the x axis, and beyond its end the room that the names need."""
+        """The whole x axis, and the room for names beyond its end."""
         if self._fixed_x is not None:
             low, high = plot_range.widened(*self._fixed_x)
-            # A curve may go on beyond what was asked for.
+            # A curve may extend beyond what was requested.
             seen = [room for room in self._name_rooms() if room[0] <= high]
             return plot_range.with_names((low, high), seen)
         told = self._curves.x_ranges(self._axis, log=self.log_x)
@@ -196,7 +200,7 @@ class RangedPlot(PlotSurface):
         whole = self._whole_range()
         low, high = self.x_range()
         if whole is not None:
-            # One who zooms out past everything, or pans it out of sight, is brought back.
+            # Zooming out or panning beyond all curves is corrected.
             width = min(high - low, whole[1] - whole[0])
             low = min(max(low, whole[0]), whole[1] - width)
             high = low + width
@@ -243,7 +247,7 @@ class RangedPlot(PlotSurface):
         self._bottom.setTicks([[each for each in along if self._has_room(*each)]])
 
     def _has_room(self, x: float, text: str) -> bool:
-        """Whether a tick is where curves are and its figure is not cut at the right edge."""
+        """Return True if a tick is in the range of the curves and its label is not cut off."""
         low, high = self.x_range()
         if self._fitted and self._fixed_x is None and x > self.data_end():
             return False

@@ -1,4 +1,4 @@
-"""The cluster in the side bar: how many nodes are unwell, which, and where; legible from afar."""
+"""The cluster in the side bar: counts, sentences and a map of nodes, readable from a distance."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 72, 3, 2, 14
 _CELL_MOST_W = 28
 _COUNTS_H, _RAIL_COUNT_H = 40, 26
 SENTENCES_FROM_H, MAP_FROM_H = 700, 860
-"""A lower window shows less of the cluster."""
+"""A window of less height shows less of the cluster."""
 _MAP_FROM_H_ALONE = 720
 
 
-_ALL_WELL = (Condition.WELL, "All well")
+_ALL_WELL = (Condition.WELL, "All healthy")
 
 
 class HealthCounts(QWidget):
-    """How many nodes are unwell and offline, in figures of 32 px; none is one calm line."""
+    """The number of nodes with problems and offline, in large figures; otherwise one plain line."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -64,19 +64,19 @@ class HealthCounts(QWidget):
             self._settle()
 
     def set_narrow(self, narrow: bool) -> None:
-        """On the rail the counts stand below each other."""
+        """On the narrow bar the counts are below each other."""
         self._narrow = narrow
         self._settle()
 
     def set_wide(self, wide: bool) -> None:
-        """On a large screen they are read from further away."""
+        """On a large screen they are larger, to be read from a distance."""
         self._wide = wide
         self._settle()
 
     def _settle(self) -> None:
         lines = max(1, len(self._counts))
         self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
-        words = [f"{n} {condition.word.lower()}" for condition, n in self._counts]
+        words = [f"{n} {condition.counted(n)}" for condition, n in self._counts]
         self.setAccessibleName(", ".join(words) or f"Nodes: {self._calm[1].lower()}")
         self.setToolTip(plain_tip(self.accessibleName()))
         self.update()
@@ -101,7 +101,7 @@ class HealthCounts(QWidget):
             figure = str(count)
             room = QRectF(x, 0, self.width() - x, self.height())
             x += paint_text(painter, room, figure, "far_large" if self._wide else "far", tone) + S1
-            word = condition.word.lower()
+            word = "attention" if condition is Condition.UNWELL else condition.word.lower()
             room = QRectF(x, 7 if self._wide else 5, self.width() - x, self.height())
             x += paint_text(painter, room, word, "small_strong", tone) + 14
 
@@ -120,7 +120,7 @@ class HealthCounts(QWidget):
 
 
 def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
-    """What is said where nothing needs a look."""
+    """Return the line that is shown if no node needs attention."""
     if new := sum(node.condition is Condition.NEW for node in rows):
         return Condition.NEW, f"{new} not set up"
     if rows and all(node.condition is Condition.OUT_OF_SERVICE for node in rows):
@@ -131,7 +131,7 @@ def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
 class ClusterMap(QWidget):
     """A row per node, a cell per GPU. Above 20 nodes two columns of plain blocks without names.
 
-    Its rows give way to what stands above it: names go first, then the patterns of the cells.
+    Its rows shrink if the side bar is full: names are dropped first, then the patterns of cells.
 
     Signals:
         node_opened: Name of the node that was clicked.
@@ -177,7 +177,7 @@ class ClusterMap(QWidget):
         return QSize(SIDEBAR_W, self.maximumHeight())
 
     def node_at(self, where: QPointF) -> str:
-        """The node drawn there, "" for none."""
+        """The node drawn at this point, "" for none."""
         per = self._per_column()
         width = self._column_w() + _GUTTER
         column = int(where.x() // width) if self.is_dense else 0
@@ -220,7 +220,7 @@ class ClusterMap(QWidget):
             if names:
                 news = node.condition.is_news
                 tone = node.condition.tone if news else "text3"
-                # In a low row the tails of letters reach into the next, and are not cut.
+                # In a low row the descenders of letters reach into the next row, and are not cut.
                 slack = max(0.0, (_ROW_H - row_h) / 2)
                 where = QRectF(x, y - slack, name_w, row_h + 2 * slack)
                 paint_text(painter, where, names[number], "small_strong" if news else "tiny", tone)
@@ -243,7 +243,7 @@ class ClusterMap(QWidget):
         return max(_ROW_LEAST_H, min(_DENSE_ROW_MOST_H, fitting))
 
     def _row_h(self) -> int:
-        """What the side bar has room for."""
+        """The row height that fits into the side bar."""
         fitting = self.height() // self._per_column()
         return max(_ROW_LEAST_H, min(self._best_row_h(), fitting))
 
@@ -261,17 +261,17 @@ def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) 
 
 
 def _drawn(rows: tuple[NodeRow, ...]) -> tuple[object, ...]:
-    """What the map shows of the nodes."""
+    """The part of the nodes' state that the map shows."""
     return tuple(
         (r.name, r.condition, tuple((g.use, bool(g.unwell)) for g in r.gpus)) for r in rows
     )
 
 
 class ClusterSummary(QWidget):
-    """Title and free GPUs, counts, one sentence per node that needs a look, and the map.
+    """Title and free GPUs, counts, a sentence per node that needs attention, and the map.
 
     Signals:
-        node_opened: Name of a node, "" for the place as a whole.
+        node_opened: Name of a node, "" for the page Nodes.
     """
 
     node_opened = Signal(str)
@@ -304,7 +304,7 @@ class ClusterSummary(QWidget):
         self._settle()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """All nodes, in the order they keep; of many, some a turn."""
+        """Show all nodes in their fixed order; if there are many, some per turn."""
         rows: list[NodeRow] = []
         reading = (partial(self._read, rows, some) for some in lots(states, NODES_A_TURN))
         pieces = chain(reading, [partial(self._show, states, rows)])
@@ -324,7 +324,7 @@ class ClusterSummary(QWidget):
         self._settle()
 
     def set_narrow(self, narrow: bool) -> None:
-        """On the rail the counts alone are left."""
+        """On the narrow bar only the counts remain."""
         self._narrow = narrow
         self.counts.set_narrow(narrow)
         self._settle()
@@ -362,10 +362,10 @@ class ClusterSummary(QWidget):
     def _settle(self) -> None:
         several = len(self._rows) > 1
         wide = not self._narrow
-        # Before the first look there is nothing that it could be the title of.
+        # Before the first reading the title is hidden.
         self._title.setVisible(wide and bool(self._rows))
         self._free.setVisible(wide)
-        # One computer says with its one sentence what the counts would.
+        # A single computer is described by its sentence, without counts.
         self.counts.setVisible(several if wide else bool(self._rows))
         tall = self._room_h >= SENTENCES_FROM_H or not several
         self._notes.setVisible(wide and bool(self._sentences) and tall)

@@ -1,4 +1,4 @@
-"""Ctrl+K: type a few letters of anything, press Enter, be there."""
+"""The command palette: Ctrl+K, type a few letters, press Enter."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ TARGET_ROLE = Qt.ItemDataRole.UserRole
 
 @dataclass(frozen=True)
 class PaletteEntry:
-    """Something to go to, or to do.
+    """A target to open, or a command to run.
 
-    ``kind`` and ``key`` are for who opens it; ``aside`` stands behind the title: what a thing is,
-    or in which state. ``shortcut`` is the key that does the same.
+    ``kind`` and ``key`` are for its opener; ``aside`` is a remark after the title: its type or
+    state. ``shortcut`` is the key of the same command.
     """
 
     kind: str
@@ -61,13 +61,13 @@ class PaletteEntry:
 
 
 class Palette(QWidget):
-    """The field and what fits to it, the best first, over the whole window.
+    """The input field and the matches, the best first, over the whole window.
 
-    A part of the window and no window of its own: it stands where it belongs on every system, and
-    a click beside it closes it.
+    It is part of the window and not a window of its own: so it has the right position on every
+    system, and a click outside closes it.
 
     Signals:
-        searched: The text of now; answer with `show_targets`.
+        searched: The present text; answer with `show_targets`.
         chosen: The `PaletteEntry` to open; the palette has closed itself.
     """
 
@@ -78,14 +78,14 @@ class Palette(QWidget):
         super().__init__(window)
         self._window = window
         self._before: QWidget | None = None
-        self._field = LineEdit(placeholder="Go to a job, a node, an act…", name="Go to anything")
+        self._field = LineEdit(placeholder="Search jobs, nodes, commands…", name="Command palette")
         self._field.textChanged.connect(self._typed)
         self._field.installEventFilter(self)
         self._model = _TargetModel(self)
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(_TargetDelegate(self._list))
-        dress(self._list, "What fits")
+        dress(self._list, "Matches")
         self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._list.clicked.connect(self._choose)
@@ -97,7 +97,7 @@ class Palette(QWidget):
         self.hide()
 
     def open(self) -> None:
-        """Empty, in the upper middle of the window."""
+        """Open it empty, at the upper middle of the window."""
         self._before = self._window.focusWidget()
         self._field.clear()
         self._typed("")
@@ -106,24 +106,24 @@ class Palette(QWidget):
         self._field.setFocus()
 
     def close_again(self) -> None:
-        """The window as it was, the focus where it was."""
+        """Close it and restore the focus."""
         self.hide()
         if self._before is not None:
             self._before.setFocus()
 
     def show_targets(self, targets: Sequence[PaletteEntry], is_all: bool = True) -> None:
-        """What fits to the text, the best first; ``is_all``: nothing more will be found."""
+        """Show the matches, the best first; ``is_all``: the search is complete."""
         self._model.replace(tuple(targets))
         self._list.setVisible(bool(targets))
         self._nothing.setVisible(not targets and is_all)
-        self._nothing.setText(f"Nothing is called “{self._field.text().strip()}”.")
+        self._nothing.setText(f"No match for “{self._field.text().strip()}”.")
         if targets:
             self._list.setCurrentIndex(self._model.index(0, 0))
         self._list.setFixedHeight(_ROW_H * min(len(targets), _ROWS_SHOWN))
         self._place()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The field has the focus; arrows and Enter are the list's."""
+        """The field has the focus; arrows and Enter control the list."""
         if watched is self._window:
             if event.type() == QEvent.Type.Resize and self.isVisible():
                 self._place()
@@ -217,7 +217,7 @@ class _TargetModel(QAbstractListModel):
 
 
 class _TargetDelegate(QStyledItemDelegate):
-    """Icon, title, what it is, and its key at the right edge."""
+    """Icon, title, remark, and the shortcut at the right edge."""
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: _Index) -> QSize:
         return QSize(0, _ROW_H)

@@ -1,4 +1,4 @@
-"""What dropping files on the window would do, by their names alone: nothing is read meanwhile."""
+"""The effect of dropping files on the window, from their names only: no file is read."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _NAME_CHARS = 48
 
 
 def is_taken(paths: Sequence[str]) -> bool:
-    """Whether the window has a use for them: one at a time, as each asks something else."""
+    """Return True if the window accepts them: one at a time, because each opens a dialog."""
     return len(paths) == 1 and not is_weights(paths[0])
 
 
 def words_for(paths: Sequence[str]) -> str:
     if len(paths) > 1:
-        return f"{formats.count(len(paths))} files at once: drop them one by one"
+        return f"{formats.count(len(paths))} files: drop them one by one"
     path = paths[0]
     name = sanitize(PurePath(path).name, _NAME_CHARS)
     suffix = PurePath(path).suffix.lower()
     if suffix == SUFFIX:
-        return f"Bring in the job of “{name}”"
+        return f"Import the job from “{name}”"
     if suffix == ".toml":
         return f"Open “{name}” as a new job"
     if is_weights(path):
-        return f"Weights belong to a model: drop “{name}” on one in Models"
+        return f"Weights belong to a model: drop “{name}” on a model in Models"
     return f"Import “{name}”"

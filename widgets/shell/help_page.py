@@ -1,4 +1,4 @@
-"""Help: topics left, the chosen one right."""
+"""The help: topics on the left, the text of the selected one on the right."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from widgets.common.view_style import TallRows, dress
 
 @dataclass(frozen=True)
 class Topic:
-    """A page in Markdown. ``key`` is what links of other pages call it."""
+    """A page in Markdown. ``key`` is its name in links of other pages."""
 
     key: str
     title: str
@@ -29,12 +29,12 @@ class Topic:
 
 
 class HelpPage(QWidget):
-    """What the program knows about itself, in words.
+    """The help of the program.
 
     Signals:
-        opened: Somebody looks at the page; answer with `show_topics`.
-        link_opened: Address of what is no topic: a page outside, or a file beside the topics.
-        keys_requested: The sheet of all keys.
+        opened: The page was opened; answer with `show_topics`.
+        link_opened: Address of a link to another site, or to a file next to the topics.
+        keys_requested: Show the keyboard shortcuts.
     """
 
     opened = Signal()
@@ -55,12 +55,12 @@ class HelpPage(QWidget):
         self._text = RichText()
         self._text.setAccessibleName("Text of the topic")
         self._text.anchorClicked.connect(self._follow)
-        self._search = SearchField("Word on this page", key="Ctrl+F")
+        self._search = SearchField("Search this page", key="Ctrl+F")
         self._search.searched.connect(self._find_first)
         self._search.returnPressed.connect(self._find_next)
         self._nothing = Label("", "small", "text2", wrap=True)
         self._nothing.hide()
-        keys = Button("All keys", icon="keyboard", kind="quiet")
+        keys = Button("Keyboard shortcuts", icon="keyboard", kind="quiet")
         keys.clicked.connect(self.keys_requested)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         left = QWidget()
@@ -85,7 +85,7 @@ class HelpPage(QWidget):
         self.open_topic(self._wanted or (topics[0].key if topics else ""))
 
     def open_topic(self, key: str) -> None:
-        """Open a page, now or when it is there."""
+        """Open a page, now or when it has been read."""
         self._wanted = key
         number = next((n for n, topic in enumerate(self._topics) if topic.key == key), None)
         if number is not None:
@@ -116,7 +116,7 @@ class HelpPage(QWidget):
     def _find_first(self, text: str) -> None:
         self._text.moveCursor(QTextCursor.MoveOperation.Start)
         found = not text or self._text.find(text)
-        self._nothing.setText("" if found else f"Not on this page: “{text}”.")
+        self._nothing.setText("" if found else f"No match on this page for “{text}”.")
         self._nothing.setVisible(not found)
 
     @Slot()

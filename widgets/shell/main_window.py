@@ -1,4 +1,4 @@
-"""The window: side bar left, the chosen place right; back and forward as in a browser."""
+"""The window: side bar on the left, a page on the right; back and forward as in a browser."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from widgets.shell.side_bar import SideBar
 
 _SMALLEST = (900, 600)
 _STEPS_BACK = 100
-"""Nobody goes back farther, and a window is open for weeks."""
+"""Length of the history, because a window may be open for weeks."""
 
 
 class MainWindow(QMainWindow):
-    """The frame around the places.
+    """The frame around the pages.
 
     Signals:
         dropped: The path of a folder, zip or job file that was dropped.
         closing: The window is about to close.
         went: Key of the page that is shown now.
-        put_away: It was closed, and stays hidden until it is wished for again.
-        placed: It stands elsewhere now, or is larger or smaller.
-        look_wished: All that others may have changed is to be looked at now.
+        put_away: It was closed, and stays hidden until it is opened again.
+        placed: It was moved or resized.
+        look_wished: Refresh everything that others may have changed.
 
     Attributes:
-        is_put_away_when_closed: Asked when somebody closes it.
+        is_put_away_when_closed: Called when the user closes it.
     """
 
     dropped = Signal(str)
@@ -75,7 +75,7 @@ class MainWindow(QMainWindow):
         content.setLayout(row(self.side_bar, (self._stack, 1), gap=0))
         self.setCentralWidget(content)
         self._tab_order = TabOrder(content)
-        # Else the first button would have the focus, and its ring, before anybody pressed a key.
+        # Otherwise the first button would have the focus and its ring before any key press.
         content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         content.setFocus()
         self.toast = Toast(self._stack)
@@ -91,7 +91,7 @@ class MainWindow(QMainWindow):
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
     def add_page(self, key: str, page: QWidget) -> None:
-        """A page, which may be "new-job": no place, but reached from within one."""
+        """Add a page, which may be "new-job": not in the side bar, but opened from another page."""
         self._pages[key] = page
         self._stack.addWidget(page)
 
@@ -101,7 +101,7 @@ class MainWindow(QMainWindow):
 
     @Slot(str)
     def go(self, key: str) -> None:
-        """Open a place; where one was is remembered."""
+        """Open a page, and remember the one before."""
         if key == self._here or key not in self._pages:
             return
         if self._here:
@@ -153,7 +153,7 @@ class MainWindow(QMainWindow):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.source() is not None:
-            # What is carried out of this window is not carried into it.
+            # A drag that began in this window is not dropped into it.
             event.ignore()
             return
         paths = _local(event.mimeData().urls())
@@ -187,7 +187,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def open_menu(self) -> None:
-        """The menu of what has the focus; X11 has a key for it, and many keyboards have not."""
+        """Open the menu of the focused widget, because many keyboards have no key for it."""
         widget = self.focusWidget()
         if widget is None:
             return

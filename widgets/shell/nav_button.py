@@ -1,4 +1,4 @@
-"""A place in the side bar: a click opens it, and on some of them jobs can be dropped."""
+"""A page in the side bar: a click opens it, and some accept dropped jobs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _NAV_H = 32
 _TITLE_X, _TITLE_END = 40, 10
 _IN_LINES = Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextWordWrap.value
 _DWELL_MS = 800
-"""Whoever stays so long with something in hand wants to go there with it."""
+"""The time after which a drag held over it opens the page."""
 
 
 class NavButton(QAbstractButton):
-    """A place: icon, title, and how many things are in it.
+    """A page: icon, title, and the number of its items.
 
     Signals:
         jobs_dropped: Ids of the jobs, as a tuple.
-        dwelt: Something is held over it for a while.
+        dwelt: A drag is held over it.
     """
 
     jobs_dropped = Signal(object)
@@ -72,11 +72,11 @@ class NavButton(QAbstractButton):
         return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
 
     def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
-        """Jobs can be dropped here; ``offer_for`` says what that would do."""
+        """Accept jobs that are dropped here; ``offer_for`` describes the drop."""
         self._offer_for = offer_for
         self.setAcceptDrops(True)
-        keys = "By keys: Ctrl+K, “Compare the open job”; in the table Space, then “Compare”."
-        tips = (self.toolTip(), "Drag jobs here to compare them, too.", keys)
+        keys = "By keyboard: Ctrl+K, “Compare the open job”; or Space in the table, then “Compare”."
+        tips = (self.toolTip(), "Drag jobs here to compare them.", keys)
         self.setToolTip("\n".join(tips))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -101,7 +101,7 @@ class NavButton(QAbstractButton):
             self.jobs_dropped.emit(dragged.ids)
 
     def _say(self, offer: DropOffer | None) -> None:
-        """What a drop would do: in the place of the title, beside it where that is too small."""
+        """Describe a drop in place of the title, or next to it if there is no room."""
         self._offer = offer
         self._dwelling.stop()
         words = offer.words if offer is not None else ""
@@ -115,7 +115,7 @@ class NavButton(QAbstractButton):
         return QRectF(self.rect()).adjusted(_TITLE_X, 0, -_TITLE_END, 0)
 
     def _has_room(self, words: str) -> bool:
-        """Whether a sentence is seen whole, in its two small lines at most."""
+        """Return True if a sentence fits, in at most two small lines."""
         if text_width(words, "strong") <= self._words_box().width():
             return True
         room = self._words_box().toAlignedRect()
@@ -155,7 +155,7 @@ class NavButton(QAbstractButton):
             paint_focus(painter, box)
 
     def _paint_offer(self, painter: QPainter, words: str) -> None:
-        """In one line; what is too long for that in two small ones, if those hold it whole."""
+        """Paint it in one line, or in two small ones if only those fit."""
         room = self._words_box()
         if text_width(words, "strong") > room.width() and self._has_room(words):
             painter.setFont(theme.font("small"))

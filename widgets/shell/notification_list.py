@@ -1,4 +1,4 @@
-"""The bell and its list: what was told lately, the newest on top."""
+"""The bell and its list of recent notifications, the newest first."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ROW_H = 56
 _ROWS_SHOWN = 8
 _BADGE_H = 14
 _BELL_COUNTING_W = 46
-"""So wide that the number stands beside the bell, and not on it."""
+"""Wide enough for the number next to the bell."""
 _MOST_COUNTED = 9
 _Index = QModelIndex | QPersistentModelIndex
 ITEM_ROLE = Qt.ItemDataRole.UserRole
@@ -50,7 +50,7 @@ _TONES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
 
 @dataclass(frozen=True)
 class NoticeItem:
-    """One notice as it is shown. ``is_new``: nobody has looked at the list since."""
+    """A notification for display. ``is_new``: it is unread."""
 
     title: str
     text: str
@@ -60,16 +60,16 @@ class NoticeItem:
 
 
 class NotificationBell(IconButton):
-    """The bell in the foot, with the number of notices that nobody has looked at."""
+    """The bell in the side bar, with the number of unread notifications."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("bell", "Notices", parent=parent)
+        super().__init__("bell", "Notifications", parent=parent)
         self._count = 0
 
     def set_count(self, count: int) -> None:
         self._count = count
         self.set_icon("bell-fill" if count else "bell")
-        self.set_tip(f"{formats.plural(count, 'new notice')}" if count else "Notices")
+        self.set_tip(f"{formats.plural(count, 'new notification')}" if count else "Notifications")
         self.setFixedWidth(_BELL_COUNTING_W if count else CONTROL_H)
         self.update()
 
@@ -87,11 +87,11 @@ class NotificationBell(IconButton):
 
 
 class NoticeList(QWidget):
-    """Over the window, above the bell; a click beside it closes it.
+    """A panel over the window, above the bell; a click outside closes it.
 
     Signals:
-        opened: The number of a notice, from 0, the newest; the list has closed itself.
-        settings_wished: What is told is to be chosen.
+        opened: The index of a notification, 0 is the newest; the list has closed itself.
+        settings_wished: Show the settings of notifications.
     """
 
     opened = Signal(int)
@@ -106,15 +106,15 @@ class NoticeList(QWidget):
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(_NoticeDelegate(self._list))
-        dress(self._list, "Notices")
+        dress(self._list, "Notifications")
         self._list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._list.clicked.connect(self._open)
         self._list.installEventFilter(self)
-        gear = IconButton("gear", "Choose what is told, and where")
+        gear = IconButton("gear", "Notification settings")
         gear.clicked.connect(self._wish_settings)
-        self._nothing = Label("Nothing was told yet", "strong", align="center")
+        self._nothing = Label("No notifications yet", "strong", align="center")
         self._why = Label(
-            "Jobs that end or stand still come here, and nodes that go offline with a job on them.",
+            "Ended and stalled jobs, and nodes lost during a job, appear here.",
             "small",
             "text2",
             wrap=True,
@@ -122,7 +122,7 @@ class NoticeList(QWidget):
         )
         self._empty = QWidget()
         self._empty.setLayout(col(self._nothing, self._why, gap=S1, margins=(S6, S4, S6, S6)))
-        head = row(Label("Notices", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
+        head = row(Label("Notifications", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
         inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
         self._plate = StyledFrame("dialog", inner, self)
         window.installEventFilter(self)
@@ -130,7 +130,7 @@ class NoticeList(QWidget):
         self.hide()
 
     def show_items(self, items: Sequence[NoticeItem]) -> None:
-        """All notices, the newest first."""
+        """Show all notifications, the newest first."""
         self._model.replace(tuple(items))
         self._list.setVisible(bool(items))
         self._empty.setVisible(not items)
@@ -139,7 +139,7 @@ class NoticeList(QWidget):
             self._place()
 
     def open(self, anchor: QWidget) -> None:
-        """Above ``anchor``, the bell; closed again when it is open."""
+        """Open it above ``anchor``, the bell; close it if it is open."""
         if self.isVisible():
             self.close_again()
             return
@@ -158,7 +158,7 @@ class NoticeList(QWidget):
             self._before.setFocus()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """The list follows the window's size; Enter opens, Esc closes."""
+        """Follow the window's size; Enter opens an item, Esc closes the list."""
         if watched is self._window:
             if event.type() == QEvent.Type.Resize and self.isVisible():
                 self._place()
@@ -168,7 +168,7 @@ class NoticeList(QWidget):
                 self._open(self._list.currentIndex())
                 return True
             if event.key() == Qt.Key.Key_Down and not has_chosen:
-                # Nothing is chosen yet: the first one, not the one after it.
+                # Nothing is selected yet: select the first, not the second.
                 self._list.setCurrentIndex(self._model.index(0, 0))
                 return True
         return super().eventFilter(watched, event)
@@ -244,7 +244,7 @@ class _NoticeModel(QAbstractListModel):
 
 
 class _NoticeDelegate(QStyledItemDelegate):
-    """Icon; title and time; what happened. What is new is in bold, and has a dot."""
+    """Icon; title and time; text. Unread ones are bold, and have a dot."""
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: _Index) -> QSize:
         return QSize(0, _ROW_H)

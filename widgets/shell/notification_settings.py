@@ -1,4 +1,4 @@
-"""The part Notices of the settings: what is told, and where besides this desktop."""
+"""The notification settings: the events, and where they are sent besides this desktop."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import col, row
 from widgets.common.theme import ICON, S1, S2, S3, S4, Tone
 
-_SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None, inside the lab"))
-_KEPT = "Kept in the system keyring of this computer."
+_SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None (trusted network)"))
+_KEPT = "Stored in the system keyring of this computer."
 
 
 class NoticeSettings(QWidget):
-    """What is typed applies when its field is left; there is nothing to confirm.
+    """Settings of notifications. A field applies when it loses the focus; there is no button.
 
     Signals:
-        finished_chosen: Whether the end of a job that went well is told.
-        stays_chosen: Whether closing the window leaves the program in the tray.
-        channels_chosen: `Channels`, and a password or None where none was typed.
+        finished_chosen: True if successful jobs are notified, too.
+        stays_chosen: True if closing the window keeps the program in the tray.
+        channels_chosen: `Channels`, and a password or None if none was typed.
         test_requested: ``webhook`` or ``mail``, `Channels`, and the password.
-        opened: Somebody looks at them; answer with `show_keyring`.
+        opened: The page was opened; answer with `show_keyring`.
     """
 
     opened = Signal()
@@ -52,21 +52,21 @@ class NoticeSettings(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._channels = Channels()
-        self.finished = Switch(name="Tell when a job has finished")
+        self.finished = Switch(name="Notify when a job finishes")
         self.finished.setChecked(True)
         self.finished.toggled.connect(self.finished_chosen)
         self.stays = Switch(name="Stay in the tray")
         self.stays.toggled.connect(self.stays_chosen)
         self._stays_line = _choice(
             "Stay in the tray",
-            "Closing the window leaves the icon in the tray, and notices go on. A click on it "
-            "opens the window again.",
+            "When you close the window, the program stays in the tray and still notifies you. "
+            "Click its icon to open the window.",
             self.stays,
         )
         self._from_nodes = Switch(name="Also from the nodes")
         self._from_nodes.toggled.connect(self._apply)
         self._tray = Label(
-            "This desktop has no tray: notices are in the list behind the bell.",
+            "This desktop has no tray. The bell has the list of notifications.",
             "small",
             "text2",
             wrap=True,
@@ -76,9 +76,9 @@ class NoticeSettings(QWidget):
         self.setLayout(
             col(
                 _choice(
-                    "Tell when a job has finished",
-                    "Failed, lost and stalled jobs are always told, and so are nodes that go "
-                    "offline with a job on them.",
+                    "Notify when a job finishes",
+                    "Always notified: failures, lost jobs, stalls, and nodes that go offline "
+                    "during a job.",
                     self.finished,
                 ),
                 self._stays_line,
@@ -106,10 +106,9 @@ class NoticeSettings(QWidget):
                 Separator(),
                 _choice(
                     "Also from the nodes",
-                    "The node that leads a job tells its end while no window is open. For that the "
-                    "addresses are kept on each node, in your home folder, for you alone. A "
-                    "password never leaves this computer: mail with one is sent while a window is "
-                    "open, and what ended meanwhile when the next one opens.",
+                    "Send notifications even when no window is open. Your addresses are then "
+                    "stored on each node, readable only by you. Passwords never leave this "
+                    "computer, so mail that needs a password is sent when the next window opens.",
                     self._from_nodes,
                 ),
                 gap=S3,
@@ -118,7 +117,7 @@ class NoticeSettings(QWidget):
         self.show_tray(True)
         self._fit()
 
-    # -- what comes in
+    # -- input
 
     def show_finished(self, tells_finished: bool) -> None:
         with QSignalBlocker(self.finished):
@@ -129,12 +128,12 @@ class NoticeSettings(QWidget):
             self.stays.setChecked(stays)
 
     def show_tray(self, is_available: bool) -> None:
-        """Whether the desktop has a tray for messages, and to stay in."""
+        """Set whether the desktop has a tray for messages, and to stay in."""
         self._tray.setVisible(not is_available)
         self._stays_line.setVisible(is_available)
 
     def show_channels(self, channels: Channels, has_password: bool) -> None:
-        """What was kept."""
+        """Show the stored channels."""
         self._channels = channels
         self._webhook.setText(channels.webhook)
         mail = channels.mail
@@ -159,31 +158,31 @@ class NoticeSettings(QWidget):
         self.opened.emit()
 
     def show_keyring(self, fault: str) -> None:
-        """Why a password lasts only until the program ends, or ""."""
+        """Show why a password is kept only until the program ends, or ""."""
         note = f"{fault} The password is used until this window closes." if fault else _KEPT
         self._password_field.set_note(note, "warn" if fault else "text3")
 
     def show_said(self, kind: str, sentence: str, tone: Tone) -> None:
-        """How the last try to send went, "" for nothing."""
+        """Show the result of the last test, "" for none."""
         said = self._webhook_said if kind == WEBHOOK else self._mail_said
         said.say(sentence, tone)
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
         test.setText("Send a test")
         self._fit()
 
-    # -- how it is made
+    # -- construction
 
     def _make_webhook(self) -> None:
         self._webhook = LineEdit(placeholder="https://", name="Webhook", mono=True)
-        # The address is a key: whoever looks over a shoulder should not have it.
+        # The address is a secret: the field hides it from onlookers.
         self._webhook.setEchoMode(QLineEdit.EchoMode.PasswordEchoOnEdit)
         self._webhook.editingFinished.connect(self._apply)
         self._webhook.textChanged.connect(self._fit)
         self._webhook_field = Field(
             "Webhook",
             self._webhook,
-            note="Gets the cause and the last lines of the log as JSON; Slack, Mattermost and "
-            "Teams show them.",
+            note="Receives the cause and the last lines of the log as JSON. Works with Slack, "
+            "Mattermost and Teams.",
         )
         self._webhook_test = Button("Send a test")
         self._webhook_test.clicked.connect(lambda: self._test(WEBHOOK))
@@ -202,25 +201,25 @@ class NoticeSettings(QWidget):
             edit.editingFinished.connect(self._apply)
             edit.textChanged.connect(self._fit)
         self._security.currentIndexChanged.connect(self._apply)
-        self._to_field = Field("Mail to", self._to, note="Several with commas between.")
+        self._to_field = Field("Mail to", self._to, note="Separate several addresses by commas.")
         self._sender_field = Field("From", self._sender)
         self._host_field = Field("Mail server", self._host)
         self._port_field = Field("Port", self._port)
         self._security_field = Field("Encryption", self._security)
-        self._user_field = Field("User", self._user, note="Only where the server wants one.")
+        self._user_field = Field("User", self._user, note="Only if the server requires one.")
         self._password_field = Field("Password", self._password, note=_KEPT)
         self._mail_test = Button("Send a test")
         self._mail_test.clicked.connect(lambda: self._test(MAIL))
         self._mail_said = _Said()
 
-    # -- what happens
+    # -- events
 
     def _typed_mail(self) -> bool:
         edits = (self._to, self._sender, self._host)
         return any(edit.text().strip() for edit in edits)
 
     def _typed(self) -> Channels:
-        """What stands in the fields, right or not."""
+        """Return the content of the fields, valid or not."""
         mail = None
         if self._typed_mail():
             security = self._security.key()
@@ -246,7 +245,7 @@ class NoticeSettings(QWidget):
 
     @Slot()
     def _apply(self) -> None:
-        """Hand on what can be used; what is not whole yet waits, and says what it waits for."""
+        """Apply the usable part; an incomplete one waits, and says what is missing."""
         typed = self._typed()
         fault = webhook_fault(typed.webhook) if typed.webhook else ""
         self._webhook_field.set_error(fault)
@@ -277,7 +276,7 @@ class NoticeSettings(QWidget):
 
 
 class _Said(QWidget):
-    """One sentence with its icon; takes no room while there is none."""
+    """One sentence with its icon; hidden while it is empty."""
 
     def __init__(self) -> None:
         super().__init__()

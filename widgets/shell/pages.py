@@ -1,4 +1,4 @@
-"""The places of the window, in the order of the side bar."""
+"""The pages of the window, in the order of the side bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backend.records.library.item import Kind
 
 @dataclass(frozen=True)
 class Place:
-    """One place. ``number`` is its key (Ctrl+number)."""
+    """A page. ``number`` is its key (Ctrl+number)."""
 
     key: str
     title: str

@@ -1,4 +1,4 @@
-"""Settings: looks, units, notices, SSH, where things are, and what this installation can do."""
+"""The settings: appearance, units, notifications, SSH, locations, and this installation."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from widgets.shell.notification_settings import NoticeSettings
 from widgets.shell.settings_rows import SettingsRow, place_line, section
 from widgets.shell.ssh_settings import SshSettings
 
-"""Percent of what the system says."""
-_THEMES = (("system", "As the system"), ("light", "Light"), ("dark", "Dark"))
+"""Percent of the system's size."""
+_THEMES = (("system", "Follow the system"), ("light", "Light"), ("dark", "Dark"))
 _SIZES = (
     (formats.USUAL, "GiB in memory, GB on disks"),
     (formats.DECIMAL, "GB"),
@@ -34,7 +34,7 @@ _CLOCKS = ((formats.HOURS_24, "14:02"), (formats.HOURS_12, "2:02 PM"))
 
 @dataclass(frozen=True)
 class SettingsValues:
-    """What is chosen now."""
+    """The present settings."""
 
     theme: str = "system"
     scale_percent: int = 100
@@ -47,7 +47,7 @@ class SettingsValues:
 
 @dataclass(frozen=True)
 class SettingsPaths:
-    """Where things are, as paths that a person can open."""
+    """Locations that the user can open."""
 
     data_root: str
     catalogue: str
@@ -56,20 +56,20 @@ class SettingsPaths:
 
 
 class SettingsPage(QWidget):
-    """Every choice applies at once; there is nothing to confirm.
+    """Settings that apply at once, without confirmation.
 
     Signals:
         theme_chosen: ``system``, ``light`` or ``dark``.
-        scale_chosen: Percent; seen from the window's next start on.
-        restart_requested: Close the window and open it anew; jobs go on.
-        contrast_chosen: Whether there shall be more of it than the design has.
-        motion_chosen: Whether nothing may turn or slide.
+        scale_chosen: Percent; takes effect after a restart of the window.
+        restart_requested: Close the window and open it again; jobs keep running.
+        contrast_chosen: True for more contrast than the default.
+        motion_chosen: True if nothing may be animated.
         units_chosen: `Units`.
         place_opened: A path, for the file manager.
-        checks_requested: Look again at what is installed.
-        report_requested: A file for whoever is to help.
-        keys_requested: The sheet of all keys.
-        help_requested: The pages of the help.
+        checks_requested: Check the installation again.
+        report_requested: Make a file for a problem report.
+        keys_requested: Show the keyboard shortcuts.
+        help_requested: Show the help.
     """
 
     theme_chosen = Signal(str)
@@ -92,14 +92,14 @@ class SettingsPage(QWidget):
         self._scale = SegmentedControl(
             [(str(scale), f"{scale} %") for scale in SCALES], "100", name="Size"
         )
-        for key, does in (("Ctrl++", "Larger"), ("Ctrl+-", "Smaller"), ("Ctrl+0", "100 %")):
+        for key, does in (("Ctrl++", "Zoom in"), ("Ctrl+-", "Zoom out"), ("Ctrl+0", "100 %")):
             self._scale.add_tip(plain_tip(does, key))
         self._scale.chosen.connect(self._choose_scale)
         self._scale_now = 100
         self._restart = Button("Restart the window", icon="arrow-clockwise")
         self._restart.clicked.connect(self.restart_requested)
         self._restart_line = SettingsRow(
-            "The size is used from the next start on", "Jobs go on meanwhile.", self._restart
+            "The size applies after a restart of the window", "Jobs keep running.", self._restart
         )
         self._contrast = Switch(name="More contrast")
         self._contrast.toggled.connect(self.contrast_chosen)
@@ -119,7 +119,7 @@ class SettingsPage(QWidget):
         self._checks.setSpacing(S2)
         self._again = Button("Check again")
         self._again.clicked.connect(self._look_again)
-        keys = Button("Keys", icon="keyboard", tip=plain_tip("All keys", "?"))
+        keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
         keys.clicked.connect(self.keys_requested)
         pages = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
         pages.clicked.connect(self.help_requested)
@@ -132,15 +132,15 @@ class SettingsPage(QWidget):
                 section(
                     "Appearance",
                     SettingsRow("Theme", "", self._theme),
-                    SettingsRow("Size", "Of texts and everything else.", self._scale),
+                    SettingsRow("Size", "Text and controls", self._scale),
                     self._restart_line,
                     SettingsRow(
                         "More contrast",
-                        "Darker lines and texts, and edges in place of tints. Where the system "
-                        "asks for it, it is so in any case.",
+                        "Darker lines and text, and edges in place of tints. Follows the system "
+                        "setting too.",
                         self._contrast,
                     ),
-                    SettingsRow("Reduce motion", "Nothing turns or slides.", self._motion),
+                    SettingsRow("Reduce motion", "No animations", self._motion),
                 ),
                 section(
                     "Units",
@@ -148,9 +148,9 @@ class SettingsPage(QWidget):
                     SettingsRow("Temperatures", "", self._temperature),
                     SettingsRow("Time of day", "", self._clock),
                 ),
-                section("Notices", self.notices),
+                section("Notifications", self.notices),
                 section("SSH", self.ssh),
-                section("Where things are", self._places),
+                section("Locations", self._places),
                 section(
                     "This installation",
                     self._checks,
@@ -158,11 +158,11 @@ class SettingsPage(QWidget):
                 ),
                 section(
                     "Help",
-                    SettingsRow("Help", "The guide, the nodes, and what the words mean.", pages),
-                    SettingsRow("Keys", "All of them, by place.", keys),
+                    SettingsRow("Help", "The guide, the nodes, and a glossary", pages),
+                    SettingsRow("Keyboard shortcuts", "All of them, by page", keys),
                     SettingsRow(
-                        "Something does not work",
-                        "Writes one file with logs and versions; secrets are left out, and "
+                        "Problem report",
+                        "Saves one file with logs and versions. It contains no secrets, and "
                         "nothing is sent.",
                         report,
                     ),
@@ -194,7 +194,7 @@ class SettingsPage(QWidget):
         self._restart_line.setVisible(choices.scale_percent != self._scale_now)
 
     def set_scale_now(self, percent: int) -> None:
-        """The size with which this window was opened."""
+        """Set the size with which this window was opened."""
         self._scale_now = percent
 
     def show_places(self, places: SettingsPaths) -> None:
@@ -208,7 +208,7 @@ class SettingsPage(QWidget):
             self._places.addLayout(place_line(caption, path, self.place_opened.emit))
 
     def show_checks(self, findings: Sequence[Finding]) -> None:
-        """What is installed here, one line each; what is missing with what mends it."""
+        """Show the state of this installation, one line each; problems with their remedy."""
         self._again.setEnabled(True)
         clear(self._checks)
         for finding in findings:
@@ -224,7 +224,7 @@ class SettingsPage(QWidget):
     def show_checking(self) -> None:
         self._again.setEnabled(False)
         clear(self._checks)
-        self._checks.addWidget(Label("Looking…", "body", "text3"))
+        self._checks.addWidget(Label("Checking…", "body", "text3"))
 
     @Slot(str)
     def _choose_scale(self, key: str) -> None:

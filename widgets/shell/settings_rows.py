@@ -1,4 +1,4 @@
-"""What the sections of the settings are made of."""
+"""Rows and sections of the settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from widgets.common.theme import S1, S2, S3, S4
 
 
 class SettingsRow(QWidget):
-    """Words on the left, what is chosen on the right."""
+    """Text on the left, a control on the right."""
 
     def __init__(self, title: str, sentence: str, control: QWidget) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class SettingsRow(QWidget):
 
 
 def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
-    """A card under its heading, a rule between its lines."""
+    """A card under its heading, with separators between its rows."""
     parts: list[QWidget | QHBoxLayout | QVBoxLayout] = []
     for line in lines:
         if parts and isinstance(line, SettingsRow):
@@ -45,8 +45,8 @@ def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
 
 
 def place_line(caption: str, path: str, open_it: Callable[[str], object]) -> QHBoxLayout:
-    """Where something is, and a button that opens its folder."""
-    # SSH is no word that begins with a capital.
+    """A path, and a button that opens its folder."""
+    # SSH keeps its capital letters.
     words = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"
     button = IconButton("folder-open", f"Open {words}")
     button.setEnabled(bool(path))

@@ -1,4 +1,4 @@
-"""The sheet of all keys, by place."""
+"""The dialog of all keyboard shortcuts, by page."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from widgets.shell.shortcuts import KEYS, Key
 
 _SIZE = (460, 640)
 _AROUND = 48
-"""What stays to be seen of the window, above and below together."""
+"""Height of the window that stays visible above and below, together."""
 
 
 class KeysSheet(QDialog):
-    """What each key does, and where.
+    """All keyboard shortcuts, by page.
 
-    One room: a person who looks for a key reads down one column.
+    A single column, because it is quicker to search.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle("Keys")
+        self.setWindowTitle("Keyboard shortcuts")
         self.setObjectName("dialog")
         self._lines = QGridLayout()
         self._lines.setHorizontalSpacing(S4)
@@ -41,7 +41,7 @@ class KeysSheet(QDialog):
         close.clicked.connect(self.accept)
         self.setLayout(
             col(
-                Label("Keys", "title"),
+                Label("Keyboard shortcuts", "title"),
                 (Scroll(body), 1),
                 row(STRETCH, close),
                 gap=S3,

@@ -1,4 +1,4 @@
-"""The side bar: which job runs, how far, is a node unwell; at the same spot on every page."""
+"""The side bar: running jobs, their progress, and node health; at the same spot on every page."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from widgets.shell.shortcuts import KEYS
 
 _RUNNING_SHOWN = 3
 _RING = RAIL_W - 2 * S3
-"""As large as the rail has room for."""
+"""The largest size that fits the narrow bar."""
 
 
 class RunningJob(QWidget):
-    """A live job: its ring, its name, its percent so large that two metres away it is read.
+    """A live job: its ring, its name, and its percentage, readable from two metres away.
 
     Signals:
         opened: The job's id.
@@ -87,7 +87,7 @@ class RunningJob(QWidget):
         self.setToolTip(plain_tip(sentence))
 
     def set_narrow(self, narrow: bool) -> None:
-        """On the rail the ring says the percent itself, and its ranks give it the room."""
+        """On the narrow bar the ring has the percentage, in place of its ranks."""
         self._narrow = narrow
         self._name.setVisible(not narrow)
         self._words.setVisible(not narrow)
@@ -95,7 +95,7 @@ class RunningJob(QWidget):
         self._show_ring()
 
     def set_stale(self, stale: bool) -> None:
-        """Nobody knows whether its figures are still true."""
+        """Mark its figures as possibly outdated."""
         self._stale = stale
         self._settle_tones()
 
@@ -130,7 +130,7 @@ class RunningJob(QWidget):
 
 
 def segments(view: JobView) -> Sequence[Mark]:
-    """Of the ring of a job: one for each rank, of very many ranks one for each node."""
+    """The segments of a job's ring: one for each rank, or one for each node if there are many."""
     marks = rank_marks(view)
     if len(marks) <= MOST_SEGMENTS:
         return marks
@@ -142,16 +142,16 @@ def segments(view: JobView) -> Sequence[Mark]:
 
 
 class SideBar(QWidget):
-    """Places, running jobs, the cluster, and the foot.
+    """Pages, running jobs, the cluster, and the buttons at the bottom.
 
     Signals:
-        place_chosen: Key of a place.
+        place_chosen: Key of a page.
         jobs_dropped: Ids of jobs that were dropped on Compare, as a tuple.
         job_opened: Id of a running job.
-        node_opened: Name of a node of the map, after its place was chosen.
-        theme_toggled: Light or dark, the other one.
+        node_opened: Name of a node of the map, after its page was chosen.
+        theme_toggled: Switch between light and dark.
         notices_wished: The bell.
-        folder_wished: The data root in the file manager.
+        folder_wished: Open the data root in the file manager.
         settings_wished, help_wished, keys_wished: The gear, the question mark, the keyboard.
     """
 
@@ -220,8 +220,8 @@ class SideBar(QWidget):
         self._gear = IconButton("gear", "Settings")
         self._gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
         self._gear.clicked.connect(self.settings_wished)
-        keys = IconButton("keyboard", "All keys")
-        keys.setToolTip(plain_tip("All keys", "?"))
+        keys = IconButton("keyboard", "Keyboard shortcuts")
+        keys.setToolTip(plain_tip("Keyboard shortcuts", "?"))
         keys.clicked.connect(self.keys_wished)
         manual = IconButton("question", "Help")
         manual.setToolTip(plain_tip("Help", "F1"))
@@ -257,9 +257,9 @@ class SideBar(QWidget):
         self.show_live(())
 
     def choose(self, key: str) -> None:
-        """Light a place, or none where the page that is shown is none."""
+        """Highlight a page, or none if the present page is not in the side bar."""
         for place, button in self._buttons.items():
-            # One that is exclusive cannot be switched off.
+            # A button of an exclusive group cannot be unchecked.
             button.setAutoExclusive(key in self._buttons)
             button.setChecked(place == key)
 
@@ -267,7 +267,7 @@ class SideBar(QWidget):
         self._buttons[key].set_count(count)
 
     def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
-        """From now on jobs can be dropped on Compare; ``offer_for`` says what that means."""
+        """Accept jobs that are dropped on Compare; ``offer_for`` describes the drop."""
         self._buttons["compare"].take_jobs(offer_for)
 
     def set_root(self, path: str) -> None:
@@ -277,11 +277,11 @@ class SideBar(QWidget):
         self._theme.set_icon("sun" if dark else "moon")
 
     def set_unread(self, count: int) -> None:
-        """How many notices nobody has looked at."""
+        """Set the number of unread notifications."""
         self.bell.set_count(count)
 
     def show_error(self, sentence: str) -> None:
-        """The data root does not answer, or "" when it does."""
+        """Show that the data root does not respond, or "" if it does."""
         self._trouble.setText(sentence)
         self._trouble_mark.setToolTip(plain_tip(sentence))
         self._trouble_mark.setAccessibleName(sentence)
@@ -295,7 +295,7 @@ class SideBar(QWidget):
         self._trouble_mark.setVisible(told and self._narrow)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
-        """The jobs that run, oldest first; a job keeps its place while it runs."""
+        """Show the running jobs, oldest first; a job keeps its place while it runs."""
         self._live = views
         self._running_count.setText(formats.count(len(views)) if views else "")
         for index, job in enumerate(self._jobs):
@@ -310,18 +310,18 @@ class SideBar(QWidget):
             rule.setVisible(not self._narrow or bool(views))
 
     def show_queue(self, queue: Queue) -> None:
-        """While nothing runs, who comes next and for what it waits."""
+        """While nothing runs, show the next queued job and what it waits for."""
         first = next(iter(queue.places), None)
         self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
         self._next.set_tip(first.sentence if first is not None else "")
         self.show_live(self._live)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """All nodes, in the order they keep."""
+        """Show all nodes in their fixed order."""
         self.cluster.show_nodes(states)
 
     def set_narrow(self, narrow: bool) -> None:
-        """The rail: icons and rings."""
+        """The narrow bar: icons and rings."""
         if narrow == self._narrow:
             return
         self._narrow = narrow
@@ -350,7 +350,7 @@ class SideBar(QWidget):
         self.show_live(self._live)
 
     def set_wide(self, wide: bool) -> None:
-        """On a large screen all that is read from afar is larger."""
+        """On a large screen large figures are larger."""
         if wide == self._wide:
             return
         self._wide = wide
@@ -375,7 +375,7 @@ class SideBar(QWidget):
 
 
 def _window_keys() -> str:
-    """What no button does: the keys of the window itself, each on its line."""
+    """The keys of the window that no button shows, one per line."""
     keys = ("Ctrl+K", "Alt+Left", "Alt+Right", "F5", "Shift+F10", "F11", "?")
     known = {key.key: key.does for key in KEYS if not key.where}
     return "\n".join(plain_tip(known[key], key) for key in keys)

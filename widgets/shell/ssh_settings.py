@@ -1,4 +1,4 @@
-"""The part SSH of the settings: with which keys one gets in, and which machines are trusted."""
+"""The SSH section of the settings: the keys for logging in, and the trusted hosts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from widgets.common.theme import S1, S2, S3
 from widgets.shell.settings_rows import SettingsRow, place_line
 
 _HOSTS_W = 220
-_KEPT = (
-    "Typed once, they are known until the program ends; in the system keyring where you wish so."
-)
+_KEPT = "Kept until you quit, or in the system keyring if you tick it."
 
 
 class SshSettings(QWidget):
-    """Facts, and one act: to trust a machine no longer.
+    """Facts, and one action: to forget the key of a host.
 
     Signals:
-        opened: Somebody looks; answer with `show_facts` or `show_trouble`.
-        forget_requested: A `HostKey`: the keys of its host and port are accepted no longer.
+        opened: The section is visible; answer with `show_facts` or `show_error`.
+        forget_requested: A `HostKey`: no longer accept the keys of its host and port.
         place_opened: A path, for the file manager.
     """
 
@@ -37,17 +35,19 @@ class SshSettings(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._keys: dict[str, HostKey] = {}
-        self._ways = Label("Looking…", "small", "text2", wrap=True)
+        self._ways = Label("Reading…", "small", "text2", wrap=True)
         self._places = QVBoxLayout()
         self._places.setSpacing(0)
-        self._hosts = ComboBox(name="Machine whose host key was accepted")
+        self._hosts = ComboBox(name="Host with an accepted key")
         self._hosts.setFixedWidth(_HOSTS_W)
         self._hosts.currentIndexChanged.connect(self._show_fingerprint)
-        self._forget = Button("Forget", tip="The next look at this machine asks for its key again")
+        self._forget = Button(
+            "Forget", tip="The next connection to this host asks for its key again"
+        )
         self._forget.clicked.connect(self._wish_forget)
         control = QWidget()
         control.setLayout(row(self._hosts, self._forget, gap=S2))
-        self._hosts_line = SettingsRow("Host keys that were accepted", "–", control)
+        self._hosts_line = SettingsRow("Accepted host keys", "–", control)
         self._hosts_line.sentence.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
         )
@@ -68,7 +68,7 @@ class SshSettings(QWidget):
         self._ways.set_tone("text2")
         self._ways.setText(_ways(facts))
         known = formats.plural(facts.passphrases, "passphrase")
-        now = f"{known} {'is' if facts.passphrases == 1 else 'are'} known now." * bool(
+        now = f"{known} {'is' if facts.passphrases == 1 else 'are'} kept now." * bool(
             facts.passphrases
         )
         self._passphrases.setText(" ".join(filter(None, (_KEPT, now, facts.keyring_fault))))
@@ -81,7 +81,7 @@ class SshSettings(QWidget):
             self._places.addLayout(place_line(caption, path, self.place_opened.emit))
 
     def show_error(self, sentence: str) -> None:
-        """That could not be looked at."""
+        """Show why the facts could not be read."""
         self._ways.set_tone("bad")
         self._ways.setText(sentence)
 
@@ -99,7 +99,7 @@ class SshSettings(QWidget):
     @Slot()
     def _show_fingerprint(self) -> None:
         key = self._keys.get(self._hosts.key())
-        none = "None yet. Each machine is asked about once, when it is added."
+        none = "None yet. Each host is confirmed once, when it is added."
         self._hosts_line.sentence.setText(f"{key.kind} {key.fingerprint}" if key else none)
 
     @Slot()
@@ -115,12 +115,12 @@ def _name(key: HostKey) -> str:
 
 def _ways(facts: SshFacts) -> str:
     held = facts.agent_keys
-    agent = "No SSH agent answers here"
+    agent = "No SSH agent is running"
     if held is not None:
         agent = f"The SSH agent holds {formats.plural(held, 'key')}"
-    files = f"of files, {formats.listed(facts.keys)} are" if len(facts.keys) > 1 else ""
+    files = f"the key files {formats.listed(facts.keys)} are" if len(facts.keys) > 1 else ""
     if len(facts.keys) == 1:
-        files = f"of files, {facts.keys[0]} is"
+        files = f"the key file {facts.keys[0]} is"
     told = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."
-    named = " A node, and the SSH client settings, may name others."
+    named = " Nodes and ~/.ssh/config can specify other keys."
     return told + named

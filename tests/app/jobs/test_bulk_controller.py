@@ -52,7 +52,7 @@ def acts(services, page, immediately):
     many = ManyJobs(services, immediately, page, jobs, page, page)
     many.sentences = []
     many.stopped, many.in_form = stopped, in_form
-    many.told.connect(many.sentences.append)
+    many.notified.connect(many.sentences.append)
     return many
 
 
@@ -97,7 +97,7 @@ def test_stop_reaches_those_that_run_and_no_others(acts, page, ids):
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
     page.many.stop_requested.emit(ids)
     assert acts.stopped == [ids[1]]
-    assert acts.sentences == ["Stopping 1 job; each saves first"]
+    assert acts.sentences == ["Stopping 1 job; each saves a checkpoint first"]
 
 
 def test_an_export_says_of_which_job_there_is_nothing_to_export(acts, ids, tmp_path):
@@ -154,7 +154,7 @@ def test_several_are_cloned_into_drafts_which_are_chosen_then(
     new = {view.id: view for view in services.jobs.list() if view.id not in (*ids, *real_ids)}
     assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
     assert {view.state for view in new.values()} == {JobState.CREATED}
-    assert acts.sentences == ["Cloned 2 jobs. The drafts are chosen."]
+    assert acts.sentences == ["Cloned 2 jobs. The drafts are selected."]
     assert set(real_page.table.view.chosen()) == set(new)
     assert acts.in_form == [], "the form holds one"
 
@@ -171,7 +171,7 @@ def test_of_those_that_cannot_be_cloned_it_is_said_why(acts, real_page, real_ids
     # Of the others there is no model.
     real_page.many.act("clone", (ids[0], real_ids[0]))
     (sentence,) = acts.sentences
-    assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are chosen. digits: ")
+    assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
     assert len(real_page.table.view.chosen()) == 1
 
 

@@ -68,7 +68,7 @@ def detail(qtbot):
 def carry(jobs, background, detail):
     carry = CarryOut(jobs, background, detail)
     carry.heard = []
-    carry.told.connect(carry.heard.append)
+    carry.notified.connect(carry.heard.append)
     yield carry
     jobs.may.set()
     carry.close()
@@ -157,10 +157,12 @@ def test_what_takes_too_long_is_told_and_is_there_for_the_next_drag(
     jobs.may.clear()
     monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", 30)
     assert dropped(take(detail)) == []
-    assert carry.heard[1:] == ["“digits.zip” was not ready yet; you are told when to drag it again"]
+    assert carry.heard[1:] == [
+        "“digits.zip” was not ready yet; a message will say when to drag it again"
+    ]
     jobs.may.set()
     qtbot.waitUntil(lambda: len(carry.heard) == 3)
-    assert carry.heard[2] == "“digits.zip” is ready now: drag it again"
+    assert carry.heard[2] == "“digits.zip” is ready: drag it again"
     jobs.may.clear()
     (path,) = dropped(take(detail))
     assert path.read_bytes() == b"exported"
@@ -173,7 +175,7 @@ def test_it_is_told_when_it_is_ready_while_it_is_still_held(carry, detail, qtbot
         pass
     assert carry.heard == [
         "Making “digits.zip”…",
-        "“digits.zip” is ready: let it go where it is wanted",
+        "“digits.zip” is ready: drop it in a folder",
     ]
 
 

@@ -70,8 +70,8 @@ def controller(service, page, immediately):
     take_away = TakeAway(service, immediately, page)
     made = CompareController(service, immediately, page, take_away, service.find)
     made.heard = []
-    made.told.connect(made.heard.append)
-    take_away.told.connect(made.heard.append)
+    made.notified.connect(made.heard.append)
+    take_away.notified.connect(made.heard.append)
     return made
 
 
@@ -99,7 +99,7 @@ def test_more_than_eight_are_told(controller, page):
     page.add_requested.emit("id9")
     assert page.ids == ids
     assert controller.heard == [
-        "8 jobs are the most: the first 8 are compared",
+        "At most 8 jobs can be compared: the first 8 are shown",
         "8 jobs are the most: take one out first",
     ]
 
@@ -134,7 +134,7 @@ def test_a_job_that_was_resumed_elsewhere_is_looked_at_again(controller, service
 def test_a_job_that_went_to_the_trash_is_told_and_stays(controller, page):
     controller.compare(("id0", "id1"))
     controller.see(JobListing(gone=("id1", "id2")))
-    assert "is not in the list of jobs any more" in page._message.text()
+    assert "is no longer in the list of jobs" in page._message.text()
     assert page.ids == ("id0", "id1")
 
 

@@ -79,5 +79,5 @@ def test_the_file_of_a_checkpoint_is_checked(jobs, tab, fault, refusal, wanted):
     jobs.fault, jobs.refusal = fault, refusal
     tab._verify.click()
     assert tab._marks(checkpoint(30)) == wanted
-    said = fault or getattr(refusal, "sentence", "found right")
+    said = fault or getattr(refusal, "sentence", "its hash matches")
     assert said in tab._marks_tip(checkpoint(30))

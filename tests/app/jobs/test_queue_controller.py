@@ -120,7 +120,7 @@ def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(controller, ser
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.detail.queue.queue_requested.emit(NAMES[0])
     assert page.detail._banner.accessibleName() == "It can never fit. Choose another place."
-    with qtbot.waitSignal(controller.told) as told:
+    with qtbot.waitSignal(controller.notified) as told:
         page.detail.queue.top_requested.emit(NAMES[1])
     assert told.args == ["It can never fit. Choose another place."]
 

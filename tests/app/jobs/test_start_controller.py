@@ -295,7 +295,7 @@ def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(made: Make, qtbo
     controller.start(wished.wish)
     talk = talk_of(controller)
     told: list[str] = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     talk.dialog.reject()
     assert controller.talk is None
     assert [str(error) for error in wished.refused] == [MPI.sentence], "it stays to be read"

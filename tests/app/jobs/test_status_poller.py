@@ -309,7 +309,7 @@ def test_what_does_not_answer_for_long_is_told_and_the_first_list_is_not(slow, m
     poller.poll()
     jobs = [(job_id, sentence[:14]) for job_id, sentence in told if job_id]
     assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
-    assert told[-1][1].startswith("The data root does not answer: no news since ")
+    assert told[-1][1].startswith("The data root does not respond: no news since ")
     first = StatusPoller(pytest.fail, pytest.fail, pytest.fail, runner, NEVER)
     first.unlisted.connect(pytest.fail)
     first.poll_list()

@@ -38,7 +38,7 @@ def form(qtbot):
 def controller(services, form, immediately):
     made = SweepController(services.sweeps, immediately, form)
     made.heard = []
-    made.told.connect(made.heard.append)
+    made.notified.connect(made.heard.append)
     return made
 
 

@@ -44,7 +44,7 @@ def form(qtbot, services, immediately, started):
     starts = SimpleNamespace(start=started.append, cancel=lambda _id: None)
     form.controller = FormController(services, immediately, starts, page, form, form)
     form.heard = []
-    form.controller.told.connect(form.heard.append)
+    form.controller.notified.connect(form.heard.append)
     form.resize(1200, 800)
     form.show()
     form.show_nodes(services.nodes.list())

@@ -50,7 +50,7 @@ def toast(qtbot):
 def trash(services, page, immediately, toast):
     """Wired to the toast as the window wires it."""
     trash = JobTrash(services, immediately, page, page)
-    trash.told.connect(toast.show_message)
+    trash.notified.connect(toast.show_message)
     trash.undoable.connect(lambda text, tag: toast.show_message(text, undo_tag=tag))
     toast.undone.connect(trash.undo)
     return trash
@@ -87,7 +87,7 @@ def test_from_the_head_of_a_job_it_goes_at_once_and_undo_brings_it_back_whole(
     assert content(folder) == before
     assert page.model.row_of(ids[0]) >= 0
     assert page.open_id == ids[0]
-    assert toast._text.text() == "Moved 1 job back from the trash."
+    assert toast._text.text() == "Moved 1 job out of the trash."
     assert not toast._undo.isVisible()
 
 

@@ -131,7 +131,7 @@ def test_the_chosen_version_shows_what_changed_in_it(library, controller, pages,
     assert card._title.text() == "", "nobody looks at it yet"
     detail._tabs.choose("versions")
     detail._tab_chosen("versions")
-    assert card._title.text() == "What changed from @ 2 to @ 3"
+    assert card._title.text() == "Changes from @ 2 to @ 3"
     assert card._files.text() == "1 file changed: bks_model.py"
     assert card._lines.toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
     detail.versions._table.selectRow(1)
@@ -397,24 +397,24 @@ def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alo
     later, library, pages, model, tmp_path, monkeypatch
 ):
     told = []
-    later.controller.told.connect(told.append)
+    later.controller.notified.connect(told.append)
     (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     later.let_go()
-    assert told == ["New jobs of net @ 1 begin with these weights"]
+    assert told == ["New jobs of net @ 1 start from these weights"]
 
 
 def test_weights_wait_for_no_look_that_has_not_ended_yet(later, pages, model, tmp_path):
     """A drop opens the model, which looks at it, in a process that may be slow to end."""
     told = []
-    later.controller.told.connect(told.append)
+    later.controller.notified.connect(told.append)
     (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     later.let_go(but="try model")
-    assert told == ["New jobs of net @ 1 begin with these weights"]
+    assert told == ["New jobs of net @ 1 start from these weights"]
 
 
 def _refuse(*_, **__):

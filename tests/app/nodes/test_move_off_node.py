@@ -114,10 +114,10 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, page):
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     controller.move_off(RUNS.id, "gpu07")
     over(poller, JobState.FINISHED)
-    assert told == [f"{RUNS.name} has finished; there is nothing to move."]
+    assert told == [f"{RUNS.name} has finished, so it was not moved."]
     assert page.detail._elsewhere.now is None
 
 
@@ -126,7 +126,7 @@ def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, 
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
     assert page.detail._elsewhere.now is None
-    assert "has no checkpoint to go on from" in page.detail._banner.accessibleName()
+    assert "has no checkpoint to resume from" in page.detail._banner.accessibleName()
 
 
 def test_who_asks_for_something_else_meanwhile_is_not_asked_where_it_goes(

@@ -122,7 +122,7 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster,
     assert dialog._trust.fingerprint.text() == "SHA256:new"
     assert cluster.trusted == []
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     dialog.trusted.emit(KEY)
     assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
     assert controller._adding is None
@@ -180,12 +180,12 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
 
 def test_forget_passphrase_says_what_it_did(controller, cluster):
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     controller._page.forget_requested.emit("gpu7")
     cluster.kept.append("/key")
     controller._page.forget_requested.emit("gpu7")
     assert told == [
-        "No passphrase of a key of gpu7 was kept.",
+        "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",
     ]
 

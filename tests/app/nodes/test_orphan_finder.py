@@ -55,7 +55,7 @@ def nodes():
 def finder(page, nodes, immediately):
     made = OrphanFinder(SimpleNamespace(nodes=nodes), immediately, page)
     made.said = []
-    made.told.connect(made.said.append)
+    made.notified.connect(made.said.append)
     return made
 
 
@@ -93,7 +93,10 @@ def test_one_that_stays_or_a_node_that_is_away_leaves_the_button(finder, page, n
     press(qtbot, page, 4711)
     press(qtbot, page, 4711)
     assert [one.isEnabled() for one in buttons(page).values()] == [True]
-    assert finder.said == ["gpu7 does not answer. Is it on?", "python, pid 4711 does not end."]
+    assert finder.said == [
+        "gpu7 does not answer. Is it on?",
+        "python, pid 4711 did not end. Ask the node's administrator.",
+    ]
 
 
 def test_a_check_looks_again_and_a_node_that_cannot_be_asked_says_nothing(finder, page, nodes):

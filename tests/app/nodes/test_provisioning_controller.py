@@ -145,7 +145,7 @@ def test_one_of_several_is_cancelled_alone(controller, set_ups, monkeypatch):
 def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(controller, set_ups):
     set_ups.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     controller.set_up("gpu3")
     assert told == ["The cluster's key is damaged. Set up again."]
     assert controller._dialog.chosen == ""
@@ -154,10 +154,10 @@ def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(controller, 
 
 def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster):
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     cluster.entries = ()
     controller.set_up("gpu3")
-    assert told == ["gpu3 is no longer among the nodes."]
+    assert told == ["gpu3 is no longer in the list of nodes."]
 
 
 def test_f56_a_key_that_nobody_accepted_stops_a_set_up_until_a_person_says_yes(
@@ -205,7 +205,7 @@ def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, 
     set_ups.refusal = BackendError("No node gave the cluster's key.", "Start one.")
     set_ups.refusal.__cause__ = unknown
     told = []
-    controller.told.connect(told.append)
+    controller.notified.connect(told.append)
     controller.set_up("gpu1")
     dialog = controller._choosing.now
     dialog._all.click()

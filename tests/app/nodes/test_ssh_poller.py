@@ -75,7 +75,7 @@ def test_f11_ssh_that_does_not_answer_is_told_of_a_node_that_goes_on(watch, cloc
     condition, reason = condition_of(shown)
     assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNWELL)
     assert reason.startswith("No SSH since ")
-    assert "Its jobs go on and can be stopped" in shown.health[-1].remedy
+    assert "Its jobs keep running and can be stopped" in shown.health[-1].remedy
     # What stays as it was is no news.
     assert after(watch, clock, 5 * EVERY_S, state("gpu7")) == shown
     far.fault = None
@@ -101,16 +101,16 @@ def test_a_node_without_an_agent_shows_figures(watch, clock):
     shown = after(watch, clock, 2, NEW)
     assert (shown.presence, shown.over_ssh) == (Presence.NEW, True)
     row = node_row(shown)
-    assert (row.processor, row.memory is not None, row.beat) == (0.46, True, "by SSH")
+    assert (row.processor, row.memory is not None, row.beat) == (0.46, True, "over SSH")
     assert [cell.use for cell in row.gpus] == ["other"] * 8
     assert row.free_gpus == 0
 
 
 def test_a_silent_agent_is_told_beside_the_figures_and_forgotten_when_it_beats(watch, clock, far):
     shown = after(watch, clock, 2, SILENT)
-    assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH answers")
+    assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH responds")
     row = node_row(shown)
-    assert (row.line, row.aside, row.processor) == ("Agent silent", "", 0.46)
+    assert (row.line, row.aside, row.processor) == ("Agent stopped", "", 0.46)
     assert after(watch, clock, 2, state("gpu7")) == state("gpu7")
     far.fault = REFUSED
     assert after(watch, clock, 2, SILENT) == SILENT

@@ -90,7 +90,7 @@ def test_s16_each_end_is_handed_to_the_service_once(controller, service):
 def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, page, qtbot):
     service.answers = [DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.")]
     controller.see((FAILED,))
-    assert said(page) == ["The webhook at hooks.example answered 503. It is tried again."]
+    assert said(page) == ["The webhook at hooks.example answered 503. It will be sent again."]
     qtbot.waitUntil(lambda: len(service.told) == 2)
     assert said(page) == [], "it has arrived"
 
@@ -99,7 +99,7 @@ def test_what_is_given_up_is_said(controller, service, page):
     service.answers = [DeliveryAttempt(None, "smtp.lab did not accept the user or the password.")]
     controller.see((FAILED,))
     assert said(page) == [
-        "smtp.lab did not accept the user or the password. It is not tried again."
+        "smtp.lab did not accept the user or the password. It will not be sent again."
     ]
 
 
@@ -140,4 +140,4 @@ def test_a_refusal_is_a_sentence_on_the_page(controller, service, page):
     assert said(page) == ["smtp.lab did not take the mail: 550 no."]
     service.fault = None
     page.test_requested.emit("mail", HOOK, None)
-    assert said(page) == ["The test was taken. Look whether it is there."]
+    assert said(page) == ["The test was sent. Check that it arrived."]

@@ -30,7 +30,7 @@ def told():
 @pytest.fixture
 def notices(qapp, told):
     notices = Notices(lambda: True, merge_ms=NEVER)
-    notices.told.connect(told.append)
+    notices.notified.connect(told.append)
     return notices
 
 
@@ -69,7 +69,7 @@ def test_m20_a_run_that_had_ended_before_the_window_opened_is_no_news(notices, t
 
 def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
     quiet = Notices(lambda: False, merge_ms=NEVER)
-    quiet.told.connect(told.append)
+    quiet.notified.connect(told.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
         quiet.see(replace(LIVE, run=run))
         quiet.see(replace(LIVE, run=run, state=state))
@@ -83,7 +83,7 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, told):
         ((JobState.ERROR,) * 2, ("gpu07", "gpu08"), "2 jobs failed"),
         ((JobState.LOST,) * 2, ("", ""), "2 jobs are lost"),
         ((JobState.FINISHED,) * 3, ("",) * 3, "3 jobs finished"),
-        ((JobState.FINISHED, JobState.ERROR), ("", "gpu07"), "2 notices"),
+        ((JobState.FINISHED, JobState.ERROR), ("", "gpu07"), "2 notifications"),
     ],
 )
 def test_m20_what_comes_close_together_is_merged_into_one(notices, told, states, nodes, title):
@@ -153,7 +153,7 @@ def test_a_node_that_goes_offline_with_a_job_on_it_is_told_once_for_each_time(no
         notices.see_nodes(away)
         notices.send_waiting()
     assert titles(told) == [f"Offline: {here}"]
-    assert (told[0].node, told[0].text) == (here, "digits runs there.")
+    assert (told[0].node, told[0].text) == (here, "digits runs on it.")
     notices.see_nodes((NodeState(here, Presence.ONLINE),))
     notices.see_nodes(away)
     notices.send_waiting()

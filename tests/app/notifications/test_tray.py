@@ -43,7 +43,7 @@ def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
         "digits, 50 %, 41 min left",
         "R&&D, <b>, 50 %",
         "Open Ringmaster",
-        "Quit; jobs go on",
+        "Quit; jobs keep running",
     ]
     with qtbot.waitSignal(tray.job_opened) as opened:
         tray._menu.actions()[1].trigger()

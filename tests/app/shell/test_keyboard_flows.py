@@ -346,8 +346,8 @@ def test_a_field_takes_several_values(hands, program):
 
 def test_a_notice_is_read_and_its_place_opened(hands, program, ids):
     notice = Notice("Failed: failed", "Why.", datetime.now().astimezone(), job_id=ids["failed"])
-    program.frame.notices.told.emit(notice)
-    hands.tab_to("1 new notice")
+    program.frame.notices.notified.emit(notice)
+    hands.tab_to("1 new notification")
     hands.press("Space")
     hands.press("Down")
     assert hands.focus().currentIndex().data() == "Failed: failed"

@@ -22,7 +22,7 @@ BY_ANOTHER_NAME = {
     "Models": "Models",
     "Loaders": "Loaders",
     "Nodes": "Nodes",
-    "Notices": "Notices",
+    "Notifications": "Notifications",
     "Settings": "Settings",
     "Dark": "Dark or light",
     "Light": "Dark or light",
@@ -30,8 +30,8 @@ BY_ANOTHER_NAME = {
 }
 """Buttons of the side bar, and the act that does the same."""
 KEYS_WITHOUT_AN_ACT = {
-    "Go to anything": "it is the palette itself",
-    "Search here": "it puts the cursor into the field of the page that one was on",
+    "Command palette": "it is the palette itself",
+    "Search this page": "it puts the cursor into the field of the page that one was on",
     "Menu of the row or field": "it is about what has the focus, which the palette takes away",
 }
 
@@ -68,7 +68,7 @@ def pressable(program):
 
 def side_bar_name(button):
     name = button.accessibleName()
-    return "Notices" if "new notice" in name else name
+    return "Notifications" if "new notification" in name else name
 
 
 def acts_of(menu):

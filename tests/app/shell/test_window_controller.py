@@ -105,7 +105,7 @@ def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
 def test_what_nothing_is_called_is_said(qtbot, program):
     palette = type_into_palette(qtbot, program, "qqqq <b>")
     qtbot.waitUntil(palette._nothing.isVisible)
-    assert palette._nothing.text() == "Nothing is called “qqqq <b>”."
+    assert palette._nothing.text() == "No match for “qqqq <b>”."
     assert palette._nothing.textFormat() is Qt.TextFormat.PlainText
 
 
@@ -141,12 +141,12 @@ def test_a_notice_is_counted_by_the_bell_remembered_and_opens_its_place(qtbot, p
     side_bar = program.window.side_bar
     program.window.go("jobs")
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
-    program.frame.notices.told.emit(notice)
-    assert side_bar.bell.accessibleName() == "1 new notice"
+    program.frame.notices.notified.emit(notice)
+    assert side_bar.bell.accessibleName() == "1 new notification"
     kept = notices_file()
     qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
-    assert side_bar.bell.accessibleName() == "Notices"
+    assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
     assert notices.isVisible()
     assert notices._model.index(0, 0).data(ITEM_ROLE).is_new
@@ -200,7 +200,7 @@ def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
     qtbot.keyClicks(page._search, "allreduce")
     qtbot.waitUntil(lambda: page._text.textCursor().selectedText() == "allreduce")
     page._search.setText("zeppelin")
-    qtbot.waitUntil(lambda: page._nothing.text() == "Not on this page: “zeppelin”.")
+    qtbot.waitUntil(lambda: page._nothing.text() == "No match on this page for “zeppelin”.")
 
 
 def test_no_page_of_the_help_leads_nowhere():
@@ -255,7 +255,7 @@ def test_a_bundle_that_is_dropped_is_brought_in(qtbot, program, tmp_path, dialog
     path = tmp_path / f"resnet{SUFFIX}"
     path.write_bytes(b"half of one")
     assert drags.over(program.window, drags.file(path))
-    assert program.window.drop_sheet.accessibleName() == f"Bring in the job of “resnet{SUFFIX}”"
+    assert program.window.drop_sheet.accessibleName() == f"Import the job from “resnet{SUFFIX}”"
     drags.drop(program.window, drags.file(path))
     dialog = dialog_of(UnbundleDialog)
     qtbot.waitUntil(lambda: any(path.name in t.text() for t in dialog.findChildren(Label)))
@@ -268,17 +268,17 @@ def test_of_several_files_at_once_none_is_taken_and_it_is_said(program, tmp_path
     here = program.window.place
     assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
     sheet = program.window.drop_sheet
-    assert sheet.accessibleName() == "3 files at once: drop them one by one"
+    assert sheet.accessibleName() == "3 files: drop them one by one"
     assert not sheet._takes
     drags.drop(program.window, drags.file(*paths))
-    assert program.window.toast._text.text() == "3 files at once: drop them one by one"
+    assert program.window.toast._text.text() == "3 files: drop them one by one"
     assert program.window.place == here
     assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
 
 
 def test_weights_that_are_dropped_beside_a_model_say_where_they_belong(program, tmp_path):
     drags.drop(program.window, drags.file(tmp_path / "best.pt"))
-    assert program.window.toast._text.text().endswith("drop “best.pt” on one in Models")
+    assert program.window.toast._text.text().endswith("drop “best.pt” on a model in Models")
 
 
 # Units, contrast, SSH
@@ -334,7 +334,7 @@ def test_the_settings_say_what_ssh_uses_and_forget_a_machine(qtbot, program):
     qtbot.mouseClick(ssh._forget, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: ssh._hosts.count() == 1)
     assert program.window.toast._text.text() == (
-        "The next look at gpu07.lab asks whether its key is right"
+        "The next connection to gpu07.lab will ask you to confirm its key"
     )
     assert [key.port for key in cluster.ssh_facts().accepted] == [22]
     cluster.remove_host_key("gpu07.lab")

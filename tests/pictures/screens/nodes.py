@@ -219,7 +219,8 @@ def _without_ssh(state: NodeState) -> NodeState:
     if state.name != "gpu06":
         return state
     remedy = (
-        "10.0.4.16 refuses connections on port 22: no SSH server listens there. Its jobs go on and "
+        "10.0.4.16 refuses connections on port 22: no SSH server listens there. Its jobs "
+        "keep running and "
         "can be stopped; none can be started there. Start sshd on it: systemctl start ssh"
     )
     silent = HealthFinding("ssh", WARN, "No SSH since 14:02", remedy, 0.0)
@@ -263,7 +264,7 @@ def _over_ssh() -> tuple[NodeState, ...]:
     """gpu11 is silent and gpu13 is new, and SSH answers on both."""
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     new = replace(new, message="not set up yet", reading=samples.reading("gpu13", "other"))
-    silent = "no news since 03:12, SSH answers"
+    silent = "no news since 03:12, SSH responds"
     return tuple(
         replace(one, message=silent, over_ssh=True)
         if one.name == "gpu11"
@@ -332,7 +333,7 @@ def add_node_changed_key(stage: Stage) -> None:
 
 @screen("add-node-passphrase")
 def add_node_passphrase(stage: Stage) -> None:
-    _add(stage).ask_passphrase("Passphrase of ~/.ssh/id_ed25519")
+    _add(stage).ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
 
 
 @screen("add-node-refused")
@@ -343,9 +344,7 @@ def add_node_refused(stage: Stage) -> None:
 @screen("passphrase")
 def passphrase(stage: Stage) -> None:
     _nodes(stage, lab.nodes())
-    dialog = PassphraseDialog(
-        "~/.ssh/id_ed25519", "That passphrase does not open it.", stage.window
-    )
+    dialog = PassphraseDialog("~/.ssh/id_ed25519", "That passphrase is wrong.", stage.window)
     dialog.show_keyring("No keyring answers here: it would be asked for again.")
     stage.lay_over(dialog)
 

@@ -141,7 +141,7 @@ def test_the_ring_says_how_far_and_how_many_are_unwell(qtbot: QtBot) -> None:
     widget = RankRing(96)
     qtbot.addWidget(widget)
     widget.set_progress(JobState.TRAINING, 0.649, ["", "warn", "", "bad"])
-    assert widget.accessibleName() == "Training, 64 percent, 2 of 4 ranks unwell"
+    assert widget.accessibleName() == "Training, 64 percent, 2 of 4 ranks need attention"
     widget.set_progress(JobState.FINISHED, 1.0)
     assert widget.accessibleName() == "Finished, 100 percent"
     assert not widget.grab().isNull()

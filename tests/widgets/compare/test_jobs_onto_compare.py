@@ -49,7 +49,7 @@ def controller(page, immediately):
         service, immediately, page, TakeAway(service, immediately, page), service.find
     )
     made.heard = []
-    made.told.connect(made.heard.append)
+    made.notified.connect(made.heard.append)
     return made
 
 

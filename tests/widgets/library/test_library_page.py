@@ -288,7 +288,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
         "Not imported: README.md."
     )
     assert dialog._name_field._below.text() == (
-        "“plankton” exists; what differs becomes its next version."
+        "“plankton” exists; changed parts become its next version."
     )
     with qtbot.waitSignal(dialog.import_requested) as wished:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
@@ -302,7 +302,7 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
     assert "All three" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
     assert dialog._answer.message.text() == (
-        "It holds model and loader: “Both” imports them at once."
+        "It has a model and a loader: choose “Both” to import them together."
     )
     with qtbot.waitSignal(dialog.import_requested) as wished:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
@@ -341,7 +341,7 @@ def test_where_no_sample_could_be_read_nothing_is_drawn_and_no_time_is_told(page
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), Preview("training", "UserDataset", 5000, 5000))
     for pages in (page.detail._trial.pages["samples"], page.detail._trial.pages["statistics"]):
-        assert "none came" in pages.currentWidget().accessibleName()
+        assert "could be read. Fix the loader" in pages.currentWidget().accessibleName()
     assert "Load time" not in {fact.caption for fact in page.detail._facts._facts}
 
 
@@ -367,7 +367,7 @@ def test_the_empty_place_says_what_is_going_on(page):
     empty = page.detail._trial.no_samples
     assert "Reading the samples" in empty.accessibleName()
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
-    assert "Mend what is said above" in empty.accessibleName()
+    assert "Fix the problem above" in empty.accessibleName()
     page.show_items((item("a"), item("a", 2)))
     page.detail.open_version("2")
     assert "Mend" not in empty.accessibleName()

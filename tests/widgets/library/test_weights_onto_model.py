@@ -51,7 +51,7 @@ def controller(services, immediately, page, qtbot):
         qtbot.addWidget(one)
     controller = LibraryController(services.library, immediately, pages, page)
     controller.heard = []
-    controller.told.connect(controller.heard.append)
+    controller.notified.connect(controller.heard.append)
     controller.refresh()
     return controller
 
@@ -91,7 +91,7 @@ def test_a_model_that_has_weights_says_so_before(page, file):
     page.show_items(models("cats", weights=known))
     drags.over(page, drags.file(file))
     assert page.drop_sheet.accessibleName() == (
-        "cats @ 1 has weights already: others need a new version"
+        "cats @ 1 already has weights: import a new version for others"
     )
     assert not page.drop_sheet._takes
     drags.away(page)
@@ -117,14 +117,14 @@ def test_where_there_is_no_model_the_window_says_where_weights_belong(qtbot, fil
     window.show()
     assert drags.over(page, drags.file(file))
     assert window.drop_sheet.accessibleName() == (
-        "Weights belong to a model: drop “best.pt” on one in Models"
+        "Weights belong to a model: drop “best.pt” on a model in Models"
     )
 
 
 def test_they_are_copied_beside_the_model_and_its_page_tells_it(controller, page, services, file):
     page.weights_dropped.emit("cats@1", str(file))
     assert (services.data_root.path / "models/cats/v1/weights.pt").read_bytes() == CONTENT
-    assert controller.heard == ["New jobs of cats @ 1 begin with these weights"]
+    assert controller.heard == ["New jobs of cats @ 1 start from these weights"]
     assert page.detail.has_weights
     assert not page.detail._progress.isVisible()
 

@@ -194,7 +194,7 @@ NAN, INF = math.nan, math.inf
         ([NAN, NAN, 1, INF, NAN, 2, -INF], Gaps.NOT_MEASURED, [3, 6]),
         ([NAN, NAN], Gaps.NOT_MEASURED, [0]),
         ([1, 2, 3], Gaps.NO_NUMBER, []),
-        ([1, 2, NAN, INF], Gaps.NOBODY_LOOKED, []),
+        ([1, 2, NAN, INF], Gaps.NO_READING, []),
     ],
 )
 @pytest.mark.parametrize("piece", [1, 2, 9])
@@ -226,10 +226,10 @@ def test_no_number_is_marked_on_the_axis_and_said(panel: CurvePanel) -> None:
     told.extend(np.arange(500.0), values)
     panel.refresh()
     assert pixels(panel, theme.LIGHT.bad) > 4
-    assert panel.read(200)[1].endswith(" · train: no number")
-    assert "no number" not in panel.read(260)[1]
+    assert panel.read(200)[1].endswith(" · train: NaN or infinite")
+    assert "NaN or infinite" not in panel.read(260)[1]
     panel.point_at(200.0)
-    assert "train: no number" in panel.accessibleDescription()
+    assert "train: NaN or infinite" in panel.accessibleDescription()
 
 
 # Outliers

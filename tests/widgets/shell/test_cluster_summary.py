@@ -28,7 +28,7 @@ def sentences(summary):
 
 def test_counts_and_a_sentence_for_each_that_needs_a_look(summary):
     summary.show_nodes(samples.cluster(12))
-    assert summary.counts.accessibleName() == "1 unwell, 1 offline"
+    assert summary.counts.accessibleName() == "1 needs attention, 1 offline"
     assert sentences(summary) == [
         "gpu07 GPU 3 slowed by heat",
         "gpu11 no news since 03:12, no route to host",
@@ -38,7 +38,7 @@ def test_counts_and_a_sentence_for_each_that_needs_a_look(summary):
 
 def test_all_well_is_one_calm_line(summary):
     summary.show_nodes((samples.state("a"), samples.state("b")))
-    assert summary.counts.accessibleName() == "Nodes: all well"
+    assert summary.counts.accessibleName() == "Nodes: all healthy"
     assert sentences(summary) == []
     assert not summary._notes.isVisible()
 
@@ -47,7 +47,7 @@ def test_all_well_is_one_calm_line(summary):
     ("presences", "said"),
     [
         ((Presence.ONLINE, Presence.NEW), "Nodes: 1 not set up"),
-        ((Presence.ONLINE, Presence.OUT_OF_SERVICE), "Nodes: all well"),
+        ((Presence.ONLINE, Presence.OUT_OF_SERVICE), "Nodes: all healthy"),
         ((Presence.OUT_OF_SERVICE, Presence.OUT_OF_SERVICE), "Nodes: none in service"),
     ],
 )
@@ -67,7 +67,7 @@ def test_there_are_never_more_than_three_sentences(summary):
 
 def test_one_computer_is_one_sentence(summary):
     summary.show_nodes((samples.state("this-computer"),))
-    assert sentences(summary) == ["This computer is well"]
+    assert sentences(summary) == ["This computer is healthy"]
     assert not summary.counts.isVisible()
     assert summary.map.isVisible()
 

@@ -57,7 +57,9 @@ def test_no_place_is_lit_while_a_page_that_is_none_is_shown(window, qtbot, page)
     assert (window.place, lit()) == ("nodes", ["nodes"])
 
 
-@pytest.mark.parametrize(("button", "told"), [("All keys", "keys_wished"), ("Help", "help_wished")])
+@pytest.mark.parametrize(
+    ("button", "told"), [("Keyboard shortcuts", "keys_wished"), ("Help", "help_wished")]
+)
 @pytest.mark.parametrize("width", [1000, 1440])
 def test_keys_and_help_have_a_button(window, qtbot, button, told, width):
     window.resize(width, 640)

@@ -99,18 +99,18 @@ def test_whoever_hears_the_list_hears_all_of_a_notice(window: MainWindow) -> Non
 def test_an_empty_list_says_what_comes_here(window: MainWindow) -> None:
     notices = shown(window, [])
     assert notices._nothing.isVisible()
-    assert notices._why.text().startswith("Jobs that end")
+    assert notices._why.text().startswith("Ended and stalled jobs")
     assert not notices._list.isVisible()
 
 
 def test_the_bell_counts_and_is_there_in_the_rail_too(window: MainWindow, qtbot: QtBot) -> None:
     window.side_bar.set_unread(3)
-    assert window.side_bar.bell.accessibleName() == "3 new notices"
+    assert window.side_bar.bell.accessibleName() == "3 new notifications"
     window.resize(1000, 640)
     assert window.side_bar.bell.isVisible()
     qtbot.waitUntil(lambda: window.side_bar.bell.geometry().right() < window.side_bar.width())
     window.side_bar.set_unread(0)
-    assert window.side_bar.bell.accessibleName() == "Notices"
+    assert window.side_bar.bell.accessibleName() == "Notifications"
 
 
 @pytest.mark.parametrize("rows", [0, 5, 200])

@@ -14,7 +14,7 @@ from widgets.shell.ssh_settings import SshSettings
 
 pytestmark = pytest.mark.usefixtures("look")
 FACTS = SshFacts(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
-NAMED = "A node, and the SSH client settings, may name others."
+NAMED = "Nodes and ~/.ssh/config can specify other keys."
 KEYS = tuple(
     host_key(host, port, "ssh-ed25519", content)
     for host, port, content in (
@@ -36,15 +36,16 @@ def page(qtbot):
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        ({}, "No SSH agent answers here; there is no key file in ~/.ssh."),
+        ({}, "No SSH agent is running; there is no key file in ~/.ssh."),
         ({"agent_keys": 0}, "The SSH agent holds 0 keys; there is no key file in ~/.ssh."),
         (
             {"agent_keys": 1, "keys": ("~/.ssh/id_rsa",)},
-            "The SSH agent holds 1 key; of files, ~/.ssh/id_rsa is tried.",
+            "The SSH agent holds 1 key; the key file ~/.ssh/id_rsa is tried.",
         ),
         (
             {"agent_keys": 2, "keys": ("~/.ssh/id_ed25519", "~/.ssh/id_rsa")},
-            "The SSH agent holds 2 keys; of files, ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
+            "The SSH agent holds 2 keys; "
+            "the key files ~/.ssh/id_ed25519 and ~/.ssh/id_rsa are tried.",
         ),
     ],
 )
@@ -58,9 +59,9 @@ def test_how_many_passphrases_are_known_is_told_and_why_none_can_be_kept(page):
     assert "known now" not in page._passphrases.text()
     page.show_facts(replace(FACTS, passphrases=1, keyring_fault="There is no keyring here."))
     told = page._passphrases.text()
-    assert told.endswith("1 passphrase is known now. There is no keyring here.")
+    assert told.endswith("1 passphrase is kept now. There is no keyring here.")
     page.show_facts(replace(FACTS, passphrases=2))
-    assert page._passphrases.text().endswith("2 passphrases are known now.")
+    assert page._passphrases.text().endswith("2 passphrases are kept now.")
 
 
 def test_of_the_machine_that_is_chosen_the_fingerprint_is_shown_and_its_key_is_forgotten(

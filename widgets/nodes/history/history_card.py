@@ -1,7 +1,7 @@
-"""What happened to a node: quantities of all its GPUs, the unwell ones lifted out of their peers.
+"""The history of a node: plots of all its GPUs, those with a problem highlighted.
 
-A fault is what differs from its peers, so the well GPUs are thin grey lines and only one that is
-or was unwell has a colour and its name. Above lies which job ran when.
+A fault is a difference from the peers, so healthy GPUs are thin grey lines, and only one that has
+or had a problem gets a colour and its name. The jobs that ran are shown above.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _LEAST_STRETCH_S = 120.0
 _PLOT_MIN_H, _OF_PAIR_MIN_H = 190, (130, 90)
 _OF_PAIR_SHARES = (3, 2)
 _NAME_SHARE = 0.14
-"""Of the plot's width, for the name and the value at the end of a curve."""
+"""The share of the plot's width for the name and the value at the end of a curve."""
 _LEAST_SPAN_SHARE = 0.004
 
 
 class _Plot(CurvePanel):
-    """A plot that asks for no more room than it needs; it takes what the page has left.
+    """A plot that requests only its minimum height and takes the room that is left.
 
-    Of two plots, one above the other, each moment stands at one place.
+    Two plots, one above the other, show each moment at the same x.
     """
 
     other: _Plot | None = None
@@ -67,7 +67,7 @@ class _Plot(CurvePanel):
         return QSize(400, self.minimumHeight())
 
     def join(self, other: _Plot) -> None:
-        """Have one time axis with another plot from now on."""
+        """Share one time axis with another plot from now on."""
         for one, two in ((self, other), (other, self)):
             one.other = two
             one.x_range_changed.connect(two._follow)
@@ -83,7 +83,7 @@ class _Plot(CurvePanel):
     @Slot()
     def refresh(self) -> None:
         super().refresh()
-        # The names of both, at the width that the plots have now, say where the axis ends.
+        # The names of both, at the current plot width, determine where the axis ends.
         other = self.other
         if other is not None and other.is_fitted() and other.x_range() != self.x_range():
             CurvePanel.refresh(other)
@@ -95,7 +95,7 @@ class _Plot(CurvePanel):
     def _put_ticks(self) -> None:
         super()._put_ticks()
         if self.other is not None:
-            # What was told to them; how wide they are becomes known later.
+            # Repeat the last widths; the final width is known later.
             both = (self._left, self.other._left)
             widest = max(axis.maximumWidth() for axis in both)
             for axis in both:
@@ -105,9 +105,9 @@ class _Plot(CurvePanel):
 
 @dataclass(frozen=True)
 class Stretch:
-    """What of a node is plotted where it is not its last hours: the time of a job.
+    """A period of a node to plot instead of its last hours: the time of a job.
 
-    ``to_s`` is None while it goes on. ``names`` are those of its GPUs, by UUID; no others are
+    ``to_s`` is None while the job runs. ``names`` are those of its GPUs, by UUID; no others are
     plotted.
     """
 
@@ -120,7 +120,7 @@ class Stretch:
 def problem_spans(
     history: NodeHistory, uuids: Iterable[str], first: float, last: float
 ) -> list[AxisSpan]:
-    """While any of the GPUs was unwell; a short moment is wide enough to be seen."""
+    """Return the spans in which any of the GPUs had a problem, each wide enough to be visible."""
     least = _LEAST_SPAN_SHARE * (last - first)
     return [
         AxisSpan(
@@ -134,9 +134,9 @@ def problem_spans(
 
 
 class _Plots(QWidget):
-    """The plots of one view, one above the other, each of two below what it shows.
+    """The plots of one view, one above the other, each with its caption.
 
-    They are kept: to make a plot takes longer than to fill it.
+    They are reused: building a plot takes longer than filling it.
     """
 
     def __init__(self, view: HistoryView, link: HoverLink) -> None:
@@ -157,7 +157,7 @@ class _Plots(QWidget):
         self.setLayout(layout)
 
     def as_picture(self) -> Picture:
-        """All of them on one picture."""
+        """All plots in one picture."""
         return stacked([plot.as_picture() for plot in self.plots])
 
 
@@ -176,16 +176,16 @@ def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
 
 
 class HistoryCard(Card):
-    """The plots, which quantities they show, and of how many hours.
+    """The plots, with a choice of quantities and hours.
 
     Signals:
-        saved: A file name, and the bytes to put there.
+        saved: A file name, and its contents.
     """
 
     saved = Signal(str, object)
 
     def __init__(self, *before: Item) -> None:
-        """The card; `before` stands beside its title, with what can be chosen below."""
+        """Build the card; `before` is next to its title, with the controls below."""
         self._history = NodeHistory()
         self._job: Stretch | None = None
         self._state: NodeState | None = None
@@ -193,17 +193,17 @@ class HistoryCard(Card):
         self._shown: tuple[object, ...] = ()
         self._count = 0
         self._data: dict[tuple[str, str], CurveData] = {}
-        """By GPU and quantity, as the history has them."""
+        """By GPU and quantity, as in the history."""
         self._title = Label("", "strong", elide="middle")
         self._picker = SegmentedControl(
             [(view.key, view.title) for view in VIEWS],
-            name="What is plotted",
+            name="Quantities",
             height=SEGMENTED_SMALL_H,
         )
         self._picker.chosen.connect(self._build)
         self._stretch = SegmentedControl(
             [(key, title) for key, (title, _) in _STRETCHES.items()],
-            name="Of how many hours",
+            name="Period",
             height=SEGMENTED_SMALL_H,
         )
         self._stretch.choose("3")
@@ -223,12 +223,12 @@ class HistoryCard(Card):
 
     @property
     def plot(self) -> CurvePanel:
-        """The upper one."""
+        """The upper plot."""
         return self._plots.plots[0]
 
     @property
     def lower_plot(self) -> CurvePanel:
-        """The plot with the figures of the time axis, which may be the upper one too."""
+        """The plot with the labels of the time axis, which may be the upper one."""
         return self._plots.plots[-1]
 
     @property
@@ -236,21 +236,21 @@ class HistoryCard(Card):
         return self._lane
 
     def show_stretch(self, job: Stretch) -> None:
-        """From the next news on the time of a job, instead of hours that can be chosen."""
+        """From the next update on, show the time of a job instead of a choice of hours."""
         self._job = job
         self._stretch.hide()
 
     def show_history(
         self, history: NodeHistory, state: NodeState, jobs: Iterable[JobView] = ()
     ) -> None:
-        """News of a node, or another node. `history` holds its reading already."""
+        """Take an update of a node, or another node. `history` includes the reading."""
         other = history is not self._history
         self._history, self._state, self._jobs = history, state, tuple(jobs)
         has_gpus = bool(self._gpus())
         able = {view.key: self._is_able(view) for view in VIEWS}
         for view in VIEWS:
             self._picker.set_enabled(view.key, able[view.key])
-            # Of a job what its GPUs did, or its node where it uses none.
+            # For a job show its GPUs, or the node if it uses none.
             of_node = BY_KEY[view.quantities[0]].of_node is not None
             self._picker.set_shown(view.key, self._job is None or has_gpus != of_node)
         tip = "" if able["ecc"] or not has_gpus else "These GPUs do not count memory errors"
@@ -268,7 +268,7 @@ class HistoryCard(Card):
         self._settle()
 
     def clear(self) -> None:
-        """Another node: nothing of the one before is seen until its own history comes."""
+        """Clear for another node, until its own history arrives."""
         self._history = NodeHistory()
         for plot in self._plots.plots:
             with plot.drawn_once():
@@ -279,7 +279,7 @@ class HistoryCard(Card):
         self._words.setText("")
 
     def show_past(self) -> None:
-        """The history goes farther back than before."""
+        """The history now begins earlier than before."""
         if self._state is not None:
             self._build()
 
@@ -289,7 +289,7 @@ class HistoryCard(Card):
         return tuple((gpu.uuid, gpu.index) for gpu in gpus if self._is_shown(gpu.uuid))
 
     def _is_able(self, view: HistoryView) -> bool:
-        """Whether the node has what a view shows: not all GPUs count memory errors."""
+        """Return True if the node has the data of a view: not all GPUs count memory errors."""
         if view.key != "ecc":
             return BY_KEY[view.quantities[0]].of_node is not None or bool(self._gpus())
         reading = self._state.reading if self._state is not None else None
@@ -316,7 +316,7 @@ class HistoryCard(Card):
         return self._job is None or self._job.to_s is None
 
     def _unwell(self) -> frozenset[str]:
-        """GPUs that are unwell, or were so in the hours that are shown."""
+        """GPUs that have a problem, or had one in the displayed hours."""
         times, state = self._history.times(), self._state
         if state is None or state.reading is None or not len(times):
             return frozenset()
@@ -350,7 +350,7 @@ class HistoryCard(Card):
 
     @Slot()
     def _build(self) -> None:
-        """All curves anew: another node, another quantity, or a GPU became unwell."""
+        """Rebuild all curves: another node or quantity, or a new problem of a GPU."""
         self._take_plots(next(view for view in VIEWS if view.key == self._picker.key()))
         self._shown = self._wanted()
         self._count = self._history.count
@@ -371,7 +371,7 @@ class HistoryCard(Card):
         lone = len(curves) == 1
         plot.clear()
         plot.fit()
-        # The unwell last, so that no peer covers them.
+        # Problems last, so that no peer covers them.
         for uuid, name, is_unwell in sorted(curves, key=lambda curve: curve[2]):
             data = CurveData()
             data.extend(times, self._history.series(uuid, quantity.key), None, times)
@@ -393,11 +393,11 @@ class HistoryCard(Card):
         if not len(times) or self._state is None:
             return
         first, last = max(float(times[0]), self._from_s(times)), self._to_s(times)
-        # A first line of the hour may be some seconds late.
+        # The first line of the hour may be some seconds late.
         is_whole = first - self._from_s(times) < 60.0
         since = f"since {formats.moment_long(first, last)}"
         if self._job is not None:
-            # The axis is the job's, whatever of it the node still knows.
+            # The axis is that of the job, even if the node remembers only a part.
             first = self._job.from_s
             self._title.setText(self._job.title if is_whole else f"{self._job.title}, {since}")
         else:
@@ -408,18 +408,18 @@ class HistoryCard(Card):
         first = min(first, last - _LEAST_STRETCH_S)
         self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
         self._words.setText(self._peers())
-        hot = ThresholdLine(HOT_C, f"hot from {formats.temperature(HOT_C)}")
+        hot = ThresholdLine(HOT_C, f"hot above {formats.temperature(HOT_C)}")
         spans = problem_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
         for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
             plot.title = f"{quantity.title}, {where}"
             plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))
             is_heat = quantity.key == "temperature"
             plot.set_marks(thresholds=[hot] if is_heat else [], spans=spans)
-            # Said once, in the upper plot.
+            # Only once, in the upper plot.
             spans = [replace(span, text="") for span in spans]
 
     def _peers(self) -> str:
-        """What the grey lines are, and where they end: "7 other GPUs, 63 °C to 69 °C, 1.41 GHz"."""
+        """Describe the grey lines: "7 other GPUs, 63 °C to 69 °C, 1.41 GHz"."""
         reading = self._state.reading if self._state is not None else None
         shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
         quantities = [one for one in self._plots.quantities if one.of_gpu is not None]
@@ -436,7 +436,7 @@ class HistoryCard(Card):
 
 
 def _range(quantity: Quantity, gpus: Iterable[Gpu]) -> str:
-    """ "63 °C to 69 °C", "" where no GPU tells it."""
+    """Return "63 °C to 69 °C", "" if no GPU reports the quantity."""
     if quantity.of_gpu is None:
         return ""
     told = [value for gpu in gpus if (value := quantity.of_gpu(gpu)) is not None]

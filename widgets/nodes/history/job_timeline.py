@@ -1,4 +1,4 @@
-"""Which jobs ran on a node and when, above a plot and on its time axis."""
+"""The jobs that ran on a node, above a plot and on its time axis."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bars_of(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
 
 
 def lanes_of(bars: Sequence[JobBar], from_s: float) -> list[list[JobBar]]:
-    """Those that ran since, in as few lanes as let none cover another; newest lanes only."""
+    """Those since that time, in as few lanes as possible without overlap; newest lanes only."""
     lanes: list[list[JobBar]] = []
     for bar in bars:
         if bar.to_s is not None and bar.to_s < from_s:
@@ -61,7 +61,7 @@ def lanes_of(bars: Sequence[JobBar], from_s: float) -> list[list[JobBar]]:
 
 
 class JobLane(QWidget):
-    """The bars; it follows its plot."""
+    """The bars, aligned with their plot."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -74,14 +74,14 @@ class JobLane(QWidget):
         self.hide()
 
     def follow(self, plot: CurvePanel) -> None:
-        """Stand on the time axis of this plot."""
+        """Align with the time axis of this plot."""
         if self._plot is not None:
             self._plot.redrawn.disconnect(self.update)
         self._plot = plot
         plot.redrawn.connect(self.update)
 
     def show_bars(self, bars: tuple[JobBar, ...], from_s: float, now_s: float) -> None:
-        """Those since `from_s`; without any there is no lane."""
+        """Show those since `from_s`; without any the lane is hidden."""
         self._bars, self._from_s, self._now_s = bars, from_s, now_s
         self._lanes = lanes_of(bars, from_s)
         self.setVisible(bool(self._lanes))
@@ -139,5 +139,5 @@ class JobLane(QWidget):
 
 def _sentence(bar: JobBar) -> str:
     if bar.to_s is None:
-        return f"{bar.name}, runs since {formats.clock(bar.from_s)}"
+        return f"{bar.name}, running since {formats.clock(bar.from_s)}"
     return f"{bar.name}, {formats.clock(bar.from_s)} to {formats.clock(bar.to_s)}"

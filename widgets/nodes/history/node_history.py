@@ -1,6 +1,6 @@
-"""What a node did lately, as numbers: the hours that its agent kept, then what this window saw.
+"""The recent history of a node as numbers: the agent's hours, then this window's readings.
 
-No Qt, so that a worker can turn a day into arrays.
+No Qt, so that a worker can convert a day into arrays.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from widgets.plots.growable_array import Floats
 from widgets.plots.plot_range import Scale
 
 CAPACITY = 600
-"""Twenty minutes of readings at one each two seconds."""
+"""Twenty minutes of readings at one per two seconds."""
 _LATELY_S, _LATELY_POINTS = 1200.0, 120
 _GAP_S, _GAP_LINES = 90.0, 2.5
-"""Without news for so long, or for so many lines of an agent's past, a curve has a gap."""
+"""After this time without a reading, or this many missing lines of an agent, a curve has a gap."""
 NODE = ""
-"""Stands for a GPU's UUID where a value is the node's own."""
+"""Replaces the UUID of a GPU for values of the node itself."""
 
 
 HOT_C = Limits().hot_c.enter
 _FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
 _FEW = Scale(0.0, 4.0, leaves_nothing_out=True)
 _UP_TO_HOT = Scale(50.0, HOT_C, leaves_nothing_out=True, step=10.0)
-"""What wavers by two degrees is calm, and looks so only beside what can be: the heat of work, and
-whatever is cooler than that."""
+"""The temperature scale: the heat of work, and everything cooler.
+
+A variation of two degrees is small, and looks small only on such a scale.
+"""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One thing that is plotted of each GPU, or of the node itself."""
+    """A quantity that is plotted for each GPU, or for the node itself."""
 
     key: str
     title: str
@@ -53,7 +55,7 @@ class Quantity:
 
     @property
     def caption(self) -> str:
-        """What stands above its plot."""
+        """The text above its plot."""
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
@@ -178,7 +180,7 @@ Values = Mapping[tuple[str, str], float | None]
 
 @dataclass(frozen=True)
 class NodeHistoryData:
-    """What an agent kept. ``unwell`` holds words and 0 where all was well, else their number."""
+    """The history of an agent. A problem is stored as the number of its text, 0 for none."""
 
     times: Floats
     values: Mapping[tuple[str, str], Floats]
@@ -189,7 +191,7 @@ NO_PAST = NodeHistoryData(np.empty(0), {})
 
 
 def past_of(readings: Sequence[PastReading]) -> NodeHistoryData:
-    """The readings as arrays; where one is missing, a row without values makes a gap."""
+    """Convert the readings to arrays; a missing one becomes a row of NaN, a gap."""
     rows: list[tuple[float, Values]] = []
     words: dict[str, float] = {}
     gap_s = _GAP_S
@@ -225,13 +227,13 @@ def _told(value: float | None) -> float:
 
 
 def _number_of(text: str, words: dict[str, float]) -> float:
-    """Its place among the words, from 1; 0 for none."""
+    """The index of the text among the words, from 1; 0 for none."""
     return words.setdefault(text, len(words) + 1.0) if text else 0.0
 
 
 @dataclass(frozen=True)
 class ProblemSpan:
-    """A time, Unix seconds, in which something was wrong, and what it was as it began."""
+    """A time, Unix seconds, with a problem, and its description at the start."""
 
     from_s: float
     to_s: float
@@ -239,39 +241,39 @@ class ProblemSpan:
 
 
 class NodeHistory:
-    """What is known of one node; a GPU is known by its UUID."""
+    """The known history of one node; a GPU is identified by its UUID."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._times = np.full(capacity, math.nan)
         self._rows: dict[tuple[str, str], int] = {}
-        # One array of all: of 64 nodes sixty each, made in one turn, held the window up.
+        # One array for all: sixty each for 64 nodes, made in one turn, blocked the window.
         self._values = np.empty((0, capacity))
         self._words: dict[str, float] = {}
         self._past = NO_PAST
         self.count = 0
-        """Rows that were appended, gaps included."""
+        """The number of appended rows, gaps included."""
         self.reach = 0
-        """So often it was found to go farther back than was known."""
+        """How often its beginning moved back."""
 
     def append(
         self,
         reading: NodeReading,
         at_s: float,
-        unwell: Mapping[str, str] | None = None,
+        problems: Mapping[str, str] | None = None,
         bad: Collection[str] = (),
     ) -> None:
-        """Add a reading that came at `at_s`, Unix time of this desktop.
+        """Add a reading that arrived at `at_s`, Unix time of this desktop.
 
         Args:
-            unwell: What is wrong with a GPU, by its UUID.
-            bad: Those of them with which it is bad.
+            problems: The problem of a GPU, by its UUID.
+            bad: The GPUs whose problem is severe.
         """
         if self.count and at_s - self._times[(self.count - 1) % self._capacity] > _GAP_S:
             self._put(self._times[(self.count - 1) % self._capacity] + 1.0, {})
         values = values_of(reading)
         for gpu in reading.gpus:
-            values[gpu.uuid, "unwell"] = _number_of((unwell or {}).get(gpu.uuid, ""), self._words)
+            values[gpu.uuid, "unwell"] = _number_of((problems or {}).get(gpu.uuid, ""), self._words)
             values[gpu.uuid, "bad"] = float(gpu.uuid in bad)
         self._put(at_s, values)
 
@@ -290,7 +292,7 @@ class NodeHistory:
         self._values[rows, place] = [_told(value) for value in values.values()]
 
     def put_past(self, past: NodeHistoryData) -> bool:
-        """What its agent kept; True when it goes farther back than what was known."""
+        """Take the history of its agent; return True if it begins earlier than what was known."""
         known = self.times()
         self._past = past
         now = self.times()
@@ -306,7 +308,7 @@ class NodeHistory:
         return np.concatenate((self._past.times[:cut], joint, live))
 
     def series(self, uuid: str, quantity: str) -> Floats:
-        """The values at `times`, NaN where there was none."""
+        """The values at `times`, NaN for missing ones."""
         live = self._in_order(self._times)
         cut = self._cut(live)
         joint = np.full(len(self._joint(live, cut)), math.nan)
@@ -322,7 +324,7 @@ class NodeHistory:
         )
 
     def lately(self, uuid: str, quantity: str) -> Floats:
-        """The values of the last minutes at equal distances, whoever saw them."""
+        """The values of the last minutes at equal intervals, from any source."""
         times = self.times()
         if len(times) < 2:
             return self.series(uuid, quantity)
@@ -334,7 +336,7 @@ class NodeHistory:
     def spans(
         self, uuids: Sequence[str], from_s: float, to_s: float = math.inf
     ) -> list[ProblemSpan]:
-        """When any of these GPUs was unwell; where it got worse or better, another begins."""
+        """The spans in which any of these GPUs had a problem; a change begins another span."""
         if not self._words and not self._past.words:
             return []
         times, live = self.times(), tuple(self._words)
@@ -366,12 +368,12 @@ class NodeHistory:
         return bool(((self.series(uuid, "unwell") > 0) & within).any())
 
     def _cut(self, live: Floats) -> int:
-        """How much of the past came before what was seen here."""
+        """The number of the agent's rows before the first reading of this window."""
         past = self._past.times
         return len(past) if not len(live) else int(np.searchsorted(past, live[0], "left"))
 
     def _joint(self, live: Floats, cut: int) -> Floats:
-        """A row without values where nobody looked between the agent's lines and ours."""
+        """A row of NaN between the agent's last line and this window's first reading."""
         if not cut or not len(live) or live[0] - self._past.times[cut - 1] <= _GAP_S:
             return np.empty(0)
         return np.array([self._past.times[cut - 1] + 1.0])

@@ -1,4 +1,4 @@
-"""The cards above the rack: what is wrong, since when, which job it costs, and one way out."""
+"""The cards above the rack: a problem, its start, the affected job, and one action."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_CARDS = 3
 
 @dataclass(frozen=True)
 class Attention:
-    """One card. ``act`` is what its button does: "show", "look" or "set up"."""
+    """One card. ``act`` is the action of its button: "show", "look" or "set up"."""
 
     node: str
     family: Family
@@ -43,10 +43,10 @@ def attentions(
     since: Mapping[str, float],
     now: float | None = None,
 ) -> tuple[Attention, ...]:
-    """At most `MOST_CARDS`: what costs a job first, then unwell, offline and new nodes.
+    """Return at most `MOST_CARDS`: jobs affected first, then problems, offline and new nodes.
 
     Args:
-        since: When each node left being well, Unix time; not all are known.
+        since: The time when each node stopped being healthy, Unix time; not all are known.
         now: Unix time.
     """
     now = time.time() if now is None else now
@@ -72,7 +72,7 @@ def attentions(
 
 
 def _slowed(live: Iterable[JobView], node: str) -> str:
-    """What a node costs the job that it slows most: "takes 25 % longer for it"."""
+    """The delay of the job that a node slows most: "takes 25 % longer for it"."""
     shares = {}
     for view in live:
         slowest = view.slowest()
@@ -106,11 +106,13 @@ def _card(
         text = _sentences(facts, effect) or "No job is on it."
         return Attention(row.name, family, icon, f"{name}: {reason}", text, "Show node", "show")
     if condition is Condition.OFFLINE:
-        effect = f"{_names(costs)} ran there." if costs else ""
+        effect = f"{_names(costs)} ran on it." if costs else ""
         when = "" if "since" in reason else when
         text = _sentences(upper_first(reason), upper_first(when), effect)
         return Attention(row.name, family, icon, f"{name} is offline", text, "Try again", "look")
-    text = _sentences(row.line if row.line_tone == "bad" else "", "Jobs cannot use it before that.")
+    text = _sentences(
+        row.line if row.line_tone == "bad" else "", "Jobs cannot use it until it is set up."
+    )
     return Attention(row.name, family, icon, f"{name} is not set up", text, "Set up", "set up")
 
 
@@ -126,7 +128,7 @@ class AttentionCards(QWidget):
     """The cards side by side.
 
     Signals:
-        pressed: Name of the node, and the act of its button.
+        pressed: Name of the node, and the action of its button.
     """
 
     pressed = Signal(str, str)
@@ -144,14 +146,14 @@ class AttentionCards(QWidget):
         return self._shown
 
     def show_cards(self, cards: tuple[Attention, ...]) -> None:
-        """These, and nothing at all when there are none."""
+        """Show these cards; hide everything if there are none."""
         if cards == self._shown:
             return
         same = [card.node for card in cards] == [card.node for card in self._shown]
         self._shown = cards
         self.setVisible(bool(cards))
         if same and all(isinstance(self._banner(n), Banner) for n in range(len(cards))):
-            # Words alone changed: a button must not vanish under the pointer.
+            # Only texts changed: a button must not disappear under the pointer.
             for number, card in enumerate(cards):
                 self._fill(self._banner(number), card)
             return

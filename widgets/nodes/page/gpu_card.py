@@ -1,4 +1,4 @@
-"""One GPU of a node's page, and the meters of what is not a GPU."""
+"""A card for one GPU on a node's page, and meters for the rest of the node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from widgets.plots.growable_array import Floats
 from widgets.plots.sparkline import Sparkline
 
 HISTORY_READINGS = 300
-"""Ten minutes of readings at one each two seconds."""
+"""Ten minutes of readings at one per two seconds."""
 _SPARK_H = 30
 _MARGINS = (14, 9, 14, 9)
 
@@ -80,7 +80,7 @@ class History(QWidget):
 
 
 class Meter(Card):
-    """A share with its figure, its words and its history."""
+    """A share with its figure, text and history."""
 
     def __init__(self, title: str, curve: int = 0) -> None:
         self._figure = Label("–", "number")
@@ -95,12 +95,12 @@ class Meter(Card):
         self._history.append(share)
 
     def clear(self) -> None:
-        """Another node."""
+        """Clear for another node."""
         self._history.clear()
 
 
 class GpuCard(Card):
-    """One GPU: use, memory, temperature, power, and who is on it."""
+    """One GPU: use, memory, temperature, power, and its user."""
 
     def __init__(self) -> None:
         self._name = Label("", "strong", elide="right")
@@ -111,7 +111,7 @@ class GpuCard(Card):
         self._spark = Sparkline("Use of the GPU", height=_SPARK_H)
         self._mark = IconLabel("warning-fill", "warn", ICON_SMALL)
         self._who = Label("", "small", "text2", elide="right")
-        # As high with a large figure as without: all cards of a page are alike.
+        # As high with a large figure as without, so that all cards of a page are alike.
         self._heat.setMinimumHeight(QFontMetrics(theme.font("heading")).height())
         self._who.setMinimumHeight(self._mark.height())
         self._owner = Label("", "small", "text2")
@@ -132,7 +132,7 @@ class GpuCard(Card):
         finding: HealthFinding | None = None,
         ranks: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
-        """A new reading, the use in percent lately, newest last, and what is not well.
+        """Take a new reading, the recent use in percent (newest last), and the problem, if any.
 
         Args:
             jobs: Names of jobs by their id.
@@ -143,7 +143,7 @@ class GpuCard(Card):
         self.set_edge("warn" if reason else "")
         layout = self.layout()
         if layout is not None:
-            # What a thicker edge takes, the margins give.
+            # The margins compensate for a thicker edge.
             thick = int(bool(reason))
             layout.setContentsMargins(*(margin - thick for margin in _MARGINS))
         self._name.setText(f"GPU {gpu.index} · {gpu.name}")
@@ -166,7 +166,7 @@ class GpuCard(Card):
         who = {"free": "free", "ours": ours}.get(cell.use, f"in use by {cell.owner}")
         who = ", ".join(part for part in (who, cell.display) if part)
         self._who.setText(upper_first(reason) if reason else who)
-        # A reason takes the place of who it is.
+        # A problem replaces the name of the user.
         held_by = user or (cell.owner if reason and cell.use == "other" else "")
         self._owner.setText(" · ".join(p for p in (rank if reason else "", held_by) if p))
         self._who.set_role("small_strong" if reason else "small")

@@ -1,4 +1,4 @@
-"""What stands under the head of a node's page: its address, what it has, how busy it is."""
+"""The facts below the header of a node's page: address, hardware, load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from widgets.common.key_value_row import Fact
 
 
 def facts_of(state: NodeState, beat: str) -> list[Fact]:
-    """The most asked-for first: the last ones go when room is short."""
+    """Return the facts, the most important first: the last ones are dropped if room is short."""
     entry, reading = state.entry, state.reading
     known = entry.facts if entry is not None else None
     found: list[Fact] = []
@@ -19,7 +19,9 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     elif reading is not None:
         found.append(Fact("Name", reading.host))
     if state.over_ssh:
-        found.append(Fact("Figures", "over SSH", tip="Asked now and then: no agent writes them"))
+        found.append(
+            Fact("Figures", "over SSH", tip="Read periodically over SSH: no agent reports them")
+        )
     names = (
         [g.name for g in reading.gpus] if reading is not None else list(known.gpus if known else ())
     )
@@ -32,7 +34,7 @@ def facts_of(state: NodeState, beat: str) -> list[Fact]:
     elif reading is not None or known is not None:
         cores = reading.cpu.cores if reading is not None else known.cores if known else 0
         total = reading.memory_total_bytes if reading else known.memory_bytes if known else 0
-        # Nobody knows them yet where they are nothing.
+        # Zero means that they are not known yet.
         found += [Fact("Processor", formats.plural(cores, "core"))] if cores else []
         found += [Fact("Memory", formats.memory(total))] if total else []
     driver = reading.driver if reading is not None else known.driver if known else ""
@@ -53,14 +55,14 @@ def _live_facts(reading: NodeReading, little: bool) -> list[Fact]:
     cpu, total, free = reading.cpu, reading.memory_total_bytes, reading.disk_free_bytes
     use = formats.percent(None if cpu.use_percent is None else cpu.use_percent / 100)
     share = formats.percent(reading.memory_used_bytes / total) if total else formats.NONE
-    left = "does not answer" if free is None else f"{formats.disk(free)} free"
+    left = "does not respond" if free is None else f"{formats.disk(free)} free"
     found = [
         Fact("Processor", f"{use} of {formats.plural(cpu.cores, 'core')}", tip=cpu.model),
         Fact("Memory", f"{share} of {formats.memory(total)}"),
         Fact("Data root", left, "warn" if little or free is None else "text", reading.disk_path),
     ]
     if reading.network_bytes_per_s is not None:
-        # In bits, as the rack and the history have it, and as networks are sold.
+        # In bits, as in the rack, the history, and network specifications.
         speed = f"{8e-9 * reading.network_bytes_per_s:.1f}{formats.GAP}Gbit/s"
         found.append(Fact("Network", speed))
     return [*found, Fact("Load", f"{cpu.load_1min:.2f}")]

@@ -1,4 +1,4 @@
-"""What a check found on a node, and who is on its GPUs: the right-hand column of its page."""
+"""The right-hand column of a node's page: results of a check, and the users of its GPUs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _FindingRow(QWidget):
     """One line of the findings; an orphan has a button.
 
     Signals:
-        end_requested: The `Orphan` that is to end.
+        end_requested: The `Orphan` to end.
     """
 
     end_requested = Signal(object)
@@ -54,7 +54,7 @@ class _FindingRow(QWidget):
         self._sentence = Label("", wrap=True)
         self._remedy = Label("", tone="text2", wrap=True, selectable=True)
         self._orphan: Orphan | None = None
-        self._end = Button("End it", icon="x")
+        self._end = Button("End process", icon="x")
         self._end.clicked.connect(self._wish_end)
         self._act = QWidget()
         self._act.setLayout(row(self._end, STRETCH, margins=(0, S1, 0, 0)))
@@ -73,7 +73,7 @@ class _FindingRow(QWidget):
         self._orphan = line.orphan
         self._act.setVisible(line.orphan is not None)
         if line.orphan is not None:
-            self._end.setText("Ending…" if line.is_ending else "End it")
+            self._end.setText("Ending…" if line.is_ending else "End process")
             self._end.setEnabled(not line.is_ending)
             self._end.setAccessibleName(f"End {process_words(line.orphan)}")
         self.show()
@@ -85,10 +85,10 @@ class _FindingRow(QWidget):
 
 
 class FindingsCard(Card):
-    """What is known to be wrong with a node, and the outcome of a check, each with its remedy.
+    """The known problems of a node, and the results of a check, each with its remedy.
 
     Signals:
-        end_requested: The `Orphan` that is to end.
+        end_requested: The `Orphan` to end.
     """
 
     end_requested = Signal(object)
@@ -106,17 +106,17 @@ class FindingsCard(Card):
         self.hide()
 
     def show_health(self, health: tuple[HealthFinding, ...]) -> None:
-        """What the readings say, all the time."""
+        """Show what the readings report."""
         self._health = health
         self._fill()
 
     def show_checking(self) -> None:
-        """Name the steps of a check while it runs; they run side by side."""
+        """Name the steps of a check while it runs; they run in parallel."""
         self._is_checking = True
         self._fill()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Show what a check found, which has ended."""
+        """Show the results of a finished check."""
         self._found, self._is_checking = findings, False
         self._fill()
 
@@ -126,17 +126,17 @@ class FindingsCard(Card):
         ending: Collection[ProcessIdentity],
         jobs: Mapping[str, str],
     ) -> None:
-        """What runs left behind there, each with its button.
+        """Show the processes that runs left behind, each with its button.
 
         Args:
-            ending: Those that are being ended now.
+            ending: Those that are being ended.
             jobs: Names of jobs by their id.
         """
         self._orphans = tuple(_orphan_line(one, ending, jobs) for one in orphans)
         self._fill()
 
     def clear(self) -> None:
-        """Another node: nobody has looked at that one yet."""
+        """Clear for another node, which was not checked yet."""
         self._health, self._found, self._orphans = (), (), ()
         self._is_checking = False
         self._fill()
@@ -171,7 +171,7 @@ class FindingsCard(Card):
     def _told(self) -> Iterator[_Line]:
         told = ""
         for one in self._health:
-            # Heat and what comes of it have one remedy: said once.
+            # Heat and its consequences have one remedy: shown once.
             again = one.remedy == told
             yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
             told = one.remedy
@@ -201,16 +201,16 @@ def _orphan_line(
 
 
 def process_words(orphan: Orphan) -> str:
-    """ "python, pid 51204"."""
+    """Return "python, pid 51204"."""
     program = orphan.command.partition(" ")[0].rpartition("/")[2] or "A process"
     return f"{program}, pid {orphan.process.pid}"
 
 
 class JobsCard(Card):
-    """The jobs that run on a node, each with the way off it.
+    """The jobs that run on a node, each with a button to move it.
 
     Signals:
-        pressed: Id of the job that is to leave.
+        pressed: Id of the job to move.
     """
 
     pressed = Signal(str)
@@ -222,7 +222,7 @@ class JobsCard(Card):
         self.hide()
 
     def show_jobs(self, views: Iterable[JobView], node: str) -> None:
-        """Those that are alive on this node, the oldest first."""
+        """Show the live jobs on this node, the oldest first."""
         live = [view for view in views if view.state.is_live and node in view.nodes]
         live.sort(key=lambda view: view.started)
         told = tuple((view.id, view.name) for view in live)
@@ -235,7 +235,7 @@ class JobsCard(Card):
             move = Button(
                 f"Move it off {node}…",
                 icon="arrow-right",
-                tip="It stops after a checkpoint; then you choose where it goes on",
+                tip="Saves and stops the job, then asks where to resume it",
             )
             move.setAccessibleName(f"Move {name} off {node}")
             move.clicked.connect(partial(self.pressed.emit, job_id))
@@ -255,12 +255,12 @@ class ProcessesCard(Card):
         self.hide()
 
     def show_reading(self, reading: NodeReading) -> None:
-        """Processes of one owner and one run are one line, as they are one thing to him."""
+        """Processes of one owner and one run share a line."""
         groups: dict[tuple[str, str, str], list[tuple[int, GpuProcess]]] = {}
         for gpu in reading.gpus:
             for process in gpu.processes:
                 command = process.command.rpartition("/")[2] or "a process"
-                key = (command, process.user or "somebody", process.run_tag)
+                key = (command, process.user or "another user", process.run_tag)
                 groups.setdefault(key, []).append((gpu.index, process))
         lines = tuple(_words(*key[:2], held) for key, held in groups.items())
         self.setVisible(bool(lines))
@@ -279,7 +279,7 @@ class ProcessesCard(Card):
 
 
 def _words(command: str, user: str, held: list[tuple[int, GpuProcess]]) -> tuple[str, str, str]:
-    """Command, owner, and where, which, how much and since when."""
+    """Return command, owner, and the details: GPU, pid, memory and age."""
     indexes = formats.ranges(index for index, _ in held)
     processes = [process for _, process in held]
     told = [p.memory_bytes for p in processes if p.memory_bytes is not None]

@@ -1,4 +1,4 @@
-"""One node, live: facts, a card per GPU, what happened to it lately, and what can be done to it."""
+"""The live page of one node: facts, a card per GPU, recent history, and actions."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ _NEW_H = 400
 """Room around the sentence about a node that is not set up."""
 
 _SET_UP_WORDS = (
-    "Ringmaster puts Python, Open MPI and Horovod into a folder of your own there, without root, "
-    "and tries them with two processes."
+    "Ringmaster installs Python, Open MPI and Horovod into your home folder on the node, without "
+    "root, and tests them with two processes."
 )
 
 
 class NodePage(QWidget):
-    """A node by itself.
+    """One node.
 
     Signals, each with the name of the node:
-        back_requested: To the rack (carries no name).
+        back_requested: Show the rack (carries no name).
         check_requested: Answer with `show_findings` or `show_error`.
         set_up_requested: Set it up, or again.
         service_requested: Out of service (False), or back (True).
-        remove_requested: Forget it; the person was asked.
-        add_requested: Another node is to be added (carries no name).
-        look_requested: Try once more to reach it.
-        forget_requested: The passphrase of its key is to be kept no longer.
+        remove_requested: Remove it; the user confirmed.
+        add_requested: Add another node (carries no name).
+        look_requested: Try again to reach it.
+        forget_requested: Forget the passphrase of its key.
         move_off_requested: Id of a job, and the node that it is to leave.
-        end_requested: An `Orphan` there, which is to end.
+        end_requested: An `Orphan` on it to end.
     """
 
     back_requested = Signal()
@@ -75,14 +75,14 @@ class NodePage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        # Else the page's first control would have the focus, and its ring, as soon as it is shown.
+        # Otherwise the page's first control would have the focus and its ring at once.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._state: NodeState | None = None
         self._history = NodeHistory()
         self._jobs: Mapping[str, str] = {}
         self._ranks: Mapping[tuple[str, str], int] = {}
         self._placed: tuple[int, bool] | None = None
-        # A node of eight GPUs that is opened is 70 ms in one turn.
+        # Opening a node with eight GPUs would take 70 ms in one turn.
         self.turns = ChunkedWork(self)
         self._make_header()
         self._facts = KeyValueRow()
@@ -143,7 +143,7 @@ class NodePage(QWidget):
 
     @property
     def node(self) -> str:
-        """Name of the node that is shown, "" before there is one."""
+        """Name of the displayed node, "" before there is one."""
         return self._state.name if self._state is not None else ""
 
     def show_node(
@@ -154,12 +154,12 @@ class NodePage(QWidget):
         *,
         beat: str = "",
     ) -> None:
-        """News of a node, or another node.
+        """Take an update of a node, or another node.
 
         Args:
             history: Its last readings, this one included.
-            jobs: All there are; their names stand at the GPUs they hold.
-            beat: How long ago its beat advanced, in words.
+            jobs: All jobs; the GPUs that they hold show their names.
+            beat: The age of its last heartbeat, as text.
         """
         if state.name != self.node:
             self._begin(state)
@@ -183,7 +183,7 @@ class NodePage(QWidget):
         reading = state.reading if here else None
         self._meters.setVisible(reading is not None and not reading.gpus)
         times = history.times()
-        # Without GPUs the meters tell of the last minutes; the card is for what was before.
+        # Without GPUs the meters show the last minutes; the card is for the time before.
         told = state.reading is not None and bool(state.reading.gpus)
         told = told or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
         seen = bool(len(times)) and state.reading is not None and told
@@ -204,25 +204,25 @@ class NodePage(QWidget):
         self.turns.put(pieces)
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """The outcome of a check: what is wrong first, each with its remedy."""
+        """Show the results of the check: problems first, each with its remedy."""
         self._check_button.setEnabled(True)
         self._check_button.setText("Check")
         self._findings_card.show_findings(findings)
 
     def show_orphans(self, orphans: Iterable[Orphan], ending: Collection[ProcessIdentity]) -> None:
-        """What runs left behind on it, and which of that is being ended."""
+        """Show the processes that runs left behind, and those that are being ended."""
         self._findings_card.show_orphans(orphans, ending, self._jobs)
 
     def show_past(self) -> None:
-        """The history of the node goes farther back than before."""
+        """The history of the node now begins earlier than before."""
         self._history_card.show_past()
 
     def show_error(self, sentence: str) -> None:
-        """The check itself could not be made."""
+        """Show why the check could not run."""
         self.show_findings((Finding("check", False, sentence),))
 
     def set_alone(self, alone: bool) -> None:
-        """Whether it is the only node: then it leads nowhere, but another can be added."""
+        """Set whether it is the only node: then there is no way back, but another can be added."""
         self._back.setVisible(not alone)
         self._add.setVisible(alone)
 
@@ -230,7 +230,7 @@ class NodePage(QWidget):
         super().resizeEvent(event)
         self._place()
 
-    # The head.
+    # -- The header.
 
     def _make_header(self) -> None:
         self._back = IconButton("arrow-left", "All nodes", key="Esc")
@@ -238,7 +238,7 @@ class NodePage(QWidget):
         self._back.hide()
         self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
         self._check_button = Button(
-            "Check", icon="first-aid", tip="What is installed, what is missing"
+            "Check", icon="first-aid", tip="Check the installation of this node"
         )
         self._check_button.clicked.connect(self._check)
         self._set_up = Button("Set up", kind="primary", icon="wrench")
@@ -275,7 +275,7 @@ class NodePage(QWidget):
         if state is None:
             return
         self._header.title.setText(node_title(state.name))
-        # The banner below says why a node is offline; the other words need no reason.
+        # The banner below says why a node is offline; the other states need no reason.
         sentence = condition.word
         if condition is Condition.WELL:
             sentence = upper_first(reason)
@@ -298,7 +298,7 @@ class NodePage(QWidget):
         self._again.setVisible(not new)
 
     def _begin(self, state: NodeState) -> None:
-        """Another node than before: nothing of the old one stays."""
+        """Reset for another node."""
         self._removal.hide()
         self._findings_card.clear()
         self._history_card.clear()
@@ -322,15 +322,15 @@ class NodePage(QWidget):
             title = f"{state.name} is offline"
             told = f"{upper_first(reason)}."
             if state.over_ssh:
-                told += " The figures are asked over it."
+                told += " The figures are read over it."
             self._trouble.set_finding("bad", title, told, icon=condition.icon)
 
     @Slot()
     def _ask_removal(self) -> None:
-        remove, keep = Button("Remove", kind="danger"), Button("Keep it")
+        remove, keep = Button("Remove", kind="danger"), Button("Keep")
         remove.clicked.connect(self._wish_removal)
         keep.clicked.connect(self._removal.hide)
-        text = "It leaves the list; what was set up on it stays there."
+        text = "Removes it from the list. Software installed on the node is kept."
         self._removal.set_finding("bad", f"Remove {self.node}?", text, icon="trash")
         self._removal.set_actions([keep, remove])
         self._removal.show()
@@ -354,7 +354,7 @@ class NodePage(QWidget):
             self._findings_card.show_checking()
             self.check_requested.emit(self.node)
 
-    # What is below.
+    # -- The content.
 
     def _show_meters(self, reading: NodeReading) -> None:
         cpu, total = reading.cpu, reading.memory_total_bytes
@@ -371,7 +371,7 @@ class NodePage(QWidget):
             words = f"{formats.disk(free)} free of {formats.disk(disk)} at {reading.disk_path}"
             self._disk.show_share(1 - free / disk, words)
         else:
-            self._disk.show_share(None, f"{reading.disk_path} does not answer")
+            self._disk.show_share(None, f"{reading.disk_path} does not respond")
 
     def _show_gpus(self, reading: NodeReading | None) -> None:
         gpus = reading.gpus if reading is not None else ()
@@ -394,7 +394,7 @@ class NodePage(QWidget):
         self._no_gpu.setVisible(bool(message))
 
     def _make_cards(self, count: int) -> None:
-        """So many there are to be. Nodes are mostly alike: a card serves for the next one, too."""
+        """Show this many cards. Nodes are usually alike, so a card is reused for the next one."""
         while len(self._cards) < count:
             self._cards.append(GpuCard())
 
@@ -409,7 +409,7 @@ class NodePage(QWidget):
             self._processes_card.hide()
 
     def _place(self) -> None:
-        """Cards in fours beside a column, or in pairs above it where the page is narrow."""
+        """Cards in fours next to a column, or in pairs above it on a narrow page."""
         columns = 2 if self.width() < _NARROW_BELOW_W else 4
         beside = columns == 4 and bool(self._gpu_cards)
         if (columns, beside) == self._placed:

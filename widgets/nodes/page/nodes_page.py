@@ -1,4 +1,4 @@
-"""The place Nodes: how many are well, what needs a look, and the rack; or one node by itself."""
+"""The page Nodes: the number of healthy nodes, the problems, and the rack; or one node."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _SEARCH_W, _SEARCH_NARROW_W, _NARROW_BELOW_W = 220, 160, 1000
 
 
 class _Content(QWidget):
-    """As high as it is at its width.
+    """A widget as high as its width requires.
 
-    Its least height, as Qt has it, is that of the cards at their least width, and below twelve
-    nodes on a common screen the page scrolled over nothing.
+    Qt's minimum height is that of the cards at their minimum width. With fewer than twelve nodes on
+    a common screen the page would scroll without content.
     """
 
     def minimumSizeHint(self) -> QSize:
@@ -64,21 +64,21 @@ class _Content(QWidget):
 
 
 class NodesPage(QWidget):
-    """All nodes, and one of them by itself. With only this computer there is no rack.
+    """All nodes, or one of them. With only this computer there is no rack.
 
     Signals, each with the name of a node:
-        add_requested: A node is to be added (carries no name).
-        check_requested: Check it; answer with `show_findings` or `show_error`.
-        look_requested: Try once more to reach it.
-        set_up_requested: Set it up, or again, or show its set-up that runs.
+        add_requested: Add a node (carries no name).
+        check_requested: Check it; answer with `show_findings` or `show_check_error`.
+        look_requested: Try again to reach it.
+        set_up_requested: Set it up, or again, or show its running set-up.
         service_requested: Out of service (False), or back (True).
-        remove_requested: Forget it; the person was asked.
-        forget_requested: The passphrase of its key is to be kept no longer.
+        remove_requested: Remove it; the user confirmed.
+        forget_requested: Forget the passphrase of its key.
         move_off_requested: Id of a job, and the node that it is to leave.
-        end_requested: And an `Orphan` there, which is to end; answer with `show_orphans`.
-        past_requested: It is looked at; answer with `show_past`, again and again.
-        opened: It is shown by itself now; "" for the rack.
-        save_requested: A file name, and the bytes to put there.
+        end_requested: And an `Orphan` on it to end; answer with `show_orphans`.
+        past_requested: It is displayed; answer with `show_past`, periodically.
+        opened: The displayed node; "" for the rack.
+        save_requested: A file name, and its contents.
     """
 
     add_requested = Signal()
@@ -97,10 +97,10 @@ class NodesPage(QWidget):
     def __init__(
         self, clock: Callable[[], float] = time.time, parent: QWidget | None = None
     ) -> None:
-        """The page.
+        """Build the page.
 
         Args:
-            clock: Unix time; how old a beat is, is told by when it came here.
+            clock: Unix time; the age of a heartbeat counts from its arrival here.
         """
         super().__init__(parent)
         self._clock = clock
@@ -164,28 +164,30 @@ class NodesPage(QWidget):
     # What comes in.
 
     def begin_reading(self) -> None:
-        """The nodes are being read; if it takes long, the page says so."""
+        """Reading begins; if it takes long, the page says so."""
         if not self._states:
             self._slow.start()
 
     def show_error(self, sentence: str) -> None:
-        """The nodes cannot be read; what is shown already stays. "" when they can."""
+        """Show that the nodes cannot be read, "" for success; present content stays."""
         if sentence and not self._states:
             self._slow.stop()
             self._reading.say("wifi-slash", "The nodes cannot be read", sentence)
             self._pages.setCurrentWidget(self._reading)
         elif sentence:
-            told = f"{sentence} What is shown is from before."
-            self._trouble.set_finding("bad", "No news of the nodes", told, icon="wifi-slash")
+            told = f"{sentence} The page shows the last known state."
+            self._trouble.set_finding(
+                "bad", "No contact with the data root", told, icon="wifi-slash"
+            )
         self._trouble_place.setVisible(bool(sentence and self._states))
 
     def show_nodes(
         self, states: tuple[NodeState, ...], since: Mapping[str, float] | None = None
     ) -> None:
-        """All nodes, in the order they keep.
+        """Show all nodes in their fixed order.
 
         Args:
-            since: When each node left being well, Unix time, as far as it is known.
+            since: When each node stopped being healthy, Unix time, if known.
         """
         self._slow.stop()
         self._states = {state.name: state for state in states}
@@ -198,48 +200,48 @@ class NodesPage(QWidget):
         self._taking.do(chain(taking, [self._settle]), at_once=len(states) <= NODES_A_TURN)
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        """All jobs there are; their names stand at the GPUs they hold."""
+        """Take all jobs; the GPUs that they hold show their names."""
         self._jobs = views
         self._settle()
 
     def show_set_up(self, set_up: SetUp) -> None:
-        """How far setting up a node is; its row shows the step."""
+        """Show the progress of a set-up; the node's row shows the step."""
         self._set_ups[set_up.node] = set_up
         self._settle()
 
     def show_findings(self, name: str, findings: tuple[Finding, ...]) -> None:
-        """The outcome of a check."""
+        """Show the results of a check."""
         if self.detail.node == name:
             self.detail.show_findings(findings)
 
     def show_orphans(
         self, name: str, orphans: tuple[Orphan, ...], ending: frozenset[ProcessIdentity]
     ) -> None:
-        """What runs left behind on a node, and which of that is being ended."""
+        """Show the processes that runs left behind on a node, and those that are being ended."""
         self._orphans[name] = orphans, ending
         if self.detail.node == name:
             self.detail.show_orphans(orphans, ending)
 
     def show_past(self, name: str, past: NodeHistoryData) -> None:
-        """What a node's agent kept of the last hours."""
+        """Take the last hours from a node's agent."""
         if name in self._states and self._history(name).put_past(past):
             self._settle()
             if self.detail.node == name:
                 self.detail.show_past()
 
     def remove_history(self, name: str) -> None:
-        """Only what this window saw itself is known then, until it is looked at again."""
+        """Keep only the readings of this window until the history is read again."""
         if name in self._histories:
             self._histories[name].put_past(NO_PAST)
 
     def show_check_error(self, name: str, sentence: str) -> None:
-        """A check could not be made."""
+        """Show why a check could not run."""
         if self.detail.node == name:
             self.detail.show_error(sentence)
 
     @Slot(str)
     def open_node(self, name: str) -> None:
-        """One node by itself."""
+        """Show one node."""
         if name in self._states and len(self._states) > 1:
             self._open = name
             self._settle()
@@ -248,7 +250,7 @@ class NodesPage(QWidget):
 
     @Slot()
     def show_rack(self) -> None:
-        """All nodes again; the one that was open has the focus."""
+        """Show all nodes again; the one that was open gets the focus."""
         self._left, self._open = self._open, ""
         self._settle()
         self.rack.setFocus()
@@ -256,11 +258,11 @@ class NodesPage(QWidget):
 
     @property
     def histories(self) -> Mapping[str, NodeHistory]:
-        """What is known of each node's last hours, by its name."""
+        """The known last hours of each node, by name."""
         return self._histories
 
     def beats(self) -> Mapping[str, str]:
-        """How long ago each node was heard of, in words, by its name."""
+        """The time since each node's last heartbeat, as text, by name."""
         now = self._clock()
         silent = (Presence.OFFLINE, Presence.NEW)
         return {
@@ -270,12 +272,12 @@ class NodesPage(QWidget):
 
     @property
     def shows_one(self) -> bool:
-        """Whether a node is shown by itself: it was opened, or there is no other."""
+        """Return True if one node is displayed: it was opened, or it is the only one."""
         return bool(self._states) and (len(self._states) == 1 or bool(self._open))
 
     @property
     def open_name(self) -> str:
-        """The node that is shown by itself, "" when the rack is."""
+        """The name of the displayed node, "" for the rack."""
         return self._open
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -286,7 +288,7 @@ class NodesPage(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._states:
-            # Its figures may be wished for in other units now.
+            # Its figures may need other units now.
             self._settle()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -300,9 +302,9 @@ class NodesPage(QWidget):
         self._search = SearchField("Node, owner or job", key="Ctrl+F")
         self._search.setFixedWidth(_SEARCH_W)
         self._search.searched.connect(self._dim)
-        options = [("all", "All"), ("unwell", "Unwell"), ("free", "Free")]
-        self._filter = SegmentedControl(options, name="Which nodes", height=CONTROL_H)
-        self._filter.set_tip("unwell", "Dims the nodes that are well")
+        options = [("all", "All"), ("unwell", "Attention"), ("free", "Free")]
+        self._filter = SegmentedControl(options, name="Show nodes", height=CONTROL_H)
+        self._filter.set_tip("unwell", "Dims the healthy nodes")
         self._filter.set_tip("free", "Dims the nodes without a free GPU")
         self._filter.chosen.connect(self._dim)
         add = Button("Add a node", kind="primary", icon="plus")
@@ -343,8 +345,8 @@ class NodesPage(QWidget):
                 )
 
     def _settle(self) -> None:
-        """Show what is known; rows that are as before are not painted again."""
-        # Nobody sees it while another page of the window does, and 64 nodes are work.
+        """Refresh the page; unchanged rows are not repainted."""
+        # While another page is visible it is skipped, because 64 nodes take time.
         self._is_stale = is_unseen(self)
         if self._is_stale:
             return
@@ -406,7 +408,7 @@ class NodesPage(QWidget):
         unwell = sum(row.condition.is_news for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)
         self._filter.set_text("all", f"All {len(rows)}")
-        self._filter.set_text("unwell", f"Unwell {unwell}" if unwell else "Unwell")
+        self._filter.set_text("unwell", f"Attention {unwell}" if unwell else "Attention")
         self._filter.set_text("free", f"Free {free}" if free else "Free")
         by_name = {row.name: row for row in rows}
         self._cards.show_cards(attentions(states, by_name, self._jobs, self._since, now))
@@ -420,7 +422,7 @@ class NodesPage(QWidget):
 
     @Slot()
     def _dim(self) -> None:
-        """Dim what does not match; nothing leaves its place."""
+        """Dim what does not match; nothing moves."""
         which, text = self._filter.key(), self._search.text()
         dimmed = {
             row.name
@@ -435,7 +437,7 @@ class NodesPage(QWidget):
         if nobody and text:
             self._nothing.setText(f"No node, owner or job matches “{text}”.")
         elif nobody:
-            words = {"unwell": "Every node is well.", "free": "No GPU is free."}
+            words = {"unwell": "Every node is healthy.", "free": "No GPU is free."}
             self._nothing.setText(words.get(which, ""))
 
     @Slot(str, str)
@@ -449,6 +451,6 @@ class NodesPage(QWidget):
 
     @Slot(QRect)
     def _follow(self, rect: QRect) -> None:
-        """Keep the row that keys led to in view."""
+        """Keep the row that has the keyboard focus in view."""
         centre = self.rack.viewport().mapTo(self._content, rect.center())
         self._scroll.ensureVisible(centre.x(), centre.y(), 0, rect.height())

@@ -1,8 +1,8 @@
-"""The rack: every node at its place, its GPUs as cells, what is wrong in words.
+"""The rack: every node at a fixed place, its GPUs as cells, its problem as text.
 
-A place in the picture is a place in the room, so the order never changes and a filter only dims.
-Up to 12 nodes have tall rows, up to 24 low ones, and more stand side by side as a wall. It is a
-list for Qt, so that keys, screen readers and repainting of single rows come with it.
+The order never changes, so that a position in the picture always means the same node; a filter only
+dims. Up to 12 nodes have tall rows, up to 24 low ones, and more form a wall. It is a Qt list, which
+provides keys, accessibility and repainting of single rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ROWS_A_TURN = 16
 
 
 class Density(Enum):
-    """How large a node is drawn, by how many there are."""
+    """The drawing size of a node, by the number of nodes."""
 
     TALL = "tall"
     LOW = "low"
@@ -72,7 +72,7 @@ def density_of(count: int) -> Density:
 
 
 class RackModel(QAbstractListModel):
-    """The rows. News of one node is told as that one row."""
+    """The rows. An update of one node changes only its row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class RackModel(QAbstractListModel):
         self._tell(number for number, row in enumerate(new) if row != old[number])
 
     def dim(self, names: frozenset[str]) -> None:
-        """Draw these faintly, and all others as usual."""
+        """Draw these dimmed, and all others as usual."""
         changed = self._dimmed ^ names
         self._dimmed = names
         self._tell(number for number, row in enumerate(self._rows) if row.name in changed)
@@ -124,7 +124,7 @@ class RackModel(QAbstractListModel):
         return None
 
     def _tell(self, numbers: Iterable[int]) -> None:
-        """To paint sixteen rows is enough for a turn."""
+        """Emit changes in pieces: painting sixteen rows is enough for a turn."""
         self._untold += [number for number in numbers if number not in self._untold]
         self._tell_some()
         if self._untold:
@@ -140,7 +140,7 @@ class RackModel(QAbstractListModel):
 
 
 class RackDelegate(QStyledItemDelegate):
-    """Paints a node at the size its number asks for."""
+    """Paint a node at the size of the density."""
 
     def __init__(self, parent: Rack) -> None:
         super().__init__(parent)
@@ -166,12 +166,12 @@ class RackDelegate(QStyledItemDelegate):
 
 
 class Rack(QListView):
-    """All nodes.
+    """The list of all nodes.
 
     Signals:
         opened: Name of the node that was clicked, or on which Enter was pressed.
-        shown_row: The part of the rack that a key led to, for what scrolls it.
-        laid_out: Its columns may stand elsewhere now.
+        shown_row: The rectangle of the current row, to scroll to.
+        laid_out: Its columns may have moved.
     """
 
     opened = Signal(str)
@@ -200,7 +200,7 @@ class Rack(QListView):
         self.viewportEntered.connect(self._point_away)
 
     def show_rows(self, rows: Sequence[NodeRow]) -> None:
-        """Rows in the order they keep. Cheap for rows that are as before."""
+        """Show the rows in their fixed order. Cheap for unchanged rows."""
         before = len(self.rows_model.rows)
         self.rows_model.put(rows)
         if len(rows) != before or self._planned() != self._plan:
@@ -211,7 +211,7 @@ class Rack(QListView):
 
     @property
     def columns(self) -> RackColumns:
-        """Where the columns of the table are; of no meaning on a wall."""
+        """The columns of the table; meaningless on a wall."""
         return self._plan
 
     def cell_size(self) -> QSize:
@@ -237,10 +237,10 @@ class Rack(QListView):
         rack_paint.paint_background(painter, ground, row, hover=hover)
         rack_paint.paint_row(painter, rect, row, self._plan)
 
-    # What Qt asks.
+    # -- Qt overrides.
 
     def dataChanged(self, first: AnyIndex, last: AnyIndex, roles: Sequence[int] = ()) -> None:
-        # QListView's own lays all rows out anew, and with that paints all of them.
+        # QListView's own version lays out and paints all rows.
         QAbstractItemView.dataChanged(self, first, last, list(roles))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -249,7 +249,7 @@ class Rack(QListView):
             self._lay_out()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        # The page scrolls, the rack is always whole.
+        # The page scrolls, because the rack always has its full height.
         event.ignore()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -273,7 +273,7 @@ class Rack(QListView):
         return bool(super().viewportEvent(event))
 
     def tip_at(self, where: QPoint) -> str:
-        """All of a GPU, or of a node, that the row has no room for."""
+        """The full text of a GPU or node at this position."""
         index = self.indexAt(where)
         if not index.isValid():
             return ""
@@ -283,7 +283,7 @@ class Rack(QListView):
             return f"{row.title}: {row.gpus[place].sentence}"
         return row.sentence
 
-    # How it lies.
+    # -- Layout.
 
     def _planned(self) -> RackColumns:
         tall = self.density is not Density.LOW
@@ -354,7 +354,7 @@ class RackHead(QWidget):
 
 
 class RowReadOut(QWidget):
-    """A row at its full size, over the window beside the small one that is pointed at."""
+    """A row in full size, over the window, for the small one under the pointer."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)

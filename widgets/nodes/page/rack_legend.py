@@ -1,4 +1,4 @@
-"""What the cells of the rack mean, below it."""
+"""The legend of the cells, below the rack."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class RackLegend(QWidget):
             row(
                 legend_key("ours", "Ringmaster job"),
                 S2,
-                legend_key("other", "somebody else"),
+                legend_key("other", "another user"),
                 S2,
                 legend_key("free", "free"),
                 S2,
-                legend_key("free", "unwell", unwell=True),
+                legend_key("free", "problem", unwell=True),
                 S2,
                 self._figures,
                 STRETCH,
@@ -37,7 +37,7 @@ class RackLegend(QWidget):
         )
 
     def show_for(self, density: Density, with_gpus: bool) -> None:
-        """Say how use is drawn at this density; nothing where there is no GPU."""
+        """Describe the use figures at this density; hidden without GPUs."""
         self.setVisible(with_gpus)
         wall = density is Density.WALL
         self._figures.setText("height: use" if wall else "bar: use · figures: use, temperature")

@@ -1,8 +1,8 @@
-"""How a row of the rack is painted: as a line of a table, or small, as one of a wall of nodes.
+"""Paint a row of the rack: as a line of a table, or small as part of a wall of nodes.
 
-A GPU reads in grey: ours is plain with a solid bar, somebody else's is hatched, a free one only
-outlined, an unwell one framed thickly, one that is gone dotted. Cells come from a cache of
-pictures: 512 of them with hatches would else take longer than a frame may.
+A GPU is readable in grey: ours is plain with a solid bar, another user's hatched, a free one
+outlined, one with a problem framed thickly, one that is gone dotted. Cells come from a pixmap
+cache: painting 512 of them with hatches would take longer than a frame.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BAR_H = 4
 
 @dataclass(frozen=True)
 class RackColumns:
-    """Where the columns of the table stand, in pixels from its left edge."""
+    """The columns of the table, in pixels from its left edge."""
 
     width: float
     name_w: float
@@ -48,7 +48,7 @@ class RackColumns:
     network: bool
     tall: bool
     names: Mapping[str, str]
-    """What is written for each node."""
+    """The text for each node."""
 
     @property
     def row_h(self) -> int:
@@ -70,7 +70,7 @@ class RackColumns:
 
 
 def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
-    """Columns for these rows; a name longer than its column ends in "…"."""
+    """The columns for these rows; a name longer than its column ends in "…"."""
     titles = [row.title for row in rows]
     names = [text_width(title, "strong") for title in without_domain(titles)]
     most = min(_NAME_MOST_W, max(_NAME_LEAST_W, width * _NAME_SHARE))
@@ -80,7 +80,7 @@ def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
     beat_w = _BEAT_W + S3
     fixed = beat_w + (_NETWORK_W + S3 if network else 0)
     meter_w = float(_METER_W)
-    # Whole pixels: a picture of a cell that lies between two is blurred.
+    # Whole pixels: a cell's pixmap between two pixels is blurred.
     cells_x = float(PAD + round(name_w) + S3)
     room = width - PAD - cells_x - fixed - 2 * (meter_w + S3) - _BLOCK_GAP
     cell_w = 0.0
@@ -88,7 +88,7 @@ def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
         cell_w = min(_CELL_MOST_W, (room - (cells - 1) * _CELL_GAP) / cells)
         cell_w = max(6.0, float(int(cell_w)))
     left_over = room - cells * (cell_w + _CELL_GAP)
-    # What narrow cells leave free is for the meters, so that the row has no hole.
+    # The meters take what narrow cells leave free, so that the row has no gap.
     meter_w += max(0.0, min(left_over / 2, 220.0 if cells else 400.0))
     meters_x = width - PAD - fixed - 2 * (meter_w + S3)
     shown = dict(zip((row.name for row in rows), fitted(titles, name_w, "strong"), strict=True))
@@ -98,7 +98,7 @@ def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
 
 
 def paint_head(painter: QPainter, columns: RackColumns) -> None:
-    """The captions of the columns."""
+    """Paint the captions of the columns."""
     word = "GPU " if columns.cell_w >= _FIGURE_FROM_W + 8 else ""
     for index in range(columns.cells):
         where = QRectF(columns.cell_x(index), 0, columns.cell_w, HEAD_H)
@@ -115,7 +115,7 @@ def paint_head(painter: QPainter, columns: RackColumns) -> None:
 
 
 def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumns) -> None:
-    """One line of the table, without its ground."""
+    """Paint one line of the table, without its background."""
     name = QRectF(rect.left() + PAD, rect.top() + 9, columns.name_w, 18)
     line = name.translated(0, 18)
     if not columns.tall:
@@ -179,7 +179,7 @@ def _paint_figures(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackC
 
 
 def paint_background(painter: QPainter, rect: QRectF, row: NodeRow, *, hover: bool) -> None:
-    """The tint of what is news, or of what the pointer is on."""
+    """Paint the tint of a problem, or of the row under the pointer."""
     t = theme.current()
     family = row.condition.family
     if row.condition.is_news:
@@ -194,7 +194,7 @@ def paint_background(painter: QPainter, rect: QRectF, row: NodeRow, *, hover: bo
 
 @dataclass(frozen=True)
 class WallPlan:
-    """What all nodes of a wall share: the width of a name, the names, and how many cells."""
+    """The common layout of a wall's nodes: width of a name, the names, number of cells."""
 
     name_w: float
     cells: int
@@ -202,7 +202,7 @@ class WallPlan:
 
 
 def wall_plan(rows: Sequence[NodeRow]) -> WallPlan:
-    """The same for every node, so that cells stand in line."""
+    """The same layout for every node, so that cells align."""
     titles = [row.title for row in rows]
     widths = [text_width(title, "small_strong") for title in without_domain(titles)]
     name_w = float(min(max(widths, default=0), _WALL_NAME_MOST_W))
@@ -212,7 +212,7 @@ def wall_plan(rows: Sequence[NodeRow]) -> WallPlan:
 
 
 def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallPlan) -> None:
-    """One node of the wall: name and cells, and the reason above the cells when it is unwell."""
+    """Paint one node of a wall: name and cells, and any problem above the cells."""
     news = row.condition is not Condition.WELL or row.line_tone == "live"
     inner = rect.adjusted(S2, 0, -S2, 0)
     left = float(int(inner.left() + wall.name_w + S2))
@@ -264,7 +264,7 @@ def _paint_meter(painter: QPainter, rect: QRectF, share: float) -> None:
 
 
 def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
-    """A cell with its figures: use at the left, temperature at the right."""
+    """Paint a cell with its figures: use at the left, temperature at the right."""
     share = (cell.use_percent or 0) / 100
     bar = round(rect.width() * min(share, 1.0)) if cell.use in ("ours", "other") else 0
     pixmap = _figure_cell(
@@ -295,13 +295,13 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
 
 
 def use_figure(percent: int, room: float) -> str:
-    """``92%``; without its unit where there is no room: half a figure says nothing."""
+    """Return ``92%``; without the unit if room is short, because half a figure is useless."""
     whole = f"{percent}%"
     return whole if text_width(whole, "small_strong") <= room else str(percent)
 
 
 def _dress() -> str:
-    """What tells the pictures of one theme, and units, from those of another."""
+    """The part of a cache key that depends on theme and units."""
     t = theme.current()
     return f"{t.name}{t.high_contrast}{formats.units().temperature}"
 
@@ -348,7 +348,7 @@ def _figure_cell(
         painter.setClipPath(path)
         painter.fillRect(rect, t.q("surface") if unwell else t.tint(_FAMILIES.get(use, "idle")))
         if use == "other" and not unwell:
-            # Faint: the figures stand on it. With the owner's name it tells without colour.
+            # Faint, because figures are on it. The owner's name identifies it without colour.
             painter.setOpacity(0.22)
             paint_hatch(painter, rect, 1.2, 5.0)
             painter.setOpacity(1.0)

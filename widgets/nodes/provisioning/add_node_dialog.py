@@ -1,6 +1,6 @@
-"""Add a node: where it is, whose key it shows, and what else SSH asks for.
+"""Add a node: its address, its host key, and any other question of SSH.
 
-A host key is never trusted by pressing Enter, and one that changed cannot be trusted here at all.
+Enter never trusts a host key, and a changed key cannot be trusted here.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from widgets.nodes.provisioning.options_form import SetUpChoices
 _WIDTH = 540
 _PORT_W = 96
 FIELDS = ("host", "name", "port", "user", "identity", "jump", "data_root")
-"""What a refusal can be about; "" is about none of them."""
+"""The fields that a refusal can concern; "" concerns none."""
 _MORE = ("jump", "data_root")
-"""Seldom needed."""
+"""Fields that are rarely needed."""
 
 
 def host_fault(host: str) -> str:
-    """Why this cannot be a host of OpenSSH, or ""."""
+    """Return why this cannot be an OpenSSH host, or ""."""
     if not host:
-        return "A host is needed: a name, an address, or one of ~/.ssh/config."
+        return "Enter a host name, an address, or a Host of ~/.ssh/config."
     if any(c.isspace() for c in host) or host.startswith("-") or "@" in host or "/" in host:
-        return "A host has no blanks, no @ and no /; the user has a field of its own."
+        return "Enter the host name only; put the user in User."
     return ""
 
 
 def suggested_name(host: str) -> str:
-    """What a node is called unless somebody says otherwise: the host without its domain."""
+    """The default name of a node: the host without its domain."""
     head = host.partition(".")[0]
     return host if head.isdecimal() or not head or ":" in host else head
 
 
 class AddNodeDialog(QDialog):
-    """The form, then whatever SSH needs to know.
+    """The form, then the questions of SSH.
 
     Signals:
-        look_requested: A `NodeAddress`, the node's name, where it sees the data root ("" for the
-            same path as here), and whether it sees none; answer with `show_progress`, then with
-            one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept`
-            once the node is added.
-        trusted: The `HostKey` of `ask_trust`; go on.
-        passphrase_given: What was typed, and whether the system keyring is to keep it. Nobody
-            here does: the field is emptied at once.
-        cancelled: What is under way is not wanted any more.
+        look_requested: A `NodeAddress`, the node's name, its path of the data root ("" for the same
+        path as here), and True if it has no access to it; answer with `show_progress`, then with
+        one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once
+        the node is added.
+        trusted: The `HostKey` of `ask_trust`; continue.
+        passphrase_given: The typed text, and True to store it in the system keyring. The dialog
+        does not store it: the field is emptied at once.
+        cancelled: Cancel the running work.
     """
 
     look_requested = Signal(object, str, str, bool)
@@ -77,11 +77,11 @@ class AddNodeDialog(QDialog):
         parent: QWidget | None = None,
         options: SetUpOptions | None = None,
     ) -> None:
-        """The dialog.
+        """Build the dialog.
 
         Args:
-            taken: Names of the nodes that exist.
-            options: How the node is to be set up unless somebody chooses otherwise.
+            taken: Names of the existing nodes.
+            options: The default options of the set-up.
         """
         super().__init__(parent)
         self.setWindowTitle("Add a node")
@@ -107,52 +107,52 @@ class AddNodeDialog(QDialog):
         self._show_page(self._form)
         self._host.setFocus()
 
-    # What the one who serves it says.
+    # -- Answers of the controller.
 
     def show_progress(self, text: str, share: float | None = None) -> None:
-        """What is being done ("Reaching gpu13"); the form waits, Cancel does not."""
+        """Show the current step ("Connecting to gpu13"); the form is disabled, Cancel is not."""
         self._under_way = True
         self._refusals.clear()
         self._message.hide()
         self._progress.set_progress(share, text)
         self._progress.show()
-        # Before the fields go grey: else Qt hands the focus on through all of them.
+        # Before the fields are disabled: otherwise Qt passes the focus through all of them.
         self._cancel.setFocus()
         self._show_page(self._form)
 
     def ask_trust(self, key: HostKey) -> None:
-        """The node showed a key that this computer has not seen."""
+        """Ask about a host key that this computer has not seen."""
         self._under_way = False
         self._trust.ask(key)
         self._show_page(self._trust, f"Is this {key.host}?")
         self._trust.default.setFocus()
 
     def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
-        """The node showed another key than the one that is known: nothing can be done here."""
+        """Show that the host key changed; the only way on is Close."""
         self._under_way = False
         self._changed.show_changed_key(key, known_fingerprint)
         self._show_page(self._changed, f"The key of {key.host} changed")
         self._changed.default.setFocus()
 
     def ask_passphrase(self, what: str, refusal: str = "") -> None:
-        """The private key needs its passphrase, or the account its password.
+        """Ask for the passphrase of the private key, or the password of the account.
 
         Args:
-            what: "Passphrase of ~/.ssh/id_ed25519".
-            refusal: Why the last one was of no use.
+            what: "Passphrase for ~/.ssh/id_ed25519".
+            refusal: Why the last one was rejected.
         """
         self._under_way = False
         self._passphrase.ask(what, refusal)
-        self._show_page(self._passphrase, f"Unlock the way to {self._host.text().strip()}")
+        self._show_page(self._passphrase, f"Unlock the connection to {self._host.text().strip()}")
         self._passphrase.edit.setFocus()
 
     def show_keyring(self, fault: str) -> None:
-        """Whether a passphrase can be kept: "", or why not."""
+        """Set whether a passphrase can be stored: "", or the reason why not."""
         self._passphrase.show_keyring(fault)
         fit_height(self)
 
     def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
-        """It did not work out. `field` is one of `FIELDS`, or "" when none is to blame."""
+        """Show a failure. `field` is one of `FIELDS`, or "" if it concerns none."""
         self._under_way = False
         self._progress.hide()
         text = f"{sentence} {remedy}".strip()
@@ -171,35 +171,40 @@ class AddNodeDialog(QDialog):
             self.cancelled.emit()
         super().reject()
 
-    # The form.
+    # -- The form.
 
     def _make_form(self) -> QWidget:
         self._host = LineEdit(placeholder="gpu13 or 10.0.4.23", name="Host")
         self._name = LineEdit(placeholder="gpu13", name="Name")
         self._port = LineEdit(placeholder=str(DEFAULT_PORT), name="Port")
-        self._user = LineEdit(placeholder="as in ~/.ssh/config, else yours", name="User")
-        self._identity = LineEdit(placeholder="the SSH agent, and your own keys", name="Key file")
+        self._user = LineEdit(
+            placeholder="from ~/.ssh/config, or your own",
+            name="User",
+        )
+        self._identity = LineEdit(placeholder="the SSH agent and your own keys", name="Key file")
         self._jump = LineEdit(placeholder="user@gateway", name="Jump host")
-        self._data_root = LineEdit(placeholder="the same path as here", name="Data root there")
+        self._data_root = LineEdit(placeholder="same path as here", name="Data root on the node")
         edits = (
             *(self._host, self._name, self._port, self._user),
             *(self._identity, self._jump, self._data_root),
         )
         self._edits = dict(zip(FIELDS, edits, strict=True))
-        through = "Through which machine, as in ProxyJump."
+        through = "Connect through this host (ProxyJump)."
         self._fields = {
             "host": Field("Host", self._host),
-            "name": Field("Name", self._name, note="How the node is called here."),
+            "name": Field("Name", self._name, note="Name shown in Ringmaster"),
             "port": Field("Port", self._port),
             "user": Field("User", self._user),
             "identity": Field("Key file", self._identity),
             "jump": Field("Jump host", self._jump, note=through),
             "data_root": Field(
-                "Data root there", self._data_root, note="Where the node sees the same folder."
+                "Data root on the node",
+                self._data_root,
+                note="Path of the same folder on the node.",
             ),
         }
         self._fields["port"].setFixedWidth(_PORT_W)
-        self.no_share = Switch("This node does not see the data root: files travel over SSH")
+        self.no_share = Switch("This node cannot access the data root: copy files over SSH")
         self.no_share.toggled.connect(self._toggled_share)
         for part in (*(self._fields[key] for key in _MORE), self.no_share, self.choices):
             part.hide()
@@ -213,7 +218,9 @@ class AddNodeDialog(QDialog):
         self._message.hide()
         self._progress = ProgressLine("", cancel="")
         self._progress.hide()
-        self._look = Button("Connect", kind="primary", tip="Reach the node, and see what it has")
+        self._look = Button(
+            "Connect", kind="primary", tip="Connect to the node and read its hardware"
+        )
         self._look.clicked.connect(self._wish)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
@@ -252,20 +259,20 @@ class AddNodeDialog(QDialog):
         faults["host"] = host_fault(typed["host"])
         faults["name"] = name_fault(typed["name"])
         if typed["name"].casefold() in self._taken:
-            faults["name"] = f"There is a node “{typed['name']}” already."
+            faults["name"] = f"A node “{typed['name']}” already exists. Choose another name."
         port = typed["port"]
         if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-            faults["port"] = "1 to 65535."
+            faults["port"] = "Enter a port from 1 to 65535."
         for key in ("user", "jump"):
             if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
-                faults[key] = "It has no blanks, and does not begin with -."
+                faults[key] = "Enter it without blanks, and without - at the start."
         sees_it = not self.no_share.isChecked()
         if sees_it and typed["data_root"] and not typed["data_root"].startswith("/"):
-            faults["data_root"] = "A whole path, from / on."
+            faults["data_root"] = "Enter an absolute path."
         return faults
 
     def _check(self) -> None:
-        """Say what is wrong as soon as it is wrong, but not that a field is still empty."""
+        """Show an error as soon as it appears, but not that a field is still empty."""
         faults = self._faults()
         for key, field in self._fields.items():
             fault = faults[key] if self._edits[key].text() else ""
@@ -318,14 +325,14 @@ class AddNodeDialog(QDialog):
             str(PurePath(identity)) if identity else "",
             self._jump.text().strip(),
         )
-        self.show_progress(f"Reaching {address.host}")
+        self.show_progress(f"Connecting to {address.host}")
         blind = self.no_share.isChecked()
         data_root = "" if blind else self._data_root.text().strip()
         self.look_requested.emit(address, self._name.text().strip(), data_root, blind)
 
     @Slot()
     def _stop(self) -> None:
-        """While something is under way, Cancel ends that; else the dialog."""
+        """Cancel ends running work; otherwise it closes the dialog."""
         if self._under_way:
             self._back_to_form()
         else:
@@ -341,12 +348,12 @@ class AddNodeDialog(QDialog):
 
     @Slot(object)
     def _pass_trust(self, key: HostKey) -> None:
-        self.show_progress(f"Reaching {key.host}")
+        self.show_progress(f"Connecting to {key.host}")
         self.trusted.emit(key)
 
     @Slot(str, bool)
     def _pass_passphrase(self, passphrase: str, keep: bool) -> None:
-        self.show_progress(f"Reaching {self._host.text().strip()}")
+        self.show_progress(f"Connecting to {self._host.text().strip()}")
         self.passphrase_given.emit(passphrase, keep)
 
     def _show_page(self, page: QWidget, title: str = "Add a node") -> None:
@@ -358,7 +365,7 @@ class AddNodeDialog(QDialog):
             self._changed: self._changed.default,
             self._passphrase: self._passphrase.default,
         }
-        # A dialog has one default button: that of the page that is seen.
+        # A dialog has one default button: that of the visible page.
         defaults.get(page, self._look).setDefault(True)
         self._check()
         fit_height(self)

@@ -1,4 +1,4 @@
-"""What SSH asks of a person before it lets him in: a new key, a key that changed, a passphrase."""
+"""Questions of an SSH connection: a new host key, a changed host key, a passphrase."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_PORT = 22
 
 
 class TrustedKey(StyledFrame):
-    """The line that says which key of a node a person has accepted; away where none is."""
+    """The line with the accepted host key of a node; hidden if there is none."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._fingerprint = Label("", "mono", "text2", elide="middle")
@@ -39,13 +39,13 @@ class TrustedKey(StyledFrame):
         self.hide()
 
     def show_key(self, fingerprint: str) -> None:
-        """Its fingerprint, "" for none."""
+        """Show its fingerprint, "" for none."""
         self._fingerprint.setText(fingerprint)
         self.setVisible(bool(fingerprint))
 
 
 class TrustPage(QWidget):
-    """The fingerprint of a key that this computer has not seen. Enter does not trust it.
+    """The fingerprint of a host key that this computer has not seen. Enter does not trust it.
 
     Signals:
         trusted: The `HostKey`.
@@ -72,7 +72,7 @@ class TrustPage(QWidget):
                 margins=(S3, S2, S2, S2),
             ),
         )
-        hint = Label("On the node itself, this prints the same:", "small", "text2")
+        hint = Label("To print the fingerprint, run this on the node itself:", "small", "text2")
         self._command = Label("", "mono", "text2", selectable=True)
         self.trust = Button("Trust", tip="Remember this key for the node")
         self.trust.setAutoDefault(False)
@@ -93,10 +93,10 @@ class TrustPage(QWidget):
 
     def ask(self, key: HostKey) -> None:
         self._key = key
-        where = key.host if key.port in (0, DEFAULT_PORT) else f"{key.host}, port {key.port},"
+        where = key.host if key.port in (0, DEFAULT_PORT) else f"{key.host}, port {key.port}"
         self._words.setText(
-            f"{where} was never reached from this computer. Its key has this fingerprint; "
-            "whoever runs the node can say whether it is the right one."
+            f"First connection to {where}. Compare this fingerprint "
+            "with the one its administrator gives you."
         )
         self._kind.setText(key.kind)
         self.fingerprint.setText(key.fingerprint)
@@ -114,10 +114,10 @@ class TrustPage(QWidget):
 
 
 class ChangedKeyPage(QWidget):
-    """A node showed another key than the one that is known: there is only Close.
+    """A host showed another key than the known one: there is only Close.
 
     Signals:
-        closed: The dialog is to go.
+        closed: Close the dialog.
     """
 
     closed = Signal()
@@ -125,7 +125,9 @@ class ChangedKeyPage(QWidget):
     def __init__(self, then: str = "add the node again", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._banner = Banner("bad", stacked=True)
-        hint = f"If its key did change, this forgets the old one. Then {then}."
+        hint = (
+            f"If its administrator confirms the change, forget the old key with this. Then {then}."
+        )
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
         self._known = Label("", "mono", "text2", wrap=True, selectable=True)
         self._shown = Label("", "mono", "bad", wrap=True, selectable=True)
@@ -134,8 +136,8 @@ class ChangedKeyPage(QWidget):
         self.setLayout(
             col(
                 self._banner,
-                col(Label("Known until now", "small", "text2"), self._known, gap=2),
-                col(Label("Shown today", "small", "text2"), self._shown, gap=2),
+                col(Label("Previous key", "small", "text2"), self._known, gap=2),
+                col(Label("Current key", "small", "text2"), self._shown, gap=2),
                 col(Label(hint, "small", "text2", wrap=True), self._command, gap=2),
                 STRETCH,
                 S2,
@@ -147,9 +149,9 @@ class ChangedKeyPage(QWidget):
     def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
         self._banner.set_finding(
             "bad",
-            f"{key.host} shows another key than before",
-            "It was installed anew, or somebody stands in between. Nothing was sent to it. Ask "
-            "whoever runs it.",
+            f"{key.host} has a different key than before",
+            "Either it was reinstalled, or someone is intercepting the connection. Nothing was "
+            "sent. Ask its administrator.",
             icon="warning-octagon-fill",
         )
         self._known.setText(known_fingerprint)
@@ -158,12 +160,12 @@ class ChangedKeyPage(QWidget):
 
 
 class KeyPlate(QWidget):
-    """Whichever of the two a key calls for, in a dialog that is about more than it.
+    """The page for a new or changed key, inside a dialog with other content.
 
     Signals:
         trusted: The `HostKey`.
         refused: It is not trusted.
-        closed: The dialog is to go.
+        closed: Close the dialog.
     """
 
     trusted = Signal(object)
@@ -180,7 +182,7 @@ class KeyPlate(QWidget):
         self.setLayout(col(self.trust, self.changed, gap=0))
 
     def show_key(self, key: HostKey, accepted: str = "") -> str:
-        """Ask about a key, or tell that it is another than the ``accepted``; gives the title."""
+        """Ask about a key, or report that it differs from ``accepted``; return the title."""
         self.trust.setVisible(not accepted)
         self.changed.setVisible(bool(accepted))
         if accepted:
@@ -189,18 +191,18 @@ class KeyPlate(QWidget):
             self.trust.ask(key)
         default = self.changed.default if accepted else self.trust.default
         default.setDefault(True)
-        # A dialog that is fitted to this at once would go by what was seen here before.
+        # A dialog that is fitted now would use the size of the previous content.
         for part in (self.trust, self.changed, self):
             part.updateGeometry()
         return f"The key of {key.host} changed" if accepted else f"Is this {key.host}?"
 
 
 class PassphrasePage(QWidget):
-    """What unlocks a private key. It stays in the field only until it is given away.
+    """A passphrase for a private key. It stays in the field only until it is handed over.
 
     Signals:
-        given: What was typed, and whether the system keyring is to keep it.
-        refused: Nothing will be typed.
+        given: The typed text, and True to store it in the system keyring.
+        refused: The user cancelled.
     """
 
     given = Signal(str, bool)
@@ -211,7 +213,7 @@ class PassphrasePage(QWidget):
         self.edit = LineEdit(name="Passphrase")
         self.edit.setEchoMode(QLineEdit.EchoMode.Password)
         self.field = Field("Passphrase", self.edit, note="Kept in memory until the window closes.")
-        self.keep = CheckBox("Keep it in the system keyring")
+        self.keep = CheckBox("Store it in the system keyring")
         self.keep.setEnabled(False)
         self._why_not = Label("", "small", "text3", wrap=True)
         self._why_not.hide()
@@ -230,7 +232,7 @@ class PassphrasePage(QWidget):
         self.field.set_error(refusal)
 
     def show_keyring(self, fault: str) -> None:
-        """Whether the system has a keyring: "", or why it has none."""
+        """Set whether the system has a keyring: "", or why not."""
         self.keep.setEnabled(not fault)
         if fault:
             self.keep.setChecked(False)

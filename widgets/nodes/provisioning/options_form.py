@@ -1,4 +1,4 @@
-"""How nodes are set up: a switch for each choice, what it is for, and what does not fit."""
+"""The options of a set-up: a switch for each, its purpose, and any conflict."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from widgets.common.theme import S1, S2, S3
 _WORDS = {
     SYSTEM_MPI: (
         "Use the nodes' own Open MPI",
-        "For one that is made for the cluster's network. It is 4.1 or 5.0, and the same on all.",
+        "For an Open MPI tuned for the nodes' network: 4.1 or 5.0, same everywhere.",
     ),
     SHARED: (
         "One environment for all nodes",
-        "Made once, on the data root. For small home folders; each start reads it from there.",
+        "Installed once, in the data root. For small home folders; each start reads it there.",
     ),
     LIMITS_KEY: (
-        "Let the cluster's key start runs only",
-        "The nodes' key to each other runs nothing else. For machines that others use, too.",
+        "Restrict the nodes' SSH key to training runs",
+        "The key can start nothing else. Recommended on shared machines.",
     ),
 }
-_OWN_KEY = "These nodes reach each other with a key of yours, which stays as it is."
+_OWN_KEY = "These nodes connect to each other with a key of your own, which is not changed."
 
 
 class _Choice(QWidget):
-    """A switch with a sentence below; a fault takes the place of the sentence."""
+    """A switch with a sentence below; an error replaces the sentence."""
 
     def __init__(self, title: str, sentence: str) -> None:
         super().__init__()
@@ -57,10 +57,10 @@ class _Choice(QWidget):
 
 
 class SetUpChoices(QWidget):
-    """The choices of a set-up.
+    """The options of a set-up.
 
     Signals:
-        changed: A person chose otherwise.
+        changed: The user changed an option.
     """
 
     changed = Signal()
@@ -74,7 +74,7 @@ class SetUpChoices(QWidget):
         self.setLayout(col(*self._choices.values(), gap=S2, margins=(0, S1, 0, 0)))
 
     def options(self) -> SetUpOptions:
-        """What is chosen now; what is not offered here is as it was."""
+        """The selected options; those not offered here are unchanged."""
         return replace(
             self._options,
             system_mpi=self.switch(SYSTEM_MPI).isChecked(),
@@ -83,7 +83,7 @@ class SetUpChoices(QWidget):
         )
 
     def show_options(self, options: SetUpOptions) -> None:
-        """What is chosen before a person chooses."""
+        """Set the initial options."""
         self._options = options
         for key, choice in self._choices.items():
             choice.switch.blockSignals(True)
@@ -92,7 +92,7 @@ class SetUpChoices(QWidget):
         self._choices[LIMITS_KEY].forbid(_OWN_KEY if options.own_key else "")
 
     def show_faults(self, faults: Mapping[str, str]) -> None:
-        """What does not fit, by the name of the choice."""
+        """Show conflicts, by the name of the option."""
         for key, choice in self._choices.items():
             if choice.switch.isEnabled():
                 choice.show_fault(faults.get(key, ""))
@@ -101,7 +101,7 @@ class SetUpChoices(QWidget):
         return self._choices[key].switch
 
     def below(self, key: str) -> str:
-        """The sentence below a switch, for those who test."""
+        """The sentence below a switch, for tests."""
         return self._choices[key].below()
 
     @Slot(bool)

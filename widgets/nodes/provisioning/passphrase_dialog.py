@@ -1,4 +1,4 @@
-"""Asks for the passphrase of a key on the way to the data root."""
+"""Ask for the passphrase of the SSH key for the data root."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _WIDTH = 480
 
 
 class PassphraseDialog(FittedDialog):
-    """The page `PassphrasePage` by itself.
+    """The page `PassphrasePage` in a dialog of its own.
 
     Signals:
-        given: What was typed, and whether the system keyring is to keep it.
+        given: The typed text, and True to store it in the system keyring.
     """
 
     given = Signal(str, bool)
 
     def __init__(self, identity: str, refusal: str = "", parent: QWidget | None = None) -> None:
-        super().__init__("Unlock the way to the data root", _WIDTH, parent)
+        super().__init__("Passphrase for the data root's SSH key", _WIDTH, parent)
         self.page = PassphrasePage()
         self.page.given.connect(self._give)
         self.page.refused.connect(self.reject)
         self.page.default.setDefault(True)
-        title = Label("Unlock the way to the data root", "title")
+        title = Label("Passphrase for the data root's SSH key", "title")
         self.setLayout(col(title, self.page, gap=S3, margins=(S6, S4, S6, S4)))
-        self.page.ask(f"Passphrase of {identity}", refusal)
+        self.page.ask(f"Passphrase for {identity}", refusal)
         self.page.edit.setFocus()
 
     def show_keyring(self, fault: str) -> None:
-        """Whether it can be kept: "", or why not."""
+        """Set whether it can be stored: "", or why not."""
         self.page.show_keyring(fault)
 
     @Slot(str, bool)

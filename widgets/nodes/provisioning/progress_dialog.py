@@ -1,4 +1,4 @@
-"""Setting up nodes: what is done on each, step by step. Closing the dialog cancels nothing."""
+"""The progress of set-ups, step by step. Closing the dialog cancels nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = {"good": "check-circle-fill", "bad": "x-circle-fill", "warn": "warning-
 
 
 class _NodeTab(QAbstractButton):
-    """One of several nodes: how far it is, in a glyph and a few words."""
+    """The tab of one node: its progress as a glyph and a short text."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,7 +47,7 @@ class _NodeTab(QAbstractButton):
         self.update()
 
     def set_title(self, title: str) -> None:
-        """What is written of its name."""
+        """Set the displayed form of its name."""
         self._title = title
         self.update()
 
@@ -83,14 +83,14 @@ class _NodeTab(QAbstractButton):
 
 
 class SetUpDialog(QDialog):
-    """Not modal: the window can be used beside it.
+    """A dialog that is not modal: the window stays usable.
 
     Signals, each with the name of the node:
-        retry_requested: With the title of the step from which on.
-        choices_requested: It failed; it is to be set up in another way.
-        cancel_requested: Its set-up is not wanted any more.
-        node_opened: It is to be shown by itself.
-        trusted: With the `HostKey` that somebody accepted; the set-up is to go on.
+        retry_requested: With the title of the step to retry from.
+        choices_requested: It failed; set it up with other options.
+        cancel_requested: Cancel its set-up.
+        node_opened: Show its page.
+        trusted: With the `HostKey` that the user accepted; continue the set-up.
     """
 
     retry_requested = Signal(str, str)
@@ -104,7 +104,7 @@ class SetUpDialog(QDialog):
         self.setModal(False)
         self.setWindowTitle("Set up")
         self.setObjectName("dialog")
-        # Else the first button has the focus, and its ring, before anybody pressed a key.
+        # Otherwise the first button has the focus and its ring before any key press.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._set_ups: dict[str, SetUp] = {}
         self._addresses: dict[str, str] = {}
@@ -115,11 +115,11 @@ class SetUpDialog(QDialog):
         self._address = Label("", "small", "text3")
         self._view = SetUpView()
         self._view.retry_requested.connect(self.retry_requested)
-        # The view says by this event that its steps need more room, or less.
+        # The view reports by this event that its steps need more or less room.
         self._view.installEventFilter(self)
         holder = QWidget()
         holder.setLayout(col(self._view, STRETCH, gap=0))
-        # Else it claims the height that its wrapped texts had on a narrow page, and would scroll.
+        # Otherwise it requests the height of its wrapped texts on a narrow page, and scrolls.
         holder.setMinimumHeight(1)
         self._scroll = Scroll(holder)
         self._trusted = TrustedKey()
@@ -135,7 +135,7 @@ class SetUpDialog(QDialog):
         self._nodes_scroll.setFixedWidth(_NODES_W)
         self._nodes_scroll.hide()
         self._sentence = Label("", "small", "text3", elide="right")
-        self._choices = Button("Choices…", tip="Set it up in another way")
+        self._choices = Button("Options…", tip="Set it up with other options")
         self._choices.setAutoDefault(False)
         self._choices.clicked.connect(self._wish_choices)
         self._cancel = Button("Cancel")
@@ -144,7 +144,7 @@ class SetUpDialog(QDialog):
         self._open = Button("Show node")
         self._open.setAutoDefault(False)
         self._open.clicked.connect(self._wish_open)
-        self._close = Button("Go on in the background", kind="primary")
+        self._close = Button("Continue in the background", kind="primary")
         self._close.setDefault(True)
         self._close.clicked.connect(self.hide)
         steps = col(
@@ -170,10 +170,10 @@ class SetUpDialog(QDialog):
         self.setFocus()
 
     def show_set_up(self, set_up: SetUp, address: str = "") -> None:
-        """How far a node is; a node that is new becomes one more.
+        """Take the progress of a node; a new node gets a tab.
 
         Args:
-            address: "mai@10.0.4.23", as far as it is known.
+            address: "mai@10.0.4.23", if it is known.
         """
         new = set_up.node not in self._set_ups
         self._set_ups[set_up.node] = set_up
@@ -204,7 +204,7 @@ class SetUpDialog(QDialog):
         return self._shown
 
     def remove(self, node: str) -> None:
-        """The node was removed."""
+        """Take the removal of a node."""
         tab = self._tabs.pop(node, None)
         if tab is None:
             return
@@ -221,7 +221,7 @@ class SetUpDialog(QDialog):
                 self.hide()
 
     def reject(self) -> None:
-        # Esc and the window's own cross are ways to close it, and closing cancels nothing.
+        # Esc and the window's close button close it without cancelling.
         self.hide()
 
     def _add_tab(self, node: str) -> None:
@@ -248,7 +248,7 @@ class SetUpDialog(QDialog):
         self._trusted.show_key("" if chosen.key is not None else chosen.trusted)
         if key is not None:
             title = self._plate.show_key(key, chosen.accepted)
-            # None of the fields or buttons is chosen before anybody pressed a key.
+            # No field or button has the focus before a key press.
             self.setFocus()
         else:
             self._close.setDefault(True)
@@ -276,11 +276,11 @@ class SetUpDialog(QDialog):
 
     @property
     def _asks_now(self) -> bool:
-        """Whether a question about a key stands where the steps would."""
+        """Return True if a question about a key replaces the steps."""
         return not self._plate.isHidden()
 
     def _grow(self) -> None:
-        """High enough for what a step has to say, as far as a small screen allows."""
+        """Grow to the height of a step's text, within the limits of a small screen."""
         if self._asks_now:
             return
         wanted = self._view.sizeHint().height()
@@ -304,7 +304,7 @@ class SetUpDialog(QDialog):
         self._choices.setVisible(_has_ended(chosen) and chosen.failed is not None)
         self._cancel.setVisible(not _has_ended(chosen))
         self._open.setVisible(_is_ready(chosen))
-        self._close.setText("Go on in the background" if running else "Close")
+        self._close.setText("Continue in the background" if running else "Close")
         words, tone = _outcome(chosen)
         if len(self._set_ups) > 1:
             over = sum(_is_ready(each) for each in self._set_ups.values())
@@ -312,7 +312,7 @@ class SetUpDialog(QDialog):
             failed = sum(each.failed is not None for each in self._set_ups.values()) - asking
             words = f"{formats.of(over, len(self._set_ups))} nodes are ready"
             words += f", {failed} failed" if failed else ""
-            words += f", {asking} to be answered" if asking else ""
+            words += f", {asking} waiting for an answer" if asking else ""
             tone = "bad" if failed else "text3"
         self._sentence.setText(f"{words}.")
         self._sentence.set_tone("text3" if tone == "live" else tone)
@@ -342,7 +342,7 @@ class SetUpDialog(QDialog):
 
 
 def _has_ended(set_up: SetUp) -> bool:
-    """Done, failed or cancelled; one without steps has not begun."""
+    """Return True if it is done, failed or cancelled; without steps it has not begun."""
     return bool(set_up.steps) and set_up.is_over
 
 
@@ -351,16 +351,16 @@ def _is_ready(set_up: SetUp) -> bool:
 
 
 def _asks(set_up: SetUp) -> bool:
-    """Whether a person can let it go on by a yes."""
+    """Return True if it waits for the user's confirmation."""
     return set_up.key is not None and not set_up.accepted
 
 
 def _outcome(set_up: SetUp) -> tuple[str, Tone]:
-    """How a node stands, in a few words."""
+    """The state of a node in short form."""
     if set_up.key is not None:
         return ("Host key changed", "bad") if set_up.accepted else ("Host key unknown", "warn")
     if not set_up.steps:
-        return "Not begun", "text3"
+        return "Not started", "text3"
     if all(step.state is StepState.WAITING for step in set_up.steps):
-        return "Waits", "text3"
+        return "Waiting", "text3"
     return step_line(set_up) or ("Ready", "good")

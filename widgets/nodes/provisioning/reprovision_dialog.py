@@ -1,4 +1,4 @@
-"""Which nodes to set up, and how: for several at once, for one again, or where a choice misfits."""
+"""Select nodes and options for a set-up: several nodes, one again, or after a conflict."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ from widgets.nodes.provisioning.options_form import SetUpChoices
 
 _WIDTH = 560
 _ROWS_SEEN, _ROWS_A_TURN = 5, 8
-_KEEPS = "What is there already stays until the new has proved itself; jobs that run there go on."
+_KEEPS = (
+    "The old set-up stays until the new one has passed its test. Running jobs are not affected."
+)
 
 
 def state_words(entry: NodeEntry) -> str:
-    """How a node is set up, in a few words."""
+    """The set-up of a node in short form."""
     there = entry.installation
     if there is None:
         return "not set up"
     whose = "its own " if entry.has_own_mpi else ""
     words = [f"{whose}Open MPI {there.mpi_version}"]
     words += ["shared environment"] if entry.shares_environment else []
-    words += ["key for runs only"] if there.limits_key else []
+    words += ["restricted key"] if there.limits_key else []
     return ", ".join(words)
 
 
 class SetUpAgainDialog(QDialog):
-    """The nodes with a tick each, and the choices for all that are ticked.
+    """The nodes, each with a check box, and the options for all selected nodes.
 
     Signals:
-        set_up_requested: Names of the ticked nodes, a tuple, and the `SetUpOptions`.
-        look_requested: These nodes, a tuple of names, are to be looked at anew; answer with
-            `show_entries`, `show_key` or `show_trouble`.
-        trusted: The `HostKey` of `show_key`; look again.
+        set_up_requested: Names of the selected nodes, a tuple, and the `SetUpOptions`.
+        look_requested: Read these nodes again, a tuple of names; answer with `show_entries`,
+        `show_key` or `show_error`.
+        trusted: The `HostKey` of `show_key`; read again.
     """
 
     set_up_requested = Signal(object, object)
@@ -60,18 +62,18 @@ class SetUpAgainDialog(QDialog):
         brought_mpi: str = "",
         parent: QWidget | None = None,
     ) -> None:
-        """The dialog.
+        """Build the dialog.
 
         Args:
-            entries: All nodes that were added.
-            ticked: Those that are chosen at first.
-            brought_mpi: Version of the Open MPI that Ringmaster brings, "" when unknown.
+            entries: All added nodes.
+            ticked: The nodes that are selected at first.
+            brought_mpi: Version of the Open MPI that Ringmaster brings, "" if unknown.
         """
         super().__init__(parent)
         self.setWindowTitle("Set up")
         self.setObjectName("dialog")
         self.setFixedWidth(_WIDTH)
-        # Else the first button has the focus, and its ring, before anybody pressed a key.
+        # Otherwise the first button has the focus and its ring before any key press.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._entries: tuple[NodeEntry, ...] = ()
         self._brought = brought_mpi
@@ -95,7 +97,7 @@ class SetUpAgainDialog(QDialog):
         self._note = Label(_KEEPS, "small", "text2", wrap=True)
         self._trouble = Label("", "small", "bad", wrap=True, selectable=True)
         self._trouble.hide()
-        self._look = Button("Look again", icon="arrow-clockwise", tip="Ask these nodes once more")
+        self._look = Button("Refresh", icon="arrow-clockwise", tip="Read these nodes again")
         self._look.setAutoDefault(False)
         self._look.clicked.connect(self._wish_look)
         self._cancel = Button("Cancel")
@@ -126,13 +128,13 @@ class SetUpAgainDialog(QDialog):
         self.setFocus()
 
     def show_entries(self, entries: Sequence[NodeEntry]) -> None:
-        """What a new look has found."""
+        """Take what the nodes reported."""
         self._plate.hide()
         self._form.show()
         self._make_rows(entries, self.ticked())
 
     def show_error(self, sentence: str) -> None:
-        """The nodes could not be looked at."""
+        """Show why the nodes could not be read."""
         self._show_form()
         self._trouble.setText(sentence)
         self._trouble.setVisible(bool(sentence))
@@ -140,7 +142,7 @@ class SetUpAgainDialog(QDialog):
         fit_height(self)
 
     def show_key(self, key: HostKey, accepted: str = "") -> None:
-        """A look met a key that nobody accepted here, or another than the ``accepted`` one."""
+        """Ask about a host key that is not accepted here, or differs from ``accepted``."""
         self._form.hide()
         self._plate.show()
         self._title.setText(self._plate.show_key(key, accepted))
@@ -152,11 +154,11 @@ class SetUpAgainDialog(QDialog):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        # Only now its parts know their sizes.
+        # Only now do its parts know their sizes.
         fit_height(self)
 
     def _make_rows(self, entries: Sequence[NodeEntry], ticked: Collection[str]) -> None:
-        """What is seen at once, what is scrolled to some a turn."""
+        """Make the visible rows at once, the others over several turns."""
         self._entries = tuple(entries)
         self._ticked = {entry.name: entry.name in ticked for entry in self._entries}
         clear(self._rows)
@@ -198,7 +200,7 @@ class SetUpAgainDialog(QDialog):
 
     @Slot()
     def _check(self) -> None:
-        """Say at once what does not fit, before anything is installed."""
+        """Report conflicts at once, before anything is installed."""
         ticked = set(self.ticked())
         chosen = [entry for entry in self._entries if entry.name in ticked]
         others = [entry for entry in self._entries if entry.name not in ticked]
@@ -219,7 +221,7 @@ class SetUpAgainDialog(QDialog):
         wanted = not all(self._ticked.values())
         self._ticked = dict.fromkeys(self._ticked, wanted)
         for box in self._boxes.values():
-            # What fits is checked once, not once for each.
+            # Conflicts are checked once, not once for each.
             with QSignalBlocker(box):
                 box.setChecked(wanted)
         self._check()

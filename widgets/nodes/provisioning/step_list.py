@@ -1,4 +1,4 @@
-"""One node being set up: a line per step; the live one shows its last output, a failed one why."""
+"""The steps of a set-up: a line each; the live one with output, a failed one with the reason."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from widgets.common.theme import ICON_NAV, S2, S3, Tone
 from widgets.jobs.log.log_ansi import plain
 
 STEPS = {
-    "Reach": "SSH, the host key, whose account it is",
-    "Look": "system, GPUs, driver, disk, the data root",
-    "Python": "an environment of its own, nothing of the system's",
-    "Open MPI": "the same version as on all other nodes",
+    "Reach": "SSH, the host key, the account",
+    "Look": "system, GPUs, driver, disk, data root",
+    "Python": "a separate environment, independent of the system's",
+    "Open MPI": "same version as on all other nodes",
     "Horovod": "built against this node's own torch",
     "Agent": "copy, start, first heartbeat",
     "Trial": "two ranks, one allreduce, one checkpoint",
 }
-"""What each step is going to do, in their order."""
+"""The plan of each step, in order."""
 
 _LIVE_LINES, _FAILED_LINES = 2, 8
 _TICK_MS = 1000
@@ -43,7 +43,7 @@ _ICONS: dict[StepState, tuple[str, Tone]] = {
 _STOPPED = (StepState.FAILED, StepState.CANCELLED)
 _WORDS = {
     StepState.WAITING: "waits",
-    StepState.RUNNING: "is under way",
+    StepState.RUNNING: "is running",
     StepState.DONE: "is done",
     StepState.FAILED: "failed",
     StepState.CANCELLED: "was cancelled",
@@ -51,13 +51,13 @@ _WORDS = {
 
 
 def last_lines(output: str, count: int) -> list[str]:
-    """The last lines that say something, without colours and without what a bar overwrote."""
+    """The last non-empty lines, without colours and overwritten progress bars."""
     lines = [line.rstrip() for line in plain(output).splitlines() if line.strip()]
     return lines[-count:]
 
 
 def step_time(seconds: float) -> str:
-    """``0.4 s``, ``14 s``, ``1:48``."""
+    """Return ``0.4 s``, ``14 s``, ``1:48``."""
     if seconds < 60:
         return f"{seconds:.1f}{formats.GAP}s" if seconds < 9.95 else f"{seconds:.0f}{formats.GAP}s"
     minutes, rest = divmod(int(seconds), 60)
@@ -69,7 +69,7 @@ class StepView(QWidget):
     """One step.
 
     Signals:
-        retry_requested: From here once more.
+        retry_requested: Retry from here.
     """
 
     retry_requested = Signal()
@@ -83,7 +83,7 @@ class StepView(QWidget):
         self._title = Label(title, "strong")
         self._words = Label("", "body", "text2", elide="right")
         self._time = Label("", "small", "text3")
-        # Most steps never have any, and to make them takes longer than all the rest.
+        # Most steps never have details, and making them takes longer than the rest.
         self.details: StepDetails | None = None
         head = row(self._glyph, self._icon, self._title, (self._words, 1), self._time, gap=10)
         self._column = col(head, gap=6, margins=(0, 7, 0, 7))
@@ -124,7 +124,7 @@ class StepView(QWidget):
             self.details.show_step(step, lines)
 
     def tick(self) -> None:
-        """The clock of the live step goes on between two of its news."""
+        """Advance the clock of the live step between two updates."""
         seconds = self._step.seconds
         if self._step.state is StepState.RUNNING:
             seconds += time.monotonic() - self._shown_at
@@ -134,10 +134,10 @@ class StepView(QWidget):
 
 
 class StepDetails(QWidget):
-    """What it prints; when it failed why, what to do, and the way on.
+    """Its output; after a failure the reason, the remedy, and the buttons.
 
     Signals:
-        retry_requested: From this step once more.
+        retry_requested: Retry from this step.
     """
 
     retry_requested = Signal()
@@ -156,12 +156,12 @@ class StepDetails(QWidget):
         self.copy.clicked.connect(self._copy_log)
         self._actions = QWidget()
         self._actions.setLayout(row(self.retry, self.copy, STRETCH, gap=S2))
-        # What mends it before the log, or a long one pushes it out of sight.
+        # The remedy comes before the log; a long log would push it out of view.
         parts = (self.cause, self.remedy, self._actions, self._log)
         self.setLayout(col(*parts, gap=S2, margins=(ICON_NAV + 10, 0, 0, 4)))
 
     def show_step(self, step: SetUpStep, lines: list[str]) -> None:
-        """The step, and those of its last lines that are to be seen."""
+        """Show the step, and the given last lines."""
         self._output = step.output
         failed, ended = step.state is StepState.FAILED, step.state in _STOPPED
         self.cause.setText(step.sentence if failed else "")
@@ -201,7 +201,7 @@ class SetUpView(QWidget):
     """All steps of one node.
 
     Signals:
-        retry_requested: Name of the node, and the title of the step from which on.
+        retry_requested: Name of the node, and the title of the step to retry from.
     """
 
     retry_requested = Signal(str, str)
@@ -226,14 +226,14 @@ class SetUpView(QWidget):
         return self._views[title]
 
     def show_set_up(self, set_up: SetUp) -> None:
-        """The whole of it, at each change; before the first there are only the plans."""
+        """Take each update of the set-up; before the first there are only the plans."""
         steps = {step.title: step for step in set_up.steps or map(SetUpStep, STEPS)}
         is_other = list(self._steps) != list(steps)
         self._set_up, self._steps = set_up, steps
         if is_other:
             self._clear()
             self._building.put(map(partial, repeat(self._add), steps))
-        # A plan may come a line a turn; of what has begun the steps are there at once.
+        # Planned steps may appear one per turn; steps that have begun appear at once.
         while set_up.steps and not self._building.is_done:
             self._building.do_one()
         for title, view in self._views.items():

@@ -1,7 +1,7 @@
-"""Long names of nodes in little room: what all of them share goes first.
+"""Shorten long node names: the part that all of them share is dropped first.
 
-Machines of a cluster are often called ``node-rack3-007.cluster.example.org``. Cut at the end, all
-such names look the same; what tells them apart must stay.
+Machines of a cluster are often named ``node-rack3-007.cluster.example.org``. Cut at the end, all
+such names look the same; the distinguishing part must stay.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from widgets.common import theme
 from widgets.common.theme import Role
 
 _ALIKE = 3
-"""Names that begin with so many of the same letters differ at their end."""
+"""Names with this many equal leading letters differ at their end."""
 
 
 def without_domain(titles: Sequence[str]) -> tuple[str, ...]:
-    """The names without the domain that all of them are in."""
+    """The names without the domain that all of them share."""
     ends = {title.partition(".")[2] for title in titles if "." in title}
     if len(ends) != 1:
         return tuple(titles)
     heads = [title.partition(".")[0] for title in titles]
-    # An address is no name with a domain, and two names must stay two.
+    # An address has no domain, and two names must remain different.
     if any(head.isdecimal() for head in heads) or len(set(heads)) < len(set(titles)):
         return tuple(titles)
     return tuple(heads)
 
 
 def fitted(titles: Sequence[str], width: float, role: Role) -> tuple[str, ...]:
-    """The names as they are written in a column of `width` pixels, in the order given."""
+    """The names as they fit into a column of `width` pixels, in the given order."""
     metrics = QFontMetrics(theme.font(role))
     heads = without_domain(titles)
     at_front = len({head[:_ALIKE] for head in heads}) == 1 < len(heads)

@@ -1,7 +1,7 @@
-"""A node in one row: what the rack, the map, the side bar and the cards of the page say of it.
+"""A node as one row: the content for the rack, the map, the side bar and the cards.
 
-Made once per news from a `NodeState`, frozen and compared, so that only rows that differ are
-painted again.
+Made once per update from a `NodeState`, frozen and compared, so that only changed rows are
+repainted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FRESH_BEAT_S = 5.0
 
 
 class Condition(Enum):
-    """How a node is: the words and marks of the window."""
+    """The condition of a node: its word, icon and colour family."""
 
     word: str
     icon: str
@@ -34,16 +34,22 @@ class Condition(Enum):
         member.word, member.icon, member.family = word, icon, family
         return member
 
-    WELL = "Well", "check-circle-fill", "good"
-    UNWELL = "Unwell", "warning-fill", "warn"
+    WELL = "Healthy", "check-circle-fill", "good"
+    UNWELL = "Needs attention", "warning-fill", "warn"
     OFFLINE = "Offline", "wifi-slash", "bad"
     NEW = "Not set up", "wrench", "idle"
     OUT_OF_SERVICE = "Out of service", "prohibit", "idle"
 
     @property
     def is_news(self) -> bool:
-        """Whether somebody has to look at it."""
+        """Return True if the user should be notified."""
         return self in (Condition.UNWELL, Condition.OFFLINE)
+
+    def counted(self, number: int) -> str:
+        """The word after a count: "1 needs attention", "2 need attention"."""
+        if self is Condition.UNWELL:
+            return "needs attention" if number == 1 else "need attention"
+        return self.word.lower()
 
     @property
     def tone(self) -> Tone:
@@ -63,11 +69,11 @@ def node_words(name: str) -> str:
 
 
 NODES_A_TURN = 16
-"""So many, with eight GPUs each, are enough for a turn of the event loop."""
+"""With eight GPUs each, this many are enough for a turn of the event loop."""
 
 
 class GpuCell(NamedTuple):
-    """One GPU of a row. ``owner`` is a job's name when it is ours, else a user."""
+    """One GPU of a row. ``owner`` is a job's name if it is ours, otherwise a user."""
 
     number: int
     use: GpuUse
@@ -84,8 +90,8 @@ class GpuCell(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """ "GPU 3, in use by alice, 18 of 80 GiB, 91 °C, slowed by heat"."""
-        who = {"free": "free", "gone": "out of reach", "unknown": "not read yet"}.get(self.use, "")
+        """Return "GPU 3, in use by alice, 18 of 80 GiB, 91 °C, slowed by heat"."""
+        who = {"free": "free", "gone": "not reachable", "unknown": "not read yet"}.get(self.use, "")
         heat = "" if self.temperature_c is None else formats.temperature(self.temperature_c)
         used = "" if self.use_percent is None else f"{self.use_percent}{formats.GAP}% use"
         memory = self.memory if self.memory != formats.NONE else ""
@@ -96,7 +102,7 @@ class GpuCell(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeRow:
-    """One node. ``line`` stands under the name, ``aside`` in place of the figures.
+    """One node. ``line`` is the text below the name, ``aside`` replaces the figures.
 
     ``processor`` and ``memory`` are shares from 0 to 1.
     """
@@ -118,14 +124,14 @@ class NodeRow:
 
     @property
     def free_gpus(self) -> int:
-        """GPUs that a job could have now."""
+        """The number of GPUs that a job could use now."""
         if self.condition not in (Condition.WELL, Condition.UNWELL):
             return 0
         return sum(cell.is_free for cell in self.gpus)
 
     @property
     def sentence(self) -> str:
-        """The row for those who hear it."""
+        """The row as accessible text."""
         parts = [self.title, self.condition.word]
         if self.line not in (self.condition.word, ""):
             parts.append(self.line)
@@ -139,17 +145,17 @@ class NodeRow:
         return ", ".join(parts)
 
     def matches(self, text: str) -> bool:
-        """Whether a search for a node, an owner or a job finds it."""
+        """Return True if a search for a node, an owner or a job matches it."""
         wanted = text.strip().casefold()
         there = (self.title, self.line, *(cell.owner for cell in self.gpus))
         return any(wanted in word.casefold() for word in there)
 
 
 def condition_of(state: NodeState) -> tuple[Condition, str]:
-    """How a node is, and the sentence that says why."""
+    """The condition of a node, and the reason as a sentence."""
     fault = next((one.sentence for one in state.findings if not one.ok), "")
     if state.presence is Presence.OFFLINE:
-        return Condition.OFFLINE, fault or state.message or "does not answer"
+        return Condition.OFFLINE, fault or state.message or "does not respond"
     if state.presence is Presence.OUT_OF_SERVICE:
         return Condition.OUT_OF_SERVICE, state.message
     if state.presence is Presence.NEW:
@@ -159,7 +165,7 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.UNWELL, found.headline
     if fault:
         return Condition.UNWELL, fault
-    return Condition.WELL, "is well"
+    return Condition.WELL, "is healthy"
 
 
 def node_row(
@@ -169,19 +175,19 @@ def node_row(
     beat_age_s: float | None = None,
     set_up: SetUp | None = None,
 ) -> NodeRow:
-    """What there is to say of a node.
+    """Build the row of a node.
 
     Args:
         jobs: Names of jobs by their id.
-        beat_age_s: How long ago its beat advanced, by this desktop's clock.
-        set_up: Its set-up, while that is not done.
+        beat_age_s: Time since its last heartbeat, by this desktop's clock.
+        set_up: Its set-up, until it is done.
     """
     condition, reason = condition_of(state)
     reading = state.reading
     cells = gpu_cells(state, jobs or {})
     line, tone = _line(condition, reason, cells, reading)
     if condition is Condition.OFFLINE and state.over_ssh:
-        line = "Agent silent"
+        line = "Agent stopped"
     step = step_line(set_up) if set_up is not None else None
     if step is not None:
         line, tone = step
@@ -199,12 +205,12 @@ def node_row(
         None if cpu is None else cpu / 100,
         reading.memory_used_bytes / total if total else None,
         reading.network_bytes_per_s,
-        "by SSH" if state.over_ssh else beat_words(beat_age_s),
+        "over SSH" if state.over_ssh else beat_words(beat_age_s),
     )
 
 
 def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
-    """The GPUs of a node, dotted where nothing is known of them now."""
+    """The GPUs of a node, dotted if their state is unknown."""
     reading = state.reading
     away = state.presence in (Presence.OFFLINE, Presence.NEW)
     if reading is None or (away and not state.over_ssh):
@@ -225,10 +231,10 @@ def _reason(state: NodeState, gpu: Gpu) -> str:
 
 
 def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
-    """A GPU as a cell; `jobs` are names of jobs by their id, `unwell` says what is wrong."""
+    """A GPU as a cell; `jobs` are names of jobs by their id."""
     holders = gpu.compute_processes
     ours = next((p.run_tag for p in holders if p.run_tag), "")
-    other = next((p.user or "somebody" for p in holders), "")
+    other = next((p.user or "another user" for p in holders), "")
     return GpuCell(
         gpu.index,
         "ours" if ours else "other" if holders else "free",
@@ -242,7 +248,7 @@ def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], unwell: str = "") -> GpuCell:
 
 
 def display_words(gpu: Gpu) -> str:
-    """ "a display uses 307 MiB", "" where nothing draws."""
+    """Return "a display uses 307 MiB", "" without a display."""
     if not gpu.display:
         return ""
     told = [one.memory_bytes for one in gpu.display if one.memory_bytes is not None]
@@ -268,7 +274,7 @@ def _line(
 
 
 def step_line(set_up: SetUp) -> tuple[str, Tone] | None:
-    """Where setting up stands ("Horovod, 5 of 7"), None once it is done."""
+    """The current step of a set-up ("Horovod, 5 of 7"), None once it is done."""
     if set_up.failed is not None:
         ended = "failed" if set_up.failed.state is StepState.FAILED else "cancelled"
         return f"{set_up.failed.title} {ended}", "bad" if ended == "failed" else "idle"
@@ -279,7 +285,7 @@ def step_line(set_up: SetUp) -> tuple[str, Tone] | None:
 
 
 def beat_words(age_s: float | None) -> str:
-    """ "now" while the beat is fresh: a figure that jumps between 0 and 2 is no news."""
+    """Return "now" for a fresh heartbeat: a figure that jumps between 0 and 2 is useless."""
     if age_s is None:
         return formats.NONE
     return "now" if age_s < _FRESH_BEAT_S else formats.rough(age_s)
@@ -290,10 +296,10 @@ def upper_first(text: str) -> str:
 
 
 def counts_sentence(rows: Iterable[NodeRow]) -> str:
-    """ "10 well, 1 unwell, 1 offline · 52 of 96 GPUs free"."""
+    """Return "10 healthy, 1 needs attention, 1 offline · 52 of 96 GPUs free"."""
     rows = tuple(rows)
     numbers = [
-        f"{formats.count(number)} {condition.word.lower()}"
+        f"{formats.count(number)} {condition.counted(number)}"
         for condition in Condition
         if (number := sum(row.condition is condition for row in rows))
     ]

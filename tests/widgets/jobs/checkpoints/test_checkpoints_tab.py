@@ -68,7 +68,7 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
         tab._verify.click()
     assert told.args == [MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
-        tab.show_verified(MADE[1].name, "checked", "read just now and found right")
+        tab.show_verified(MADE[1].name, "checked", "just read; its hash matches")
     assert cells(tab, "") == ["latest, best, checked", ""]
     tab.begin_reading()
     tab.show_checkpoints(MADE, BY_ACCURACY)

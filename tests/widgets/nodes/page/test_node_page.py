@@ -78,7 +78,7 @@ def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
     hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
     show(page, replace(READING, gpus=(hot,)))
     assert page._gpu_cards["GPU-a"].property("edge") == "warn"
-    assert page._header.sentence.text() == "Unwell: GPU 0 slowed by heat"
+    assert page._header.sentence.text() == "Needs attention: GPU 0 slowed by heat"
     assert page._gpu_cards["GPU-a"]._who.text() == "Slowed by heat"
 
 
@@ -132,7 +132,7 @@ def test_what_a_driver_does_not_tell_is_a_dash_and_no_crash(page):
 
 def test_a_disk_that_does_not_answer_is_said(page):
     show(page, replace(READING, disk_total_bytes=None, disk_free_bytes=None))
-    assert page._disk._words.text() == "/d does not answer"
+    assert page._disk._words.text() == "/d does not respond"
 
 
 def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
@@ -150,7 +150,7 @@ def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
 
 def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(page):
     show(page, replace(READING, disk_free_bytes=10**8))
-    assert page._header.sentence.text() == "Unwell: 0.1 GB left for the data root"
+    assert page._header.sentence.text() == "Needs attention: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))
     show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
     assert [told(page)[0], told(page)[-1]] == ["0.1 GB left for the data root.", "fine"]

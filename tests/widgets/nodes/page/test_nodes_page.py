@@ -78,7 +78,9 @@ def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
 def test_several_nodes_are_a_rack_with_counts_in_words(page):
     page.show_nodes(samples.cluster(12))
     assert page.rack.isVisible()
-    assert page._header.sentence.text() == ("10 well, 1 unwell, 1 offline · 42 of 96 GPUs free")
+    assert page._header.sentence.text() == (
+        "10 healthy, 1 needs attention, 1 offline · 42 of 96 GPUs free"
+    )
     assert page.rack.rows_model.rows[0].gpus[0].owner == samples.JOBS["j2"]
 
 
@@ -110,7 +112,7 @@ def test_a_job_that_was_on_a_node_that_is_gone_is_named(page):
     page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
     first = page._cards.shown[0]
     assert first.node == "gpu11", "what costs a job comes first"
-    assert f"{LIVE.name} ran there." in first.text
+    assert f"{LIVE.name} ran on it." in first.text
 
 
 def test_twelve_nodes_are_seen_without_scrolling(page):
@@ -152,7 +154,7 @@ def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, 
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Look", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].line == "Look, 2 of 2"
-    assert page._cards.shown == (), "what is under way needs nobody"
+    assert page._cards.shown == (), "a running set-up needs no card"
 
 
 def test_filter_and_search_dim_what_does_not_match(page, qtbot):
@@ -183,7 +185,7 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.open_node("gpu07")
     finish(page.detail.turns)
     assert page.detail.isVisible()
-    assert page.detail._header.sentence.text() == "Unwell: GPU 3 slowed by heat"
+    assert page.detail._header.sentence.text() == "Needs attention: GPU 3 slowed by heat"
     assert not page.detail._add.isVisible()
     with qtbot.waitSignal(page.opened) as opened:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
@@ -257,7 +259,7 @@ def test_remove_asks_once(page, qtbot):
     finish(page.detail.turns)
     page.detail._remove.trigger()
     with qtbot.assertNotEmitted(page.remove_requested):
-        press(qtbot, page.detail, "Keep it")
+        press(qtbot, page.detail, "Keep")
     page.detail._remove.trigger()
     with qtbot.waitSignal(page.remove_requested) as wished:
         press(qtbot, page.detail, "Remove")

@@ -129,7 +129,11 @@ def test_each_row_can_be_heard(rack):
     heard = QAccessible.queryAccessibleInterface(rack)
     assert heard.text(QAccessible.Text.Name) == "Nodes"
     assert heard.childCount() == 12
-    assert heard.child(6).text(QAccessible.Text.Name).startswith("gpu07, Unwell, GPU 3 slowed")
+    assert (
+        heard.child(6)
+        .text(QAccessible.Text.Name)
+        .startswith("gpu07, Needs attention, GPU 3 slowed")
+    )
 
 
 def test_pointing_at_a_cell_tells_all_of_that_gpu(rack):
@@ -140,7 +144,7 @@ def test_pointing_at_a_cell_tells_all_of_that_gpu(rack):
     tip = rack.tip_at(QPoint(x, row.center().y()))
     assert tip.startswith("gpu07: GPU 3, in use by retinanet-r50 · coco 2x")
     assert "slowed by heat" in tip
-    assert rack.tip_at(QPoint(20, row.center().y())).startswith("gpu07, Unwell")
+    assert rack.tip_at(QPoint(20, row.center().y())).startswith("gpu07, Needs attention")
 
 
 def test_pointing_at_a_wall_shows_the_node_large_until_the_pointer_leaves(rack, qtbot):

@@ -66,13 +66,13 @@ def test_what_is_no_host(host):
 @pytest.mark.parametrize(
     ("field", "text", "fault"),
     [
-        ("name", "gpu07", "There is a node “gpu07” already."),
-        ("name", "GPU07", "There is a node “GPU07” already."),
-        ("port", "0", "1 to 65535."),
-        ("port", "65536", "1 to 65535."),
-        ("port", "٣", "1 to 65535."),
-        ("user", "-l x", "It has no blanks, and does not begin with -."),
-        ("jump", "a b", "It has no blanks, and does not begin with -."),
+        ("name", "gpu07", "A node “gpu07” already exists. Choose another name."),
+        ("name", "GPU07", "A node “GPU07” already exists. Choose another name."),
+        ("port", "0", "Enter a port from 1 to 65535."),
+        ("port", "65536", "Enter a port from 1 to 65535."),
+        ("port", "٣", "Enter a port from 1 to 65535."),
+        ("user", "-l x", "Enter it without blanks, and without - at the start."),
+        ("jump", "a b", "Enter it without blanks, and without - at the start."),
     ],
 )
 def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
@@ -163,7 +163,7 @@ def test_a_changed_key_can_only_be_closed(looking, qtbot):
 
 
 def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
-    looking.ask_passphrase("Passphrase of ~/.ssh/id_ed25519")
+    looking.ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
     edit = looking._passphrase.edit
     assert edit.echoMode() is edit.EchoMode.Password
     assert not looking._passphrase.default.isEnabled()
@@ -172,7 +172,7 @@ def test_a_passphrase_is_hidden_given_once_and_forgotten(looking, qtbot):
         qtbot.keyClick(looking, Qt.Key.Key_Return)
     assert given.args == ["s3cret", False]
     assert edit.text() == ""
-    looking.ask_passphrase("Passphrase of ~/.ssh/id_ed25519", "That is not its passphrase.")
+    looking.ask_passphrase("Passphrase for ~/.ssh/id_ed25519", "That is not its passphrase.")
     assert looking._passphrase.field.error() == "That is not its passphrase."
 
 

@@ -54,7 +54,7 @@ def test_before_it_begins_the_plan_is_seen(dialog, qtbot):
     qtbot.waitUntil(lambda: len(dialog._view._views) == len(STEPS))
     assert [dialog._view.step(title)._words.text() for title in STEPS] == list(STEPS.values())
     assert dialog._address.text() == "mai@10.0.4.23"
-    assert dialog._sentence.text() == "Not begun."
+    assert dialog._sentence.text() == "Not started."
 
 
 @pytest.mark.parametrize("news", [LIVE, BROKEN])
@@ -169,7 +169,7 @@ def test_a_node_that_is_ready_can_be_opened(dialog, qtbot):
 @pytest.mark.parametrize("how", ["button", "escape", "cross"])
 def test_closing_cancels_nothing(dialog, qtbot, how):
     dialog.show_set_up(LIVE)
-    assert dialog._close.text() == "Go on in the background"
+    assert dialog._close.text() == "Continue in the background"
     with qtbot.assertNotEmitted(dialog.cancel_requested):
         if how == "button":
             qtbot.mouseClick(dialog._close, Qt.MouseButton.LeftButton)
@@ -273,4 +273,4 @@ def test_only_the_node_whose_key_it_is_waits_for_somebody(dialog):
     dialog.choose("gpu13")
     assert dialog._cancel.isVisible()
     assert not dialog._plate.isVisible()
-    assert dialog._sentence.text() == "0 of 2 nodes are ready, 1 to be answered."
+    assert dialog._sentence.text() == "0 of 2 nodes are ready, 1 waiting for an answer."

@@ -110,7 +110,7 @@ def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
     qtbot.addWidget(choices)
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()
-    assert "key of yours" in choices.below(LIMITS_KEY)
+    assert "key of your own" in choices.below(LIMITS_KEY)
     assert choices.options().own_key == "/home/mai/.ssh/lab"
 
 
@@ -119,7 +119,7 @@ def test_how_a_node_is_set_up_in_words():
     own = replace(
         own, installation=replace(own.installation, mpirun="/usr/bin/mpirun", limits_key=True)
     )
-    assert state_words(own) == "its own Open MPI 5.0.11, key for runs only"
+    assert state_words(own) == "its own Open MPI 5.0.11, restricted key"
     assert state_words(node("gpu2", ready=False)) == "not set up"
 
 

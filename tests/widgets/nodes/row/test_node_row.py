@@ -106,7 +106,7 @@ def test_an_old_beat_tells_its_age_and_a_fresh_one_does_not_flicker():
 def test_the_row_for_those_who_hear_it():
     row = node_row(samples.hot(samples.state("gpu07", "few"), 0))
     assert row.sentence.replace("\xa0", " ") == (
-        "gpu07, Unwell, GPU 0 slowed by heat, 5 of 8 GPUs free, processor 3 %, memory 9 %"
+        "gpu07, Needs attention, GPU 0 slowed by heat, 5 of 8 GPUs free, processor 3 %, memory 9 %"
     )
     assert "in use by alice" in row.gpus[7].sentence
 
@@ -123,7 +123,7 @@ def test_a_gpu_without_a_user_is_somebodys():
     state = samples.state("gpu02")
     nobody = replace(state.reading.gpus[0], processes=(GpuProcess(1, "", None, "x"),))
     row = node_row(replace(state, reading=replace(state.reading, gpus=(nobody,))))
-    assert row.gpus[0].owner == "somebody"
+    assert row.gpus[0].owner == "another user"
 
 
 def test_a_gpu_with_a_display_is_free_and_says_so():
@@ -137,7 +137,7 @@ def test_a_gpu_with_a_display_is_free_and_says_so():
 
 def test_counts_in_words():
     rows = [node_row(state) for state in samples.cluster(12)]
-    assert counts_sentence(rows) == "10 well, 1 unwell, 1 offline · 42 of 96 GPUs free"
+    assert counts_sentence(rows) == "10 healthy, 1 needs attention, 1 offline · 42 of 96 GPUs free"
     assert counts_sentence([]) == ""
 
 
