@@ -1,9 +1,8 @@
-"""Processes of runs that are over: found by their tag, ended only when somebody wants it.
+"""Processes of runs that are over: found by their tag, ended only on request.
 
 ``python -m backend.node.checks.orphans --data-root DIR [--end PID:TICKS ...]`` prints one JSON
-document:
-the orphans of this computer and, with ``--end``, the pids of those that would not go. Processes of
-other users, and those that no run of ours started, are never listed and never ended.
+document: the orphans of this computer and, with ``--end``, the pids of those that did not end.
+Processes of other users, and those that no run of Ringmaster started, are never listed or ended.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def find(root: DataRoot) -> tuple[Orphan, ...]:
-    """Every orphan on this computer, the oldest first.
+    """Return every orphan on this computer, the oldest first.
 
     Raises:
-        OSError: The data root cannot be read; then nobody can say what is an orphan.
+        OSError: The data root cannot be read; then orphans cannot be identified.
     """
-    # Where the share is not mounted, every run would seem to be over.
+    # If the share is not mounted, every run would seem to be over.
     os.listdir(root.jobs)
     reasons: dict[str, str] = {}
     found = []
@@ -47,7 +46,7 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
 
 
 def end(root: DataRoot, wanted: Collection[tuple[int, int]]) -> tuple[int, ...]:
-    """End those orphans that are ``wanted`` by pid and start ticks; returns the pids left.
+    """End those orphans that are ``wanted`` by pid and start ticks; return the pids that are left.
 
     Raises:
         OSError: The data root cannot be read.
@@ -85,7 +84,7 @@ def _is_mine(pid: int) -> bool:
 
 
 def _why_over(root: DataRoot, tag: str) -> str:
-    """Why nothing of this run should live any more, or ""."""
+    """Return why no process of this run should be alive, or ""."""
     if tag.startswith(TOOL_TAG):
         return ""
     job, _, run = tag.rpartition("/")
@@ -93,7 +92,7 @@ def _why_over(root: DataRoot, tag: str) -> str:
         return "No job started it."
     folder = root.job(job)
     if not folder.path.is_dir():
-        # A job that was never here may live in another data root.
+        # A job that was never here may belong to another data root.
         return "Its job was removed." if (root.trash / "jobs" / job).is_dir() else ""
     attempt = folder.attempt(int(run))
     if not attempt.path.is_dir():

@@ -1,7 +1,7 @@
-"""Whether the agents of other nodes live, by this computer's own clock.
+"""Detect whether the agents of other nodes are alive, by this computer's own clock.
 
-What counts is that a heartbeat advances: no two clocks are compared. As in
-`datastore.node_watch`, but for who never shows anything, so that it is small enough for an agent.
+A heartbeat that advances is the proof: no two clocks are compared. It works as
+`datastore.node_watch`, without anything for display, so that it is small enough for an agent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Seen:
 
 
 class HeartbeatReader:
-    """Looks at the nodes again and again."""
+    """Reads the nodes repeatedly."""
 
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -34,7 +34,7 @@ class HeartbeatReader:
         self._seen: dict[str, _Seen] = {}
 
     def read(self, node: str) -> tuple[NodeReading | None, bool]:
-        """The last reading, and whether its agent is known to live: one beat proves nothing."""
+        """Return the last reading, and whether its agent is alive: one beat proves nothing."""
         now = self._monotonic()
         seen = self._seen.get(node)
         try:
