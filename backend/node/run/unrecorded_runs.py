@@ -35,7 +35,7 @@ class RunWatch:
         self._node = node
         self._monotonic = monotonic
         self._settled: dict[str, int] = {}
-        """When ``attempts`` had changed, for jobs whose newest run is over or another computer's."""
+        """When ``attempts`` had changed: jobs whose newest run is over or another computer's."""
         self._turn = 0
         self._not_before: dict[str, float] = {}
 
