@@ -186,7 +186,7 @@ def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckConte
     assert row.passed, row
     steps, busy = gpu_check.attempt("steps", lambda: gpu_check.check_steps(on_processors))
     assert "in a bare loop and" in steps.sentence
-    assert busy.sentence == "The agent told no use of the GPU while steps were timed."
+    assert busy.sentence == "The agent reported no use of the GPU while steps were timed."
 
 
 @pytest.mark.parametrize(
