@@ -41,12 +41,12 @@ _NEEDED_BYTES = 1_500_000_000
 
 _LAUNCHER = """\
 #!/bin/sh
-# Starts Ringmaster: without words the window, with words the command line (--help).
+# Start Ringmaster: without arguments the window, with arguments the command line (--help).
 here=$(dirname -- "$(readlink -f -- "$0")")
-# What somebody set for another Python does not fit this one.
+# Settings for another Python do not fit this one.
 unset PYTHONHOME PYTHONPATH PYTHONSTARTUP
 export PYTHONNOUSERSITE=1
-# Where a system keeps the certificates that it trusts is compiled into OpenSSL, and differs.
+# The path of a system's trusted certificates is compiled into OpenSSL, and differs.
 for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \\
     /etc/ssl/ca-bundle.pem; do
     [ -z "${SSL_CERT_FILE:-}" ] && [ -r "$bundle" ] && export SSL_CERT_FILE="$bundle"
@@ -56,20 +56,20 @@ exec "$here/python/bin/python3" "$here/app/main.py" "$@"
 """
 _MENU_ENTRY = """\
 #!/bin/sh
-# Puts Ringmaster into the menu of this desktop, for this user; --remove takes it out again.
+# Add Ringmaster to this user's desktop menu; --remove removes it.
 exec "$(dirname -- "$(readlink -f -- "$0")")/app/installers/menu-entry" "$@"
 """
 _README = """\
 Ringmaster {version}: train on a small GPU cluster by point and click.
 
-    ./ringmaster                    opens the window
+    ./ringmaster                    open the window
     ./ringmaster --help             the command line
-    ./menu-entry                    puts it into the menu of your desktop; --remove takes it out
-    ./app/installers/run doctor     sets up training on this computer, too: PyTorch and Horovod
+    ./menu-entry                    add it to your desktop's menu; --remove removes it
+    ./app/installers/run doctor     also set up training on this computer: PyTorch and Horovod
 
-The folder may lie anywhere, and be moved while no job of this computer runs. Deleting it uninstalls
-the program; none of your data is in it. It needs a Linux desktop with glibc {glibc} or newer.
-MIT licence (LICENSE); the work of others in it is listed in THIRD-PARTY.md.
+The folder may be anywhere; do not move it while a job of this computer runs. To uninstall the
+program, delete the folder; it contains none of your data. It needs a Linux desktop with glibc {glibc} or newer.
+MIT licence (LICENSE); third-party software is listed in THIRD-PARTY.md.
 """
 
 
