@@ -68,7 +68,8 @@ Ringmaster {version}: train on a small GPU cluster by point and click.
     ./app/installers/run doctor     also set up training on this computer: PyTorch and Horovod
 
 The folder may be anywhere; do not move it while a job of this computer runs. To uninstall the
-program, delete the folder; it contains none of your data. It needs a Linux desktop with glibc {glibc} or newer.
+program, delete the folder; it contains none of your data. It needs a Linux desktop with
+glibc {glibc} or newer.
 MIT licence (LICENSE); third-party software is listed in THIRD-PARTY.md.
 """
 

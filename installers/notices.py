@@ -14,7 +14,8 @@ _HEAD = """\
 # Third-party software in this folder
 
 Ringmaster itself is under the MIT licence (`LICENSE`). It contains third-party software, each part
-under its own licence; the texts are where the table says, in `licenses/`, or on the project's pages.
+under its own licence; the texts are at the place in the table, in `licenses/`, or on the project's
+pages.
 
 Qt and PySide6 are used under the LGPL, version 3 (`licenses/LGPL-3`, `licenses/GPL-3`). They are
 unchanged, separate files, which you may replace by your own builds, in
