@@ -1,5 +1,5 @@
-"""Sets a machine up for Ringmaster, with the standard library alone.
+"""Set up a machine for Ringmaster, with the standard library only.
 
-`run`, `test`, `bench` and `lock` are what people start.  They read `environment.sh`, which goes
-straight to Python when the environment is there, and otherwise calls `installers.prepare`.
+Users start `run`, `test`, `bench` and `lock`.  These read `environment.sh`, which starts Python
+directly if the environment exists, and otherwise calls `installers.prepare`.
 """

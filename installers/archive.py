@@ -1,4 +1,4 @@
-"""Archives that are the same bytes whenever and wherever the same files are packed."""
+"""Reproducible archives: the same files always give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _YEAR_1980 = 315_532_800
 
 
 def moment() -> int:
-    """The one time that all files in an archive have, in seconds of Unix time.
+    """Return the one modification time of all files in an archive, in seconds of Unix time.
 
     https://reproducible-builds.org/specs/source-date-epoch/
     """
@@ -21,10 +21,10 @@ def moment() -> int:
 
 
 def pack(target: Path, trees: Mapping[str, Path], *, ends: bool = True) -> int:
-    """Write a tar.gz of folders and files, each under its name there; returns their bytes.
+    """Write a tar.gz of folders and files, each under its name in it; return their bytes.
 
-    Without ``ends`` it is a first part: a second one can be written right after it, and gzip and
-    tar read both as one (RFC 1952, 2.2: "members simply appear one after another").
+    Without ``ends`` it is a first part: a second one can be appended to it, and gzip and tar read
+    both as one (RFC 1952, 2.2: "members simply appear one after another").
     """
     packed = 0
     with (
@@ -45,7 +45,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> int:
     found = path.lstat()
     member = tarfile.TarInfo(name)
     member.mtime = moment()
-    # Who unpacks it decides about owners, and his umask about the rest.
+    # The unpacking user decides the owners, and that user's umask the other permissions.
     member.mode = 0o755 if stat.S_ISDIR(found.st_mode) or found.st_mode & 0o100 else 0o644
     if stat.S_ISLNK(found.st_mode):
         member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)

@@ -1,7 +1,7 @@
-"""Which shared libraries go into a bundle, and where they are looked for there.
+"""Shared libraries of a bundle, and where they are found.
 
-A program finds libraries in its own folder by its RUNPATH, so nothing has to be set for it that
-the programs it starts (ssh, a file manager) would inherit and break on.
+A program finds libraries in its own folder by its RUNPATH, so no variable has to be set that the
+programs it starts (ssh, a file manager) would inherit and fail with.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 from installers.console import PreparationError
 
-# What a desktop has, and must be its own: the C library, what talks to its graphics driver, its
-# fonts and its sessions. https://github.com/AppImageCommunity/pkg2appimage/blob/master/excludelist
-# says of each why; libxcb-* here are those that Mesa brings along, GLib and D-Bus those of any
-# desktop.
+# Libraries that must be the desktop's own: the C library, and those that belong to its graphics
+# driver, fonts and sessions.
+# https://github.com/AppImageCommunity/pkg2appimage/blob/master/excludelist gives the reason for
+# each; libxcb-* here are those that Mesa includes, GLib and D-Bus those of any desktop.
 _OF_THE_HOST = re.compile(
     r"ld-linux.*|lib(c|m|dl|rt|util|pthread|resolv|anl|stdc\+\+|gcc_s)\.so\..*"
     r"|lib(GL|EGL|GLX|OpenGL|GLdispatch|drm|gbm|X11|X11-xcb|wayland-[a-z]+)\.so\..*"
@@ -30,7 +30,7 @@ _ELF = b"\x7fELF"
 _GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
 _FOUND = re.compile(r"^\s*(\S+) => (/\S.*) \(0x", re.MULTILINE)
 
-# What the window imports (the two of OpenGL are pyqtgraph's), and the plugins loaded by name.
+# Modules that the window imports (the two of OpenGL are pyqtgraph's), and plugins loaded by name.
 _QT_MODULES = ("QtCore", "QtGui", "QtOpenGL", "QtOpenGLWidgets", "QtSvg", "QtWidgets")
 _QT_PLUGINS = (
     "iconengines/libqsvgicon.so",
@@ -64,11 +64,11 @@ class Elf:
         self._patchelf = patchelf
 
     def needed(self, path: Path) -> tuple[str, ...]:
-        """The names of the libraries that a file asks for itself."""
+        """Return the names of the libraries that a file itself needs."""
         return tuple(self._ask("--print-needed", path).split())
 
     def search(self, path: Path, folder: Path) -> None:
-        """Let a file find its libraries in a folder, after those where it looks already."""
+        """Let a file find its libraries in a folder, after those that it already searches."""
         here = os.path.relpath(folder, path.parent)
         place = "$ORIGIN" if here == "." else f"$ORIGIN/{here}"
         places = [one for one in self._ask("--print-rpath", path).strip().split(":") if one]
@@ -83,7 +83,7 @@ class Elf:
 
 
 def elves(folder: Path) -> Iterator[Path]:
-    """Every program and shared library in a folder."""
+    """Yield every program and shared library in a folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:
@@ -92,19 +92,19 @@ def elves(folder: Path) -> Iterator[Path]:
 
 
 def least_glibc(files: Iterable[Path]) -> str:
-    """The oldest C library with which all of these files load."""
+    """Return the oldest C library with which all of these files load."""
     found = (int(minor) for path in files for minor in _GLIBC.findall(path.read_bytes()))
     return f"2.{max(found)}"
 
 
 def trim_qt(packages: Path, elf: Elf) -> None:
-    """Leave of PySide6 what the window needs: 100 MB of 230."""
+    """Keep of PySide6 what the window needs: 100 MB of 230."""
     qt = packages / "PySide6"
     kept = [qt / name for name in _QT_FILES] + sorted(qt.glob("libpyside6.*"))
     kept += [qt / f"{name}.abi3.so" for name in _QT_MODULES]
     kept += [qt / "Qt/plugins" / name for name in _QT_PLUGINS]
     if missing := [path for path in kept if not path.is_file()]:
-        raise PreparationError(f"PySide6 has no {missing[0].relative_to(qt)} any more.")
+        raise PreparationError(f"PySide6 no longer has {missing[0].relative_to(qt)}.")
     wanted = set(kept)
     waiting = [path for path in kept if path.suffix != ".py"]
     while waiting:
@@ -128,7 +128,7 @@ def _remove_empty(folder: Path) -> None:
 def bring_libraries(
     files: Collection[Path], shipped: Collection[str], home: Path, elf: Elf
 ) -> tuple[Path, ...]:
-    """Copy what files need of the system, and no desktop is sure to have, to ``home``.
+    """Copy to ``home`` the system's libraries that files need and not every desktop has.
 
     ``shipped`` are the names of the libraries that came with the packages. Returns where each of
     the others came from.
@@ -147,7 +147,7 @@ def bring_libraries(
         for name in lacking:
             if name not in brought:
                 if name not in places:
-                    raise PreparationError(f"{file.name} needs {name}, which is not here.")
+                    raise PreparationError(f"{file.name} needs {name}, which is missing here.")
                 brought[name] = places[name]
                 shutil.copyfile(places[name], home / name)
                 elf.search(home / name, home)
@@ -158,7 +158,7 @@ def bring_libraries(
 
 
 def _places(file: Path) -> dict[str, Path]:
-    """Where the loader finds what a file needs, by name."""
+    """Return where the loader finds the libraries of a file, by name."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     told = subprocess.run(["ldd", file], capture_output=True, text=True, env=environment).stdout
     return {name: Path(place) for name, place in _FOUND.findall(told)}

@@ -1,8 +1,8 @@
 """The Python of a bundle: the one that builds it, with the desktop's packages, in one folder.
 
-CPython finds its library beside its executable, wherever both are moved together. A program frozen
-into one executable would have no Python to give to `python -m pip`, with which the wheels for nodes
-are fetched, nor to the processes that outlive the window.
+CPython finds its library next to its executable, also after both are moved together. A program
+frozen into one executable would have no Python for `python -m pip`, which fetches the wheels for
+nodes, nor for the processes that outlive the window.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from installers.console import Progress, run_logged
 
 _NAME = "python{}.{}".format(*sys.version_info[:2])
-# What no desktop program needs: tests, Tk, headers; and modules whose libraries not every system
-# has (Berkeley DB, NIS, curses, readline, the crypt that C libraries drop).
+# Not needed by a desktop program: tests, Tk, headers; and modules whose libraries not every system
+# has (Berkeley DB, NIS, curses, readline, and crypt, which newer C libraries lack).
 _NOT_OF_THE_LIBRARY = shutil.ignore_patterns(
     *("__pycache__", "test", "tests", "idlelib", "tkinter", "turtle*", "ensurepip", "lib2to3"),
     *("config-*", "site-packages", "dist-packages", "sitecustomize.py", "EXTERNALLY-MANAGED"),
@@ -30,19 +30,19 @@ _NOT_OF_WHEELS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 
 
 def executable() -> Path:
-    """Of the Python that builds, outside of any virtual environment."""
+    """Return the building Python, outside of any virtual environment."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
 def copy_interpreter(target: Path) -> Path:
-    """Copy executable and standard library; returns the new executable."""
+    """Copy executable and standard library; return the new executable."""
     (target / "bin").mkdir(parents=True)
     python = target / "bin" / _NAME
     shutil.copyfile(executable(), python)
     python.chmod(0o755)
     (target / "bin/python3").symlink_to(_NAME)
     library = Path(sysconfig.get_path("stdlib"))
-    # Links of a distribution lead out of the library.
+    # Links of a distribution that point outside the library.
     shutil.copytree(
         library,
         target / "lib" / _NAME,
@@ -53,9 +53,9 @@ def copy_interpreter(target: Path) -> Path:
 
 
 def packages_of(python: Path) -> Path:
-    """Where a Python looks for packages by itself: Debian's has a name of its own for it."""
+    """Return where a Python finds packages by itself: Debian's has its own name for it."""
     code = "import site; print(site.getsitepackages()[-1])"
-    # -B: what is compiled must not hold the path of where it was made.
+    # -B: compiled files must not contain the path where they were made.
     command = [str(python), "-I", "-B", "-c", code]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     return Path(answer.stdout.strip())
@@ -70,7 +70,7 @@ def install(
     environment: Mapping[str, str],
     hold: Sequence[int],
 ) -> None:
-    """Install wheels into a folder as they are: no scripts with paths of this computer."""
+    """Install wheels into a folder unchanged: no scripts with paths of this computer."""
     run_logged(
         [
             *(sys.executable, "-m", "pip", "install", "--no-input", "--no-compile"),
@@ -86,7 +86,7 @@ def install(
 
 
 def trim_packages(packages: Path) -> None:
-    """Take away what is for those who build on the packages, and what tells of this computer."""
+    """Remove files for developers of the packages, and files that depend on this computer."""
     shutil.rmtree(packages / "bin", ignore_errors=True)
     for path in sorted(packages.rglob("*")):
         if path.is_dir() and path.name in _NOT_OF_PACKAGES and "PySide6" not in path.parts:
@@ -101,9 +101,9 @@ def trim_packages(packages: Path) -> None:
 def compile_sources(
     folder: Path, log: Path, progress: Progress, environment: Mapping[str, str]
 ) -> None:
-    """Compile every module once: who starts the bundle may be unable to write there.
+    """Compile every module once: users of the bundle may be unable to write there.
 
-    What is compiled is never held against its source, whose time is the archive's.
+    Compiled files are never compared with their source, whose time is the archive's.
     """
     run_logged(
         [
@@ -113,6 +113,6 @@ def compile_sources(
         log=log,
         progress=progress,
         what="Compiling Python modules",
-        # The order of sets, and with it the bytes, hangs on the seed.
+        # The order of sets, and with it the bytes, depends on the seed.
         environment={**environment, "PYTHONHASHSEED": "0"},
     )

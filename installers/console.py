@@ -1,8 +1,8 @@
-"""What setting up says while it works, and how it runs other programs.
+"""Output of the set-up, and programs that it runs.
 
-A terminal gets one line that moves; a file or a CI log gets a whole line now and then, because a
-build that is silent for a minute looks like one that hangs.  What the other programs print goes to
-a log, and their last words become a sentence when they stop.
+A terminal gets one line that is updated; a file or a CI log gets a whole line at intervals, because
+a build that is silent for a minute looks hung.  The output of the other programs goes to a log, and
+its last lines become a sentence when they fail.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _NO_TRUST = re.compile(r"CERTIFICATE_VERIFY_FAILED")
 
 
 class PreparationError(Exception):
-    """The world is in the way.  str() is one sentence for the user, with the way out."""
+    """The set-up cannot continue.  str() is one sentence for the user, with the remedy."""
 
 
 class Progress:
-    """Tells on one stream what is going on, for how long, and how far it is."""
+    """Reports on one stream what is done, for how long, and how much of it is complete."""
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
         self._stream = stream or sys.stderr
@@ -50,14 +50,14 @@ class Progress:
         self._began = self._told = clock()
 
     def note(self, text: str) -> None:
-        """Say something that stays."""
+        """Print a line that stays."""
         self._clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Everything until the end of the block belongs to this step."""
+        """Report everything until the end of the block as this step."""
         self._text, self._detail = text, ""
         self._began = self._told = self._clock()
         self._say(f"{text} …")
@@ -69,12 +69,12 @@ class Progress:
         self._text = ""
 
     def detail(self, detail: str) -> None:
-        """How far the step is, in a few words."""
+        """Set the step's progress, in a few words."""
         self._detail = detail
         self.tick()
 
     def tick(self) -> None:
-        """Time passes."""
+        """Update the line as time passes."""
         interval = _TERMINAL_INTERVAL_S if self._moves else _PLAIN_INTERVAL_S
         if self._clock() - self._told >= interval:
             self._tell()
@@ -108,9 +108,9 @@ def run_logged(
     folder: Path | None = None,
     hold: Sequence[int] = (),
 ) -> None:
-    """Run a program to its end, its output into `log`.
+    """Run a program to its end, with its output in `log`.
 
-    `hold` are descriptors that the program inherits.  A lock's descriptor belongs there: when this
+    `hold` are descriptors that the program inherits.  A lock's descriptor belongs there: if this
     process is killed, the lock stays taken until the orphans have ended too, so the next start
     cannot clear a folder in which they still write.
     """
@@ -132,7 +132,7 @@ def run_logged(
             env=None if environment is None else dict(environment),
             cwd=folder,
             pass_fds=hold,
-            start_new_session=True,  # so that a build's compilers can be ended with it
+            start_new_session=True,  # so that a build's compilers can be ended together with it
         )
         try:
             with process:
@@ -166,23 +166,23 @@ def _lines(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> Iterat
 
 
 def explain(what: str, exit_code: int, output: str, log: Path) -> str:
-    """One sentence for a program that stopped: the cause and the way out."""
+    """Return one sentence for a program that failed: the cause and the remedy."""
     if _NO_SPACE.search(output):
         return (
-            f"{what} stopped because the disk that holds {log.parent} is full; "
-            "free some space and start again, it goes on from here."
+            f"{what} stopped because the disk that holds {log.parent} is full; free some space "
+            "and start again, it continues from here."
         )
     if _NO_TRUST.search(output):
         return (
-            f"{what} stopped because this machine does not trust the package index's certificate; "
-            "an institute's proxy often has its own, which PIP_CERT=FILE names (details: "
-            f"{log})."
+            f"{what} stopped because this machine does not trust the package index's "
+            "certificate; if your institute uses a proxy with its own certificate, set "
+            f"PIP_CERT=FILE to it (details: {log})."
         )
     if _NO_NETWORK.search(output):
         return (
             f"{what} stopped because the package index cannot be reached; check the network and "
-            f"the proxy, then start again, it goes on from here (details: {log})."
+            f"the proxy, then start again, it continues from here (details: {log})."
         )
     errors = [line.strip() for line in output.splitlines() if re.search(r"\berror\b", line, re.I)]
     cause = f": {errors[0][:300]}" if errors else f" with exit code {exit_code}"
-    return f"{what} stopped{cause} (everything it said is in {log})."
+    return f"{what} stopped{cause} (its whole output is in {log})."

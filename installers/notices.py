@@ -1,4 +1,4 @@
-"""Whose work a bundle holds, and under which licences it is given on."""
+"""Authors and licences of a bundle's third-party files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _COMMON = Path("/usr/share/common-licenses")
 _HEAD = """\
 # Third-party software in this folder
 
-Ringmaster itself is under the MIT licence (`LICENSE`). It comes with the work of others, each under
-its own licence; the texts are where the table says, in `licenses/`, or on the project's pages.
+Ringmaster itself is under the MIT licence (`LICENSE`). It contains third-party software, each part
+under its own licence; the texts are at the place in the table, in `licenses/`, or on the project's
+pages.
 
 Qt and PySide6 are used under the LGPL, version 3 (`licenses/LGPL-3`, `licenses/GPL-3`). They are
 unchanged, separate files, which you may replace by your own builds, in
@@ -28,7 +29,7 @@ https://download.qt.io/official_releases/qt/.
 
 
 def write(folder: Path, packages: Path, taken: Iterable[Path]) -> None:
-    """Write THIRD-PARTY.md, and copy the licences of what was taken from the system.
+    """Write THIRD-PARTY.md, and copy the licences of the files taken from the system.
 
     ``taken`` are the system's files that are in the folder.
     """
@@ -63,10 +64,10 @@ def _place(path: Path, folder: Path) -> str:
 
 
 def _system_packages(taken: Iterable[Path]) -> Sequence[str]:
-    """Debian's packages that brought these files; nothing where there is no dpkg."""
+    """Return Debian's packages of these files; empty without dpkg."""
     if shutil.which("dpkg-query") is None:
         return ()
-    # /lib is a link to /usr/lib, and the database knows a file by one of both.
+    # /lib is a link to /usr/lib, and the database has a file under only one of them.
     names = [str(path).removeprefix("/usr") for path in taken]
     answer = subprocess.run(
         ["dpkg-query", "--search", *names, *(f"/usr{name}" for name in names)],

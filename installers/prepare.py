@@ -1,10 +1,10 @@
-"""Makes the environment that Ringmaster runs in, or finds it whole and does nothing.
+"""Make the environment that Ringmaster runs in, or find it complete and do nothing.
 
-An environment is a folder in the user's cache, named after all that decides what is in it: clones
-of the project share it, and a changed version makes another one beside it.  Nothing is ever changed
-in an environment that is whole, because jobs outlive the desktop and may be running from it.  The
-last file written is `ringmaster.json`; a folder without it was left half-made and is made again,
-from pip's cache and the cached Horovod wheel.
+An environment is a folder in the user's cache, named after all of its inputs: clones of the project
+share it, and a changed version makes another one next to it.  A complete environment is never
+changed, because jobs outlive the desktop and may be running from it.  The last file written is
+`ringmaster.json`; a folder without it is incomplete and is made again, from pip's cache and the
+cached Horovod wheel.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PIP_NEWS = re.compile(r"^\s*(Collecting|Downloading|Processing|Installing colle
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is in an environment."""
+    """All inputs of an environment."""
 
     python: str
     machine: str
@@ -54,7 +54,7 @@ class Recipe:
 
     @classmethod
     def read(cls, project: Path, purpose: str) -> Recipe:
-        """Of a checkout, for this Python."""
+        """Read the inputs from a checkout, for this Python."""
         table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
         extras = table["optional-dependencies"]
         wanted = table["dependencies"] + [r for name in _EXTRAS[purpose] for r in extras[name]]
@@ -69,13 +69,13 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """Names the environment's folder."""
+        """The name of the environment's folder."""
         content = json.dumps(asdict(self), sort_keys=True).encode()
         return f"python{self.python}-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 class Preparation:
-    """One start's way to an environment for a purpose."""
+    """Preparation of an environment for one purpose."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class Preparation:
         self._log = self._environments / f"{self._recipe.name}.log"
 
     def python(self) -> Path:
-        """The Python of a whole environment, made now if there is none."""
+        """Return the Python of a complete environment, which is made now if there is none."""
         if any(character.isspace() for character in str(self._environments)):
             raise PreparationError(
                 f"Horovod cannot be built in {str(self._environments)!r} because of the blank in "
-                "that path; set XDG_CACHE_HOME to a folder without one."
+                "that path; set XDG_CACHE_HOME to a folder without a blank."
             )
         ready = [f for f in map(self._folder, (self._recipe, self._superset)) if is_whole(f)]
         needs = system_packages.LIBRARIES[self._purpose]
@@ -125,12 +125,12 @@ class Preparation:
     def _make(self, folder: Path, lock: int) -> None:
         self._progress.note(f"Setting up {folder}, once.")
         python = folder / "bin/python"
-        # A build needs 2 GB of temporary space, more than a /tmp in memory often has.
+        # A build needs 2 GB of temporary space; a /tmp in memory often has less.
         with scratch(self._environments / f"{folder.name}.tmp") as temporary:
             environment = clean_environment(temporary)
             if not ((folder / _PACKAGES_STAMP).exists() and os.access(python, os.X_OK)):
                 if folder.exists():
-                    self._progress.note("An earlier set-up ended half-way; starting it afresh.")
+                    self._progress.note("An earlier set-up did not finish; it is started again.")
                     remove(folder)
                 self._clear_halves()
                 self._ask_for_space()
@@ -154,7 +154,7 @@ class Preparation:
             )
 
     def _clear_halves(self) -> None:
-        """Give back the gigabytes of set-ups of other versions that never came to their end."""
+        """Free the gigabytes of other versions' set-ups that did not finish."""
         for lock in self._environments.glob("*.lock"):
             folder = lock.with_suffix("")
             if folder.exists() and not (folder / STAMP).exists():
@@ -177,7 +177,7 @@ class Preparation:
             if found := _PIP_NEWS.match(line):
                 self._progress.detail(_in_words(*found.groups()))
 
-        with self._progress.step(f"Installing {len(requirements)} packages and what they need"):
+        with self._progress.step(f"Installing {len(requirements)} packages and their dependencies"):
             run_logged(
                 [*_pip(python), "--constraint", self._constraints, *requirements],
                 log=self._log,
@@ -203,16 +203,18 @@ class Preparation:
             )
             command = [*_pip(python), "--no-deps", "--force-reinstall", wheel]
             self._run("Installing Horovod", command, lock, environment)
-            with self._progress.step("Trying Horovod"):
+            with self._progress.step("Testing Horovod"):
                 fault = horovod_wheel.fault_in(python, with_nccl=with_nccl)
             if fault is None:
                 return wheel
             horovod_wheel.discard(wheel)
             if not last_attempt:
-                self._progress.note(f"The Horovod wheel is built again, it does not load: {fault}")
+                self._progress.note(
+                    f"The Horovod wheel is built again, because it does not load: {fault}"
+                )
         raise PreparationError(
-            f"Horovod was built and yet does not load: {fault} "
-            f"(what the compiler said is in {self._log})."
+            f"Horovod was built but does not load: {fault} (the compiler's output is in "
+            f"{self._log})."
         )
 
     def _run(
@@ -234,7 +236,7 @@ class Preparation:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether an environment was made to its end and its Python is still there."""
+    """Return whether an environment is complete and its Python still exists."""
     return (folder / STAMP).exists() and os.access(folder / "bin/python", os.X_OK)
 
 
@@ -251,7 +253,7 @@ def _pip(python: Path) -> list[Argument]:
 
 
 def clean_environment(temporary: Path) -> dict[str, str]:
-    """Variables for the programs of a set-up: what a user set for other work stays outside."""
+    """Return variables for programs of a set-up, without those that users set for other work."""
     environment = {name: value for name, value in os.environ.items() if not _FOREIGN.match(name)}
     environment |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "LC_ALL": "C.UTF-8"}
     return environment | {"TMPDIR": str(temporary)}
@@ -262,7 +264,7 @@ def ended(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prepare, and note for the next start where."""
+    """Prepare, and record the place for the next start."""
     parser = argparse.ArgumentParser(prog="installers.prepare", description=__doc__)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--ready", type=Path, required=True)
@@ -278,10 +280,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         where = error.filename or given.cache
-        progress.note(f"ringmaster: {where}: {error.strerror}; mend that, then start again.")
+        progress.note(f"ringmaster: {where}: {error.strerror}; fix that, then start again.")
         return 1
     except KeyboardInterrupt:
-        progress.note("\nringmaster: stopped; the next start goes on from here.")
+        progress.note("\nringmaster: stopped; the next start continues from here.")
         return 130
     return 0
 

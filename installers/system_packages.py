@@ -1,8 +1,8 @@
-"""What Ringmaster needs from the operating system, and how to get it there.
+"""Requirements of Ringmaster on the operating system, and their installation.
 
-Each need is tried, not looked up: a library is there if it can be loaded, a tool if it is in PATH.
-Package databases name the same library differently (Debian's libglib2.0-0 is libglib2.0-0t64 in
-Ubuntu 24.04) and know nothing of what came another way.
+Each requirement is tested, not looked up: a library exists if it can be loaded, a tool if it is in
+PATH. Package databases name the same library differently (Debian's libglib2.0-0 is libglib2.0-0t64
+in Ubuntu 24.04) and do not list what was installed in another way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _loads(soname: str) -> bool:
 
 
 def _has_tool(name: str) -> bool:
-    # Where programs for root lie is not in everybody's PATH.
+    # Folders of programs for root are not in every user's PATH.
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     return shutil.which(name, path=path) is not None
 
@@ -42,7 +42,7 @@ def _has_font(pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class Need:
-    """One thing and the Debian package that brings it."""
+    """A requirement and the Debian package that has it."""
 
     package: str
     name: str
@@ -109,8 +109,8 @@ CLUSTER = (
     Need("util-linux", "nsenter", _has_tool),
 )
 
-# A real screen for the tests of the window: an X server, a window manager, a tray, hands, and
-# `xrandr`, which gives the server a second screen and takes it away.
+# A real screen for the tests of the window: an X server, a window manager, a tray, input, and
+# `xrandr`, which adds a second screen to the server and removes it.
 SCREEN = (
     Need("openbox", "openbox", _has_tool),
     Need("trayer", "trayer", _has_tool),
@@ -127,12 +127,12 @@ LIBRARIES: dict[str, tuple[Need, ...]] = {
 
 
 def missing(needs: Sequence[Need]) -> list[str]:
-    """The packages, in the order of the needs."""
+    """Return the missing packages, in the order of the requirements."""
     return [need.package for need in needs if not need.is_there(need.name)]
 
 
 def provide(needs: Sequence[Need], log: Path, progress: Progress) -> None:
-    """Install what is missing as root; otherwise say what an administrator has to type."""
+    """Install what is missing as root; otherwise report the administrator's command."""
     packages = missing(needs)
     if packages and _may_install():
         _install(packages, log, progress)
@@ -146,7 +146,7 @@ def provide(needs: Sequence[Need], log: Path, progress: Progress) -> None:
 
 
 def recommend_fonts(log: Path, progress: Progress) -> None:
-    """The window's own fonts: good to have, and no reason to stop."""
+    """Recommend the window's own fonts: useful, but not required."""
     packages = missing(FONTS)
     if packages and _may_install():
         with contextlib.suppress(PreparationError):
@@ -154,8 +154,8 @@ def recommend_fonts(log: Path, progress: Progress) -> None:
         packages = missing(FONTS)
     if packages:
         progress.note(
-            "The window looks as it was drawn with two fonts; an administrator installs them "
-            f"with: apt-get install {' '.join(packages)}"
+            "Two fonts of the window are missing; an administrator installs them with: apt-get "
+            f"install {' '.join(packages)}"
         )
 
 
@@ -175,13 +175,13 @@ def _install(packages: Sequence[str], log: Path, progress: Progress) -> None:
         try:
             run(install)
         except PreparationError:
-            # A fresh machine has no package lists, an old one lists that no longer hold.
+            # A fresh machine has no package lists, an old one has outdated lists.
             run(["apt-get", "update", "-q"])
             run(install)
 
 
 def _listed(packages: Sequence[str]) -> str:
-    """In words, unless the list is so long that nobody reads it; the command names them anyway."""
+    """Name the packages, unless the list is long; the command names them anyway."""
     if len(packages) > 3:
         return f"{len(packages)} packages of the system"
     return " and ".join(filter(None, [", ".join(packages[:-1]), packages[-1]]))

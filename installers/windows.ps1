@@ -1,11 +1,11 @@
-# UNTESTED: nobody has run this on Windows yet. It makes a folder with the window for Windows in dist\.
+# UNTESTED: this has not run on Windows yet. It makes a folder with the window for Windows in dist\.
 # Usage: powershell -ExecutionPolicy Bypass -File installers\windows.ps1 [FOLDER]
 #
 # The same layout as installers/bundle makes for Linux: a relocatable Python
 # (python-build-standalone, which uv fetches), the desktop's packages by the lock file, and the
-# project's files beside them. It trains on nodes over SSH; on this computer nothing trains.
+# project's files next to them. It trains on nodes over SSH; this computer itself does not train.
 #
-# Known to be in the way before it can: modules that the services import at once need fcntl, which
+# Known obstacles: modules that the services import at their start need fcntl, which
 # Windows lacks (git grep "import fcntl" backend), and readings of this computer come from /proc.
 param([string]$Target = "")
 $ErrorActionPreference = "Stop"
@@ -14,7 +14,7 @@ $Root = Split-Path -Parent $PSScriptRoot
 if (-not $Target) { $Target = Join-Path $Root "dist" }
 $Version = (Select-String -Path "$Root\pyproject.toml" -Pattern '^version = "(.*)"').Matches[0].Groups[1].Value
 $Bundle = Join-Path $Target "ringmaster-$Version-windows-x86_64"
-if (Test-Path $Bundle) { throw "$Bundle is there already; move it away first." }
+if (Test-Path $Bundle) { throw "$Bundle exists already; move it away first." }
 $Work = Join-Path ([IO.Path]::GetTempPath()) ([IO.Path]::GetRandomFileName())
 
 function Invoke-Checked([string]$Program, [string[]]$Words) {

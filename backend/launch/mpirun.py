@@ -1,10 +1,9 @@
-"""The one command that starts a run, as an argument list. Pure.
+"""The command that starts a run, as an argument list. Pure.
 
-The spelling is the one that Open MPI 4.1 and 5.0 both take: `-bind-to` and `-map-by` with a single
-dash, as Horovod's manual has them, are refused by 5.0. What stands behind `--mca` is run by a shell
-on the far node (3 of 3 tries), so none of it is a user's text: addresses and paths in there are
-checked by their form, and everything a user writes goes through `-x` or the argument list, which
-are byte-exact.
+The spelling is the one that Open MPI 4.1 and 5.0 both accept: 5.0 refuses `-bind-to` and `-map-by`
+with a single dash, as Horovod's manual has them. A shell on the remote node runs what follows
+`--mca` (3 of 3 tries), so no user text is there: addresses and paths are checked by their form, and
+all user text goes through `-x` or the argument list, which are byte-exact.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from backend.records.jobs.launch import Launch, RankPlan
 GUARD = "backend.node.run.rank_guard"
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
 EXPORTED = (RUN_VARIABLE, "PYTHONPATH", STALL_SHUTDOWN)
-"""Variables that mpirun carries to every rank; their values come from `environment`."""
+"""Variables that mpirun passes to every rank; their values come from `environment`."""
 
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f:]+\]?")
@@ -34,7 +33,7 @@ _PROBES = ("oob_tcp_keepalive_probes", 4)
 
 @dataclass(frozen=True)
 class Network:
-    """How several nodes reach each other: networks (`common_subnet`) and an OpenSSH client file."""
+    """Networks (`common_subnet`) and OpenSSH client file with which nodes reach each other."""
 
     cidr: str
     ssh_config: str
@@ -53,16 +52,16 @@ def command(
     network: Network | None = None,
     rank_module: str = "",
 ) -> tuple[str, ...]:
-    """What the supervisor executes.
+    """Return the command that the supervisor executes.
 
     Args:
         mpirun: Its absolute path; not used for the strategy "alone", which needs no mpirun.
         version: Major version of that Open MPI, 4 or 5.
-        cores: Processor cores of each node; with more ranks than cores, waiting ranks yield.
-        network: Needed as soon as there is more than one node.
+        cores: CPU cores of each node; with more ranks than cores, waiting ranks yield.
+        network: Needed for more than one node.
 
     Raises:
-        BackendError: An address or a path cannot be given to mpirun safely.
+        BackendError: An address or a path cannot be passed to mpirun safely.
     """
     guard: tuple[str, ...] = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
     if rank_module:
@@ -88,27 +87,29 @@ def command(
 
 
 def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> dict[str, str]:
-    """What `command` takes from its environment. The job's own variables are not in here: the
-    guard gives them to the rank alone."""
+    """Return the variables that `command` takes from its environment.
+
+    The job's own variables are not included: the guard passes them to the rank only.
+    """
     return {
         RUN_VARIABLE: run_tag(job_id, run),
         "PYTHONPATH": code_root,
-        # The guard's watch shall speak first: it knows rank and line, Horovod knows neither.
+        # The guard's limit must be reached first: it knows rank and line, Horovod knows neither.
         STALL_SHUTDOWN: str(int(config.stall_limit_s * 1.2) + 60),
     }
 
 
 def by_hand(launch: Launch, name: str) -> str:
-    """A run's command as a line for a shell of its first node.
+    """Return a run's command as a line for a shell of its first node.
 
-    What it makes goes to a folder of its own called ``name`` (`backend.node.run.manual_run`).
+    Its output goes to its own folder called ``name`` (`backend.node.run.manual_run`).
     """
     variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.by_hand_id(name), 1)}
     return shown((*launch.argv, "--by-hand", name), variables)
 
 
 def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:
-    """The command as a line that can be pasted into a shell."""
+    """Return the command as a line that can be pasted into a shell."""
     if not variables:
         return shlex.join(argv)
     return shlex.join(("env", *(f"{name}={value}" for name, value in variables.items()), *argv))
@@ -119,19 +120,19 @@ def _between_nodes(network: Network, version: int) -> list[str]:
         subnets = ",".join(str(ipaddress.ip_network(one)) for one in network.cidr.split(","))
     except ValueError as error:
         raise BackendError(
-            f"“{network.cidr}” is no subnet that mpirun can be given.",
+            f"“{network.cidr}” is not a subnet that mpirun accepts.",
             "Give the nodes addresses in one subnet, such as 10.0.0.0/24.",
         ) from error
     if not _PLAIN_PATH.fullmatch(network.ssh_config):
         raise BackendError(
-            "mpirun hands the path of the SSH settings to a shell, and that path holds characters "
-            f"with a meaning there: {network.ssh_config}",
+            "mpirun passes the path of the SSH settings to a shell, and this path contains "
+            f"shell characters: {network.ssh_config}",
             "Keep them in a folder named with letters, digits, - _ and dots.",
         )
     keepalive = "--prtemca" if version >= 5 else "--mca"
     argv = ["--mca", "btl_tcp_if_include", subnets]
     argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
-    # A lost node is noticed within a minute, and a blip of 18 s survives; TCP's own take 444 s.
+    # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
     for name, value in (*_KEEPALIVE.items(), _PROBES):
         argv += [keepalive, name, str(value)]
     return argv
@@ -140,7 +141,7 @@ def _between_nodes(network: Network, version: int) -> list[str]:
 def _host(node: str, host: str) -> str:
     if not _HOST.fullmatch(host):
         raise BackendError(
-            f"The address of node {node} is no address that mpirun can be given.",
+            f"The address of node {node} is not one that mpirun accepts.",
             "Give the node an IP address or a plain host name.",
         )
     return host

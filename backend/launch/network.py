@@ -1,12 +1,12 @@
-"""Where the ranks of several nodes meet.
+"""Choice of the network over which the ranks of several nodes communicate.
 
-A subnet is good when every chosen node has an address of its own in it. The bridge that Docker
-makes has the same address on each node (172.17.0.1/16); taken for the network, Open MPI 5.0.11
-ended in "server accept cannot find guid" and 4.1.4 hung.
+A subnet is suitable if every chosen node has its own address in it. Docker's bridge has the same
+address on each node (172.17.0.1/16); with it as the network, Open MPI 5.0.11 ended in "server
+accept cannot find guid" and 4.1.4 hung.
 
-Where no subnet is common, the nodes meet by address: machines of some hosters and of VPNs have
-addresses that stand alone (/32), and others are routed to each other. Whether they reach each other
-is what the look before a start finds out.
+Without a common subnet the nodes connect by address: machines of some hosters and VPNs have
+addresses without a subnet (/32), and others are routed to each other. The pre-flight check finds
+out whether they reach each other.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str, str]]:
-    """The networks for mpirun, with commas between, and each node's address in them.
+    """Return the networks for mpirun, separated by commas, and each node's address in them.
 
     Args:
-        addresses: Of each node its addresses with their prefix (``10.77.0.2/24``), the one by
-            which it is known to the others first.
+        addresses: Of each node its addresses with their prefix (``10.77.0.2/24``), the one that the
+            other nodes use first.
 
     Raises:
         BackendError: A node has no address of its own.
@@ -48,14 +48,14 @@ def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str
         f"{node} has {', '.join(map(str, found)) or 'none'}" for node, found in by_node.items()
     )
     raise BackendError(
-        "The nodes have no subnet in common over which their ranks could meet, and not each an "
-        f"address of its own: {told}.",
+        "The nodes have no common subnet for their ranks, and not each an address of its own: "
+        f"{told}.",
         "Choose nodes that are connected to one network.",
     )
 
 
 def alone(found: Sequence[str]) -> tuple[str, ...]:
-    """Addresses without a subnet (/32), which others reach all the same."""
+    """Return addresses without a subnet (/32), which other nodes can still reach."""
     return tuple(str(one.ip) for one in _interfaces(found) if one.network.num_addresses == 1)
 
 
@@ -64,7 +64,7 @@ def _are_apart(hosts: Mapping[str, str]) -> bool:
 
 
 def _alone(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
-    """Of addresses that stand alone, the first node's best and the others' nearest to it."""
+    """Of addresses without a subnet, return the first node's best and the others' nearest to it."""
     stand_alone = {
         node: [one.ip for one in found if one.network.num_addresses == 1]
         for node, found in by_node.items()
@@ -84,7 +84,7 @@ def _alone(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
 
 
 def _known(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
-    """The first address of each node that no other node has as well."""
+    """Return the first address of each node that no other node has."""
     counts = Counter(ip for found in by_node.values() for ip in {one.ip for one in found})
     return {
         node: next((str(one.ip) for one in found if counts[one.ip] == 1), "")
@@ -93,9 +93,9 @@ def _known(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
 
 
 def _around(hosts: Mapping[str, str], addresses: Mapping[str, Sequence[str]]) -> str:
-    """One network around all addresses if no other address of a node is in there, else each alone.
+    """Return one network around all addresses if it contains no other, otherwise each separately.
 
-    mpirun warns on each node of each network in which it has no address.
+    mpirun warns on each node about each network in which it has no address.
     """
     networks = [ipaddress.ip_network(host) for host in hosts.values()]
     wide = networks[0]
@@ -120,7 +120,7 @@ def _interface(text: str) -> Interface | None:
 
 
 def _interfaces(found: Sequence[str]) -> list[Interface]:
-    """What can serve, IPv4 first: Open MPI's TCP transport prefers it."""
+    """Return the usable ones, IPv4 first: Open MPI's TCP transport prefers it."""
     usable = [
         one for one in map(_interface, found) if one and not (one.is_loopback or one.is_link_local)
     ]

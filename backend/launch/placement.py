@@ -1,4 +1,4 @@
-"""Which rank runs where. Pure: a job's placement and what the nodes have become a list of ranks."""
+"""Assignment of ranks to nodes and GPUs. Pure: a job's placement becomes a list of ranks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from backend.records.queue.entry import PROCESSES_PER_CORE
 
 @dataclass(frozen=True)
 class NodePaths:
-    """Where on a node lies what a run is made of. All paths are the node's own, and absolute.
+    """Paths on a node that a run uses. All paths are absolute and valid on the node.
 
-    mpirun starts the same command everywhere, so the nodes of one run must see it alike.
+    mpirun starts the same command everywhere, so they must be equal on the nodes of one run.
     """
 
     data_root: str
@@ -32,10 +32,10 @@ class NodePaths:
 
 @dataclass(frozen=True)
 class NodeRoom:
-    """What a node offers: its address, processor cores, and the UUIDs of its GPUs.
+    """Resources of a node: its address, CPU cores, and the UUIDs of its GPUs.
 
-    ``addresses`` are all that it has, with their prefix, the one by which others know it first.
-    ``site`` is None when the node was not set up.
+    ``addresses`` are all of its addresses with their prefix, the one that other nodes use first.
+    ``site`` is None if the node was not set up.
     """
 
     node: str
@@ -56,22 +56,22 @@ def this_computer(
 
 
 def require_one_kind(rooms: Sequence[NodeRoom]) -> None:
-    """See that all of ``rooms`` see the data root, or none does.
+    """Check that all of ``rooms`` see the data root, or none does.
 
     Raises:
-        BackendError: They do not; the sentence names two of them.
+        BackendError: They differ; the sentence names two of them.
     """
     blind = [room.node for room in rooms if room.no_share]
     sees = [room.node for room in rooms if not room.no_share]
     if blind and sees:
         raise BackendError(
             f"{sees[0]} sees the data root and {blind[0]} does not, so they cannot train together.",
-            f"Choose nodes of one kind, or mount the data root on {blind[0]} and add it anew.",
+            f"Choose nodes of one kind, or mount the data root on {blind[0]} and add it again.",
         )
 
 
 def one_site(rooms: Sequence[NodeRoom]) -> NodePaths:
-    """What all of ``rooms`` have alike.
+    """Return the paths that all of ``rooms`` have in common.
 
     Raises:
         BackendError: A node was not set up, or two of them differ; the sentence names them.
@@ -83,14 +83,14 @@ def one_site(rooms: Sequence[NodeRoom]) -> NodePaths:
         if not room.site.data_root:
             raise BackendError(
                 f"{room.node} does not see the data root.",
-                "Mount it there at the same place as on the other nodes, then check the node.",
+                "Mount it there at the same path as on the other nodes, then check the node.",
             )
         for what, of_first, here in _sights(first, room):
             if of_first != here:
                 raise BackendError(
                     f"{first.node} and {room.node} cannot train together: {what} is {of_first} "
                     f"on {first.node} and {here} on {room.node}.",
-                    f"Set up {room.node} again, or choose nodes that are alike.",
+                    f"Set up {room.node} again, or choose nodes with the same paths.",
                 )
     assert first.site is not None
     return first.site
@@ -110,10 +110,10 @@ def _sights(first: NodeRoom, room: NodeRoom) -> tuple[tuple[str, str, str], ...]
 
 
 def rank_plans(config: JobConfig, rooms: Sequence[NodeRoom]) -> tuple[RankPlan, ...]:
-    """The ranks in the order in which mpirun numbers them: node by node, as the job lists them.
+    """Return the ranks in the order in which mpirun numbers them: node by node, as in the job.
 
     Raises:
-        BackendError: A node or GPU is not there, or has no room; all reasons at once.
+        BackendError: A node or GPU does not exist, or has no room; all reasons at once.
     """
     known = {room.node: room for room in rooms}
     reasons = [reason for one in config.placement for reason in _reasons(one, known)]
@@ -132,11 +132,11 @@ def _reasons(one: Placement, known: dict[str, NodeRoom]) -> list[str]:
     room = known.get(one.node)
     if room is None:
         names = ", ".join(sorted(known)) or "none"
-        return [f"Node “{one.node}” is not known; known are: {names}."]
+        return [f"Unknown node “{one.node}”. Known nodes: {names}."]
     missing = [gpu for gpu in one.gpus if gpu not in room.gpus]
     if missing:
         has = f"has {', '.join(room.gpus)}" if room.gpus else "has no GPU"
-        return [f"GPU {gpu} is not on {one.node}, which {has}." for gpu in missing]
+        return [f"GPU {gpu} does not exist on {one.node}, which {has}." for gpu in missing]
     slots = room.cores * PROCESSES_PER_CORE
     if one.processes > slots:
         cores = "1 core" if room.cores == 1 else f"{room.cores} cores"

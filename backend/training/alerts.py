@@ -1,4 +1,4 @@
-"""Watches what no error tells: a loss that rises and does not come back, steps that do not come."""
+"""Warnings for problems that raise no error: a diverging loss, and steps that stop coming."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from backend.records.jobs.alarm import DIVERGED, STANDSTILL, Alarm
 
 FACTOR = 4.0
 """fastai's learning rate finder takes a run for diverged when its smoothed loss is over 4 times its
-best (``fastai/callback/schedule.py``: ``smooth_loss > 4*best_loss``); torch-lr-finder takes 5."""
+best (``fastai/callback/schedule.py``: ``smooth_loss > 4*best_loss``); torch-lr-finder uses 5.
+"""
 WINDOW = 32
-"""Steps whose median is the smoothed loss: half of them must be high, so that no outlier counts."""
+"""Steps whose median is the smoothed loss: half of them must be high, so outliers do not count."""
 _SOUND_FACTOR = 2.0
 _TIMED = 64
 PATIENCE_FACTOR = 10.0
 LEAST_PATIENCE_S = 45.0
-"""A cable that is out for 15 s keeps the steps of a run waiting for up to twice as long."""
+"""A cable that is unplugged for 15 s can keep the steps of a run waiting for twice as long."""
 
 
 class DivergenceWatch:
-    """Sees every loss; the same on every rank, because all are shown the same losses.
+    """Divergence of the loss; the same result on every rank, because all get the same losses.
 
-    Diverged is a median of the last steps that is over `FACTOR` times the lowest such median, and
-    that has lost at least half of what the training had gained: noise about a loss near zero is no
-    divergence. Where a loss may be negative a ratio says nothing, and nothing is said.
+    A run has diverged if the median of the last steps is over `FACTOR` times the lowest such
+    median, and at least half of the training's gain is lost: noise about a loss near zero is not
+    divergence. If a loss may be negative, a ratio means nothing, and there is no warning.
 
     Attributes:
-        sound_step: Up to here the weights are good as far as the losses tell. A median tells of a
-            rise half a window late, so this is so much earlier than the last good median.
+        sound_step: Up to this step the weights are good, according to the losses. A median reports
+            a rise half a window late, so this is that much earlier than the last good median.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class DivergenceWatch:
         self.sound_step = 0
 
     def see(self, step: int, loss: float) -> Alarm | None:
-        """The alarm, at the step that raises it; not again before the loss has come back."""
+        """Return the alarm at the step that raises it; not again before the loss has come back."""
         if not math.isfinite(loss):
             return None
         self._losses.append(loss)
@@ -67,13 +68,13 @@ class DivergenceWatch:
         return Alarm(
             DIVERGED,
             step,
-            f"The loss is at {median:.3g}, {median / self._best:.1f} times its best "
+            f"The loss is {median:.3g}, {median / self._best:.1f} times its best "
             f"({self._best:.3g} at step {self._best_step}).",
         )
 
 
 class StandstillWatch:
-    """Knows how long a step takes, and says when the next one is long overdue."""
+    """Measures the time of a step, and reports when the next one is long overdue."""
 
     def __init__(
         self,
@@ -86,16 +87,16 @@ class StandstillWatch:
         self._since = monotonic()
 
     def steps(self, seconds: Sequence[float]) -> None:
-        """Steps came, which took so long each."""
+        """Record steps, with the seconds that each took."""
         self._seconds.extend(seconds)
         self.moved()
 
     def moved(self) -> None:
-        """Something else went on: an evaluation began, a checkpoint was made."""
+        """Record other progress: an evaluation began, a checkpoint was made."""
         self._since = self._monotonic()
 
     def check(self, step: int) -> Alarm | None:
-        """The alarm while the step after ``step`` is overdue."""
+        """Return the alarm while the step after ``step`` is overdue."""
         if not self._seconds:
             return None
         usual = statistics.median(self._seconds)
@@ -105,8 +106,8 @@ class StandstillWatch:
         return Alarm(
             STANDSTILL,
             step,
-            f"No step since step {step}; one takes {_time(usual)}, and this one has taken more "
-            f"than {_time(max(self._least_s, PATIENCE_FACTOR * usual))}.",
+            f"No step since step {step}; a step takes {_time(usual)}, and this one has taken "
+            f"more than {_time(max(self._least_s, PATIENCE_FACTOR * usual))}.",
         )
 
 

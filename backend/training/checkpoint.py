@@ -1,11 +1,11 @@
-"""Checkpoints: written beside the training, proved before they count, refused when they changed.
+"""Checkpoints: written in the background, verified before they count, refused if damaged.
 
-`Checkpointer.save` copies the state to memory of its own and returns; a thread writes the copy to
-a temporary name, hashes it on the way, reads it back, renames it, and only then moves
-``latest.json``. ``torch.save`` in place left 25 of 25 files unloadable when killed, and one
-flipped bit was noticed by ``torch.load`` in 0 of 20 tries; hence the rename and the hash.
+`Checkpointer.save` copies the state to its own memory and returns; a thread writes the copy to a
+temporary name and hashes it, reads it back, renames it, and only then updates ``latest.json``.
+``torch.save`` in place left 25 of 25 files unloadable when killed, and ``torch.load`` noticed one
+flipped bit in 0 of 20 tries; hence the rename and the hash.
 
-A full disk does not end the training: `Checkpointer.trouble` says so, the last good checkpoint
+A full disk does not end the training: `Checkpointer.trouble` reports it, the last good checkpoint
 stays, and the next one is tried as usual.
 """
 
@@ -42,7 +42,7 @@ _KEPT_AT_LEAST = 2
 
 
 class Checkpointer:
-    """The one writer of a job's ``checkpoints/``. Rank 0 has it."""
+    """The only writer of a job's ``checkpoints/``. Rank 0 has it."""
 
     def __init__(
         self, folder: JobFolder, run: int, policy: CheckpointPolicy, config_sha256: str
@@ -59,9 +59,10 @@ class Checkpointer:
         self.trouble = ""
         """Why the last checkpoint could not be written, or ""."""
         self.sound_step: int | None = None
-        """Up to here the losses say that the weights are good: a checkpoint of them stays."""
+        """Up to this step the weights are good, according to the losses: such a checkpoint is kept.
+        """
         folder.checkpoints.mkdir(parents=True, exist_ok=True)
-        # A run that was killed in a save left its half file; this folder has one writer.
+        # A run that was killed in a save left an incomplete file; this folder has one writer.
         for half in folder.checkpoints.glob(".epoch-*.tmp"):
             half.unlink(missing_ok=True)
 
@@ -75,7 +76,7 @@ class Checkpointer:
         metrics: Mapping[str, float],
         reason: str,
     ) -> None:
-        """Copy ``state`` and begin to write it. Waits for the one before."""
+        """Copy ``state`` and start to write it. Wait for the checkpoint before it."""
         self.wait()
         copy = self._copy(state, "", {})
         record = Checkpoint(
@@ -98,7 +99,7 @@ class Checkpointer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until nothing is being written. A bug of the writing thread is raised here."""
+        """Wait until no checkpoint is being written. Raise a bug of the writing thread here."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -107,7 +108,7 @@ class Checkpointer:
             raise bug
 
     def try_again(self) -> None:
-        """Write the last one once more, and return when that is over."""
+        """Write the last checkpoint once more, and return when that is done."""
         self.wait()
         if self._last is not None:
             self._write(*self._last)
@@ -115,16 +116,16 @@ class Checkpointer:
 
     @property
     def saved(self) -> Checkpoint | None:
-        """The newest checkpoint that this run wrote and proved."""
+        """Return the newest checkpoint that this run wrote and verified."""
         return self._saved
 
     def newest_sound(self) -> Checkpoint | None:
-        """The newest checkpoint up to `sound_step`."""
+        """Return the newest checkpoint up to `sound_step`."""
         known = list_checkpoints(self._folder.checkpoints)
         return _newest_until(known, self.sound_step)
 
     def _copy(self, value: Any, path: str, seen: dict[Any, torch.Tensor]) -> Any:
-        """``value`` with every tensor copied; two names of one tensor stay one."""
+        """Return ``value`` with every tensor copied; two names of one tensor stay one."""
         if isinstance(value, torch.Tensor):
             tensor = value.detach()
             key = (
@@ -136,7 +137,7 @@ class Checkpointer:
             )
             if tensor.numel() and key in seen:
                 return seen[key]
-            # Memory that was written before is copied into three times as fast as fresh memory.
+            # A copy into memory that was written before is three times as fast as into new memory.
             copy = self._copies.get(path)
             if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
                 copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
@@ -154,7 +155,7 @@ class Checkpointer:
     def _write(self, state: Any, record: Checkpoint) -> None:
         try:
             if record.name in kept_names(self._folder.checkpoints):
-                # A run that went on from an older one comes by here again.
+                # A run that resumed from an older one writes this name again.
                 record = replace(record, name=f"{record.name}-run{self._run}")
             self._saved = write_checkpoint(self._folder.checkpoints, state, record)
             replace_json(self._folder.latest, self._saved.to_sidecar())
@@ -169,14 +170,14 @@ class Checkpointer:
             self._bug = error
 
     def _retire(self) -> None:
-        """Remove what the policy does not keep; two proved checkpoints always stay."""
+        """Remove what the policy does not keep; two verified checkpoints always stay."""
         known = list_checkpoints(self._folder.checkpoints)
         for old in retired(known, self._policy, self.sound_step):
             path = Path(old.path)
-            # The record first: what has no record is no checkpoint to anybody.
+            # The record first: a file without a record is not a checkpoint.
             sidecar_of(path).unlink(missing_ok=True)
             if old.name in kept_names(path.parent):
-                # Since it was listed; who marked it finds it again.
+                # Marked after it was listed; the mark must stay valid.
                 replace_json(sidecar_of(path), old.to_sidecar())
             else:
                 path.unlink(missing_ok=True)
@@ -190,7 +191,7 @@ def _newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint |
 def retired(
     known: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
 ) -> list[Checkpoint]:
-    """Those of ``known`` (oldest first) that need not be kept."""
+    """Return those of ``known`` (oldest first) that need not be kept."""
     newest = max(policy.keep_latest, 1)
     keep = {c.name for c in known[-newest:]}
     if sound_step is not None:
@@ -220,13 +221,13 @@ def sidecar_of(path: Path) -> Path:
 
 
 def kept_names(folder: Path) -> set[str]:
-    """The checkpoints that are kept for ever."""
-    # NFS remembers for a while that a file is not there, but not what a folder holds.
+    """Return the checkpoints that a user keeps permanently."""
+    # NFS caches that a file does not exist, but not a folder's content.
     return {path.stem for path in folder.glob(f"*{KEEP_SUFFIX}")}
 
 
 def list_checkpoints(folder: Path) -> list[Checkpoint]:
-    """What the records in ``folder`` say, oldest first. Nothing is verified."""
+    """Read the records in ``folder``, oldest first. Nothing is verified."""
     found = []
     kept = kept_names(folder)
     for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
@@ -237,7 +238,7 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
 
 
 class _HashingFile:
-    """Passes bytes on to a file and hashes them, so that the hash is of what was meant."""
+    """Hashes bytes before they reach the file, so that the hash is of the intended content."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -252,10 +253,10 @@ class _HashingFile:
 
 
 def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint:
-    """Write, read back, rename; the sidecar last, because it vouches.
+    """Write, read back, rename; the sidecar last, because it certifies the file.
 
     Raises:
-        OSError: The disk is full, the share is gone, or what was read back is not what was written.
+        OSError: The disk is full, the share is gone, or the file differs from what was written.
     """
     path = folder / f"{record.name}{CHECKPOINT_SUFFIX}"
     half = folder / f".{path.name}.{os.getpid()}.tmp"
@@ -265,7 +266,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
             try:
                 torch.save(state, cast("IO[bytes]", hashing))
             except RuntimeError as error:
-                # torch's writer reports a failed write of ours as an error of its own.
+                # torch's writer reports a failed write as its own error.
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
@@ -273,11 +274,11 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
             os.fsync(file.fileno())
         digest = hashing.sha256.hexdigest()
         if sha256_of(half) != digest:
-            raise OSError(f"{path.name} reads back otherwise than it was written")
+            raise OSError(f"{path.name} reads back differently than it was written")
         _prove_loadable(half)
         size = half.stat().st_size
         half.chmod(FILE_MODE)
-        # A record of an older file of this name would vouch for the wrong bytes.
+        # A record of an older file of this name would certify the wrong bytes.
         sidecar_of(path).unlink(missing_ok=True)
         os.replace(half, path)
     except BaseException:
@@ -289,13 +290,13 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
 
 
 def _prove_loadable(path: Path) -> None:
-    """Mapped, not read: only the structure is looked at, which takes a millisecond."""
+    """Map the file, do not read it: only its structure is checked, which takes a millisecond."""
     try:
         torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (pickle.UnpicklingError, AttributeError) as error:
         raise BackendError(
-            "The model's state holds more than tensors, numbers and text, so a checkpoint of it "
-            f"could not be loaded again: {_first(error)}.",
+            "The model's state contains more than tensors, numbers and text, so a checkpoint of "
+            f"it could not be loaded: {_first(error)}.",
             "Let get_extra_state return a dict of tensors, numbers and text.",
         ) from error
 
@@ -319,26 +320,28 @@ def _digest(file: IO[bytes]) -> str:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The state in a checkpoint, proved by its sidecar.
+    """Return the state in a checkpoint, verified with its sidecar.
 
     Raises:
-        BackendError: It is damaged, was exchanged, or is no checkpoint. Nothing of it was executed.
+        BackendError: It is damaged, was exchanged, or is not a checkpoint. Nothing was executed.
     """
     reason = fault_of(path)
     if not reason:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 - a hostile file may raise anything
-            reason = f"it holds more than weights and numbers, and was not loaded ({_first(error)})"
+            reason = (
+                f"it contains more than weights and numbers, and was not loaded ({_first(error)})"
+            )
         else:
             if isinstance(state, dict) and state.get("format") == FORMAT:
                 return state
-            reason = "it is no checkpoint of this version of Ringmaster"
+            reason = "it is not a checkpoint of this version of Ringmaster"
     raise BackendError(f"The checkpoint {path.name} cannot be used: {reason}.", offer_before(path))
 
 
 def fault_of(path: Path) -> str:
-    """Why the checkpoint is not the file that was written, or "". Executes nothing."""
+    """Return why the checkpoint is not the file that was written, or "". Execute nothing."""
     if not path.exists():
         return "the file is missing"
     try:
@@ -351,7 +354,7 @@ def fault_of(path: Path) -> str:
         size = path.stat().st_size
         if size != record.bytes:
             written = number_format.count(record.bytes)
-            return f"it has {number_format.count(size)} bytes where {written} were written"
+            return f"it has {number_format.count(size)} bytes instead of {written}"
         if sha256_of(path) != record.sha256:
             return "its content is not what was written (the SHA-256 differs)"
     except OSError as error:
@@ -360,25 +363,25 @@ def fault_of(path: Path) -> str:
 
 
 def offer_before(path: Path) -> str:
-    """Names the newest sound checkpoint before this one."""
+    """Name the newest undamaged checkpoint before this one."""
     known = list_checkpoints(path.parent)
     step = next((c.step for c in known if c.name == path.stem), None)
     for other in reversed(known):
         if other.name == path.stem or (step is not None and other.step > step):
             continue
         if not fault_of(Path(other.path)):
-            return f"Resume from the one before, {other.name}, which is sound."
-    return "There is no sound checkpoint before it; start the job over."
+            return f"Resume from the one before, {other.name}, which is undamaged."
+    return "There is no undamaged checkpoint before it; start the job over."
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Weights to begin with: a state dict, a safetensors file, or one of our checkpoints.
+    """Read initial weights: a state dict, a safetensors file, or a checkpoint of Ringmaster.
 
     Raises:
         BackendError: It is none of these.
     """
     if not path.is_file():
-        raise BackendError(f"The weights {path} are not there.", "Choose a file that exists.")
+        raise BackendError(f"The weights file {path} does not exist.", "Choose another file.")
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
     if sidecar_of(path).is_file():
@@ -391,20 +394,20 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise BackendError(
-            f"{path.name} is no file of weights: {_first(error)}.",
+            f"{path.name} is not a weights file: {_first(error)}.",
             "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
         ) from error
     weights = _by_name(loaded)
     if weights is None:
         raise BackendError(
-            f"{path.name} holds no weights by name.",
+            f"{path.name} contains no named weights.",
             "Save them with torch.save(model.state_dict(), …) or as .safetensors.",
         )
     return {str(name): value for name, value in weights.items()}
 
 
 def _by_name(loaded: object) -> Mapping[Any, Any] | None:
-    """The state dict in what was saved: itself, under a usual key, or the only one in it."""
+    """Return the state dict in a saved object: itself, under a usual key, or the only one in it."""
     if not isinstance(loaded, Mapping):
         return None
     inside = {
@@ -429,31 +432,31 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise BackendError(
-            f"{path.name} is no safetensors file: {_first(error)}.",
+            f"{path.name} is not a safetensors file: {_first(error)}.",
             "Save it again with safetensors.torch.save_file(model.state_dict(), …).",
         ) from error
 
 
 def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> str:
-    """Put ``weights`` into the model, all or none.
+    """Load ``weights`` into the model, all or none.
 
-    Where the names do not fit as they are, one prefix common to all of them is cut or added:
-    compiled models have ``_orig_mod.``, data-parallel ones ``module.``, Lightning's ``model.``.
+    If the names do not match, one prefix common to all of them is removed or added: compiled models
+    have ``_orig_mod.``, data-parallel ones ``module.``, Lightning's ``model.``.
 
     Returns:
-        A sentence on the prefix that was cut or added, else "".
+        A sentence on the prefix that was removed or added, otherwise "".
 
     Raises:
-        BackendError: They belong to another architecture, or fit in part; says which.
+        BackendError: They belong to another architecture, or match only in part; it lists which.
     """
     names = list(model.state_dict())
     tries = [(weights, "")]
     for prefix in _common_prefixes(weights):
         cut = {name.removeprefix(prefix): value for name, value in weights.items()}
-        tries.append((cut, f"The names in {source} begin with “{prefix}”, which was left out."))
+        tries.append((cut, f"The prefix “{prefix}” was removed from the names in {source}."))
     for prefix in _common_prefixes(names):
         added = {prefix + name: value for name, value in weights.items()}
-        tries.append((added, f"“{prefix}” was put before each name in {source}."))
+        tries.append((added, f"The prefix “{prefix}” was added to the names in {source}."))
     # Of equals the first: the names as they are.
     fitting, sentence = max(tries, key=lambda one: len(one[0].keys() & set(names)))
     _put(model, fitting, source)
@@ -461,7 +464,7 @@ def fit_weights(model: torch.nn.Module, weights: Mapping[str, Any], source: str)
 
 
 def _common_prefixes(names: Iterable[str]) -> list[str]:
-    """Whole parts that all names begin with, ``a.`` and ``a.b.`` of ``a.b.x`` and ``a.b.y``."""
+    """Return the dotted prefixes of all names, ``a.`` and ``a.b.`` of ``a.b.x`` and ``a.b.y``."""
     first, *others = [name.split(".")[:-1] for name in names] or [[]]
     count = 0
     while count < len(first) and all(other[: count + 1] == first[: count + 1] for other in others):
@@ -486,23 +489,23 @@ def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> Non
         if missing:
             parts.append(f"not in the file: {number_format.some(missing)}")
         if wrong:
-            parts.append(f"of another shape: {number_format.some(wrong)}")
+            parts.append(f"different shape: {number_format.some(wrong)}")
         if surplus:
-            parts.append(f"unknown to the model: {number_format.some(surplus)}")
+            parts.append(f"not in the model: {number_format.some(surplus)}")
         how = (
-            f"{fitting} of the model's {len(own)} weights fit"
+            f"{fitting} of the model's {len(own)} weights match"
             if fitting
-            else "none of the names is the model's"
+            else "no name matches the model's"
         )
         raise BackendError(
-            f"The weights in {source} are not this model's: {how}; {'; '.join(parts)}.",
+            f"The weights in {source} do not belong to this model: {how}; {'; '.join(parts)}.",
             "Choose weights that were trained with this model.",
         )
     try:
         model.load_state_dict(dict(weights))
     except (RuntimeError, TypeError, ValueError, KeyError) as error:
         raise BackendError(
-            f"The weights in {source} are not this model's: {_first(error)}.",
+            f"The weights in {source} do not belong to this model: {_first(error)}.",
             "Choose weights that were trained with this model.",
         ) from error
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: all that a run needs to go on as if it had never stopped."""
+"""Content of a checkpoint: all that a run needs to continue as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def content(
     measured: Mapping[str, float],
     launch: Launch,
 ) -> dict[str, Any]:
-    """All of it.
+    """Return the whole content.
 
     Args:
-        ranks: What each rank has of its own, by its number.
-        measured: What is known about the model at the end of an epoch, empty within one.
+        ranks: State of each rank, by its number.
+        measured: Metrics of the model at the end of an epoch, empty within one.
     """
     return {
         "format": FORMAT,
@@ -57,10 +57,10 @@ def content(
 def own_buffers(
     model: torch.nn.Module, strategy: Strategy, gather: Callable[[Any], list[Any]]
 ) -> dict[str, torch.Tensor]:
-    """The buffers of this rank that neither the state dict nor rank 0 has for it.
+    """Return the buffers of this rank that neither the state dict nor rank 0 has for it.
 
-    Rank 0 gives those that its state dict leaves out (``persistent=False``), the others those that
-    differ from rank 0's, such as running means. All ranks call this.
+    Rank 0 returns those that its state dict leaves out (``persistent=False``), the others those
+    that differ from rank 0's, such as running means. All ranks call this.
     """
     buffers = {name: buffer.detach().cpu() for name, buffer in model.named_buffers()}
     hashes = {}
@@ -77,7 +77,7 @@ def own_buffers(
 def put_buffers(
     model: torch.nn.Module, saved: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 ) -> None:
-    """Put what `own_buffers` gave back into the model; a list is of a checkpoint before 0.1.0."""
+    """Restore what `own_buffers` returned; a list comes from a checkpoint before 0.1.0."""
     own = dict(model.named_buffers())
     named = saved if isinstance(saved, Mapping) else dict(zip(own, saved, strict=False))
     for name, buffer in named.items():

@@ -1,9 +1,9 @@
-"""Which samples each rank sees at each step, and batches of them.
+"""Order of the samples for each rank and step, and batches of them.
 
-An epoch is one shuffled order of all samples, the same on every rank and drawn from seed and epoch
-alone. A step takes the next ``batch_size × ranks`` of it, so "where we are" is one number, the
-samples taken, which holds for any number of ranks. The samples left over at the end of an epoch
-that fill no step are left out; the next epoch's order brings them back.
+An epoch is one shuffled order of all samples, the same on every rank, derived only from seed and
+epoch. A step takes the next ``batch_size × ranks`` of it, so the position is one number, the
+samples taken, which is valid for any number of ranks. The samples at the end of an epoch that do
+not fill a step are left out; the next epoch's order includes them again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BatchIndices(list[int]):
-    """The samples of one batch. ``number`` seeds what a loader worker draws for it."""
+    """The samples of one batch. ``number`` seeds the random generators of a loader worker."""
 
     def __init__(self, indices: list[int], number: int) -> None:
         super().__init__(indices)
@@ -49,7 +49,7 @@ class TrainingOrder(Sampler[BatchIndices]):
         self.position = 0
         if self.steps_per_epoch == 0:
             raise BackendError(
-                f"The dataset has {number_format.count(samples)} samples, and one step of "
+                f"The dataset has {number_format.count(samples)} samples, but one step of "
                 f"{world_size} × {batch_size} needs {number_format.count(self.global_batch)}.",
                 f"Choose a batch size of {number_format.count(max(1, samples // world_size))} "
                 + ("or less, or fewer processes." if world_size > 1 else "or less."),
@@ -65,7 +65,7 @@ class TrainingOrder(Sampler[BatchIndices]):
 
     @property
     def steps_left(self) -> int:
-        """Steps of the epoch from the position on."""
+        """Return the steps of the epoch from the position on."""
         return max(0, self._samples - self.position) // self.global_batch
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class TrainingOrder(Sampler[BatchIndices]):
 
 
 class ValidationOrder(Sampler[BatchIndices]):
-    """Every sample once: batch after batch in order, dealt to the ranks in turn.
+    """Every sample once: the batches in order, dealt to the ranks in turn.
 
     The batches are the same for any number of ranks, and so is every value computed from one.
     """
@@ -100,7 +100,7 @@ class ValidationOrder(Sampler[BatchIndices]):
 
     @property
     def rounds(self) -> int:
-        """Batches of the rank that has most."""
+        """The batches of the rank that has most."""
         return -(-self.batches // self._world_size)
 
     def numbers(self) -> range:
@@ -121,10 +121,10 @@ class ValidationOrder(Sampler[BatchIndices]):
 
 
 class Items(Dataset[Any]):
-    """The user's dataset, asked for a whole batch at once.
+    """The user's dataset, read one whole batch at a time.
 
-    In a worker process the random generators are seeded for each batch: workers are made anew by a
-    resume, and what they draw must not depend on how long they have lived.
+    In a worker process the random generators are seeded for each batch: a resume creates new
+    workers, and their random numbers must not depend on how long they have lived.
     """
 
     def __init__(self, data: UserData) -> None:
@@ -165,15 +165,15 @@ def loader(
         collate_fn=data.collate,
         pin_memory=on_gpu,
         persistent_workers=workers > 0,
-        # Its own generator: each iterator draws a number, and a resume makes one more of them.
+        # Its own generator: each iterator draws a number, and a resume makes one iterator more.
         generator=torch.Generator(),
     )
 
 
 def fingerprint(data: UserData, index: int, seed: int) -> str | None:
-    """A hash of the tensors, arrays, numbers and words of one item.
+    """Return a hash of the tensors, arrays, numbers and words of one item.
 
-    None where the item cannot be read, or is another one each time: then it is random in itself.
+    None if the item cannot be read, or differs each time: then it is random in itself.
     """
     found = set()
     for _ in range(2):
@@ -196,7 +196,7 @@ def _content(item: Any) -> Iterator[bytes]:
 
 
 def mixed_seed(*parts: int) -> int:
-    """One seed of several numbers; close numbers give seeds far apart (splitmix64's finisher)."""
+    """Derive one seed from several numbers; close numbers give distant seeds (splitmix64)."""
     mixed = 0
     for part in parts:
         mixed = (mixed + part + 0x9E3779B97F4A7C15) & (2**64 - 1)
@@ -207,12 +207,12 @@ def mixed_seed(*parts: int) -> int:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed every generator that a user's code may draw from."""
+    """Seed every generator that user code may draw from."""
     import random
 
     random.seed(seed)
     torch.manual_seed(seed)
-    # Not every node has numpy; then nobody can draw from it.
+    # Not every node has numpy; then user code cannot draw from it.
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 2**32)

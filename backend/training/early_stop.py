@@ -1,4 +1,4 @@
-"""The rule that ends a training in which nothing gets better any more."""
+"""Rule that ends a training whose metric no longer improves."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from backend.training.train_state import TrainState
 def judge(
     rule: EarlyStop, value: float | None, measured: Iterable[str], course: TrainState
 ) -> None:
-    """Count an epoch that is over, and note in the course whether it was the last.
+    """Count an epoch that is over, and record in the state whether it was the last.
 
     Args:
         value: Of the metric that the rule watches, as rank 0 knows it: it has all values.
-        measured: The names of what this job measures.
+        measured: The names of the job's metrics.
 
     Raises:
-        BackendError: The job does not measure what the rule watches.
+        BackendError: The job does not measure the rule's metric.
     """
     if value is None:
         raise BackendError(

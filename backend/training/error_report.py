@@ -1,4 +1,4 @@
-"""What ended a rank, as one sentence for people, with the way out.
+"""Report of the error that ended a rank: one sentence for users, with a remedy.
 
 Only the first failure of a run is news. When one rank dies, the collectives of the others break:
 Horovod's errors are such echoes (`is_echo`), and are recorded as secondary.
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def is_echo(error: BaseException) -> bool:
-    """Whether the failure is only that another rank has gone."""
+    """Return whether the failure only reports that another rank has ended."""
     return any(kind.__name__ == "HorovodInternalError" for kind in type(error).__mro__)
 
 
 def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> str:
-    """One or two sentences: the cause, and what to do."""
+    """Return one or two sentences: the cause, and what to do."""
     if is_echo(error):
-        return "Another rank has gone, and the step they were making together broke off."
+        return "Another rank ended, which interrupted their common step."
     if isinstance(error, BackendError):
         text = error.sentence
         if batch is not None and _is_about_the_batch(error):
@@ -35,9 +35,9 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
         return memory
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)
-        return f"The program was ended from within (sys.exit({code})) before the last step."
+        return f"The program exited (sys.exit({code})) before the last step."
     if isinstance(error, KeyboardInterrupt):
-        return "The rank was interrupted from outside (SIGINT)."
+        return "The rank was interrupted (SIGINT)."
     where = _PLACES.get(batch.where if batch is not None else "", "")
     return f"{user_code.describe(error)}{where}."
 
@@ -52,7 +52,7 @@ _PLACES = {
 
 
 def _is_about_the_batch(error: BackendError) -> bool:
-    """Whether knowing the batch's shapes and keys helps: the model's own code met it."""
+    """Return whether the batch's shapes and keys help: the model's own code failed."""
     cause = error.__cause__
     return (
         isinstance(error, user_code.UserCodeError)
@@ -63,23 +63,20 @@ def _is_about_the_batch(error: BackendError) -> bool:
 
 
 def _memory(error: BaseException, batch_size: int) -> str:
-    """Out of memory, of which kind, and the batch size to try; "" when it is something else."""
+    """Return the kind of memory that ran out and a batch size to try; "" for any other error."""
     on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
     if not user_code.is_out_of_memory(error):
         return ""
-    which = "The GPU's memory" if on_gpu else "The memory of the node"
+    which = "Out of GPU memory" if on_gpu else "The node is out of memory"
     if batch_size <= 1:
-        return (
-            f"{which} is full with a batch of one sample: "
-            "the model needs more than this device has."
-        )
-    # A power of two below: activations grow with the batch, so half of it halves them.
+        return f"{which} with a batch of one sample: the model needs more than this device has."
+    # The next lower power of two: activations grow with the batch, so half of it halves them.
     smaller = 1 << ((batch_size - 1).bit_length() - 1)
-    return f"{which} is full. Try batch_size = {smaller} instead of {batch_size}."
+    return f"{which}. Try batch_size = {smaller} instead of {batch_size}."
 
 
 def trace_of(error: BaseException) -> str:
-    """The traceback to show on demand, beginning in the user's code where it went through it."""
+    """Return the traceback for display; it begins in the user's code if it passed through it."""
     if isinstance(error, user_code.UserCodeError) and error.traceback:
         return error.traceback
     if isinstance(error, BackendError) and error.__cause__ is None:
@@ -90,7 +87,7 @@ def trace_of(error: BaseException) -> str:
 def record_of(
     error: BaseException, *, rank: int, node: str, batch: Batch | None, batch_size: int
 ) -> dict[str, Any]:
-    """What goes into ``rank-<k>.error.json``: a `RankError`, and whether it is only an echo."""
+    """Return the content of ``rank-<k>.error.json``: a `RankError` and the echo flag."""
     guilty = getattr(error, "rank", rank)
     return {
         "sentence": sentence_of(error, batch, batch_size),

@@ -1,4 +1,4 @@
-"""How long the rest of a run takes."""
+"""Estimate of a run's remaining time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from collections.abc import Callable
 _WINDOW_S = 120.0
 LEAST_STEPS = 10
 _FORWARD_SHARE = 1 / 3
-"""Of a training step: a backward pass takes about twice as long as the forward pass before it
-(Kaplan and others, "Scaling laws for neural language models", 2020, section 2.1)."""
+"""Share of a training step: a backward pass takes about twice as long as its forward pass (Kaplan
+and others, "Scaling laws for neural language models", 2020, section 2.1).
+"""
 
 
 class Eta:
-    """Steps at the pace of the last two minutes; evaluations and checkpoints on top.
+    """Steps at the pace of the last two minutes; evaluations and checkpoints are added.
 
-    Each is timed apart, so that none of them makes a jump. An evaluation that nobody has seen yet
-    is reckoned by its batches: first by what a step takes, then by what they took. Nothing is said
-    before `LEAST_STEPS` steps.
+    Each is timed separately, so that none of them causes a jump. An evaluation that has not run yet
+    is estimated from its number of batches: first by the time of a step, then by the time of its
+    batches. There is no estimate before `LEAST_STEPS` steps.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -35,11 +36,11 @@ class Eta:
         self._batches_done = 0
 
     def plan(self, evaluation_batches: int) -> None:
-        """How many batches one rank has in an evaluation."""
+        """Set how many batches one rank has in an evaluation."""
         self._evaluation_batches = evaluation_batches
 
     def steps(self, count: int, seconds: float) -> None:
-        """``count`` more steps took so long together."""
+        """Record the seconds that ``count`` more steps took together."""
         self._window.append((count, seconds))
         self._steps += count
         self._all_steps += count
@@ -53,7 +54,7 @@ class Eta:
             self._seconds -= old_seconds
 
     def saved(self, seconds: float) -> None:
-        """The training stood still so long for a checkpoint."""
+        """Record how long the training waited for a checkpoint."""
         self._saves_s += seconds
 
     def evaluation_began(self) -> None:
@@ -61,16 +62,16 @@ class Eta:
         self._batches_done = 0
 
     def evaluation_at(self, batches: int) -> None:
-        """So many batches of the one under way are done."""
+        """Record the batches done of the current evaluation."""
         self._batches_done = batches
 
     def evaluation(self, seconds: float) -> None:
-        """One took so long."""
+        """Record how long an evaluation took."""
         self._evaluations.append(seconds)
         self._evaluating_since = None
 
     def left(self, steps: int, evaluations: int) -> float | None:
-        """Seconds; ``evaluations`` counts the one that is under way."""
+        """Return seconds; ``evaluations`` includes the current one."""
         if self._all_steps < LEAST_STEPS:
             return None
         one = self._evaluation_s
@@ -80,7 +81,7 @@ class Eta:
         return seconds
 
     def pace(self, steps_per_epoch: int, has_evaluations: bool) -> float | None:
-        """Seconds from one step to the next with all that comes between, over a whole epoch."""
+        """Return seconds a step, including everything between steps, over a whole epoch."""
         if self._all_steps < LEAST_STEPS:
             return None
         evaluation = self._evaluation_s if has_evaluations else 0.0

@@ -1,8 +1,8 @@
-"""The validation: every sample once, shared out, one value whatever the number of ranks.
+"""Validation: every sample once, distributed over the ranks, one result for any number of ranks.
 
-Each rank keeps the values of its batches apart; at the end all are put in order and averaged by
-the number of samples, so the result is the same to the last bit on one rank and on many (the
-batches are dealt whole, see `data.ValidationOrder`).
+Each rank keeps the values of its batches separately; at the end all are put in order and averaged
+by the number of samples, so the result is bitwise identical on one rank and on many (the batches
+are dealt whole, see `data.ValidationOrder`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def precision(mixed: bool) -> AbstractContextManager[Any]:
-    """The context of a forward pass."""
+    """Return the context of a forward pass."""
     return torch.autocast("cuda") if mixed else nullcontext()
 
 
@@ -53,7 +53,7 @@ class Evaluation:
         self._mixed_precision = mixed_precision
 
     def rehearse(self, model: torch.nn.Module) -> None:
-        """Compute the first batch and the last, the smallest, so that a fault shows at once."""
+        """Compute the first batch and the last, smallest one, so that errors show at once."""
         model.eval()
         items: Any = self._batches.dataset
         with torch.no_grad():
@@ -65,13 +65,13 @@ class Evaluation:
         self,
         model: torch.nn.Module,
         wants_stop: Callable[[], bool],
-        tell: Callable[[int], None] | None = None,
+        on_batch: Callable[[int], None] | None = None,
     ) -> dict[str, float] | None:
-        """Loss and metrics of the whole validation set; None when the ranks agreed to stop.
+        """Return loss and metrics of the whole validation set; None if the ranks agreed to stop.
 
-        The ranks ask each other about the stop every few batches: often enough to leave soon,
-        rarely enough to cost nothing. How often follows from times that all of them share.
-        ``tell`` hears how many of this rank's batches are done.
+        The ranks agree on a stop every few batches: often enough to stop soon, rarely enough to
+        cost nothing. The interval is derived from times that all of them share. ``on_batch`` gets
+        the number of this rank's batches that are done.
         """
         model.eval()
         found: list[tuple[int, dict[str, float]]] = []
@@ -84,8 +84,8 @@ class Evaluation:
                 self._beat.beat(Phase.EVALUATING)
                 if turn < len(numbers):
                     found.append((numbers[turn], self._values(model, next(batches))))
-                if tell is not None:
-                    tell(turn + 1)
+                if on_batch is not None:
+                    on_batch(turn + 1)
                 ask_after -= 1
                 if ask_after == 0:
                     took = time.perf_counter() - asked
@@ -94,7 +94,7 @@ class Evaluation:
                     wish, seconds = self._strategy.total(mine).tolist()
                     if wish > 0:
                         return None
-                    # At first one batch was timed, later as many as were asked for.
+                    # In the first round one batch was timed, later as many as the interval has.
                     mean = seconds / self._strategy.world_size / max(1, self._asked_for)
                     ask_after = max(1, min(10_000, int(_ASK_EVERY_S / max(mean, 1e-9))))
                     self._asked_for = ask_after
@@ -105,7 +105,7 @@ class Evaluation:
 
     @property
     def rounds(self) -> int:
-        """Batches of one rank."""
+        """The batches of one rank."""
         return self._order.rounds
 
     _asked_for = 1

@@ -1,4 +1,4 @@
-"""The checkpoint with which a run ends, on a disk that is full or away just now."""
+"""Final checkpoint of a run, even on a disk that is full or unavailable at the moment."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class NotSaved(BackendError):
 
     def __init__(self, trouble: str) -> None:
         remedy = (
-            "Make room, then resume from the newest checkpoint."
+            "Free space, then resume from the newest checkpoint."
             if "No space left" in trouble or "quota" in trouble
-            else "See to it that the nodes can write there, then resume from the newest checkpoint."
+            else "Make sure that the nodes can write there, then resume from the newest checkpoint."
         )
         super().__init__(trouble, remedy)
 
 
 def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:
-    """Until the last checkpoint is on the disk; why it is not, or "".
+    """Wait until the last checkpoint is on the disk; return why it is not, or "".
 
-    A share that is away for a minute, or a full disk in which somebody makes room, costs no work.
-    It ends well before the guards of the other ranks, which wait meanwhile, lose patience.
+    A share that is away for a minute, or a full disk where a user frees space, costs no work. The
+    wait ends well before the stall limit of the other ranks' guards.
     """
     checkpointer.wait()
     deadline = time.monotonic() + min(_WAIT_S, stall_limit_s / 2)

@@ -1,8 +1,8 @@
-"""``history.toml`` as its one writer has it: whole blocks behind one another, none ever lost.
+"""Writer of ``history.toml``: complete blocks in order, none ever lost.
 
-What the disk does not take waits in memory and goes along with the next blocks. On NFS others see
-what is written once it is flushed or closed, and only then is it said that there is no room for it
-(nfs(5), "Data and metadata coherence"), so what is not flushed waits as well.
+Blocks that the disk does not accept wait in memory and are written with the next ones. On NFS other
+computers see data once it is flushed or closed, and only then is a full disk reported (nfs(5),
+"Data and metadata coherence"), so blocks that are not flushed are kept as well.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from backend.base.log import suppress
 from backend.records.jobs.history import BLOCK_END, Block, encode
 
 FLUSH_INTERVAL_S = 2.0
-"""A flush has the kernel work where ranks compute: with one for each write, steps of 1.5 ms took
-0.1 to 0.2 ms longer (``tests/benchmarks/step_overhead.py``). Others on NFS look no more often: they
-ask a server for a file's attributes every 3 s (nfs(5), ``acregmin``)."""
+"""A flush costs kernel time where ranks compute: with a flush after each write, steps of 1.5 ms
+took 0.1 to 0.2 ms longer (``tests/benchmarks/step_overhead.py``). Readers on NFS do not poll more
+often: they ask a server for a file's attributes every 3 s (nfs(5), ``acregmin``).
+"""
 
 
 class HistoryFile:
@@ -30,7 +31,7 @@ class HistoryFile:
         self._flushed_end: int | None = None
         self._unflushed = b""
         self._written = 0
-        """So many bytes of ``_unflushed`` stand in the file."""
+        """The bytes of ``_unflushed`` that are in the file."""
         self._flushed_at = -FLUSH_INTERVAL_S
         self._failed = False
 
@@ -39,22 +40,22 @@ class HistoryFile:
         return not self._unflushed
 
     def append(self, blocks: Iterable[Block], flush: bool = False) -> None:
-        """Write ``blocks`` and what waits, and flush it now and then, or at once if asked for.
+        """Write ``blocks`` and waiting ones; flush at intervals, or at once on request.
 
         Raises:
-            OSError: The disk took nothing; all of it waits for the next call.
+            OSError: The disk accepted nothing; everything waits for the next call.
         """
         self._unflushed += b"".join(encode(block) for block in blocks)
         if not self._unflushed:
             return
         now = time.monotonic()
-        # After a failure only a flush shows that it is over.
+        # After a failure only a flush shows that the disk accepts data again.
         flush |= self._failed or now - self._flushed_at >= FLUSH_INTERVAL_S
         self._failed = True
         file, end = self._opened()
         try:
             content = self._unflushed[self._written :]
-            # Unbuffered, and a disk that is nearly full takes a part without complaint.
+            # Unbuffered, and a disk that is nearly full accepts a part without an error.
             if content and file.write(content) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._written = len(self._unflushed)
@@ -77,7 +78,7 @@ class HistoryFile:
         if self._file is None:
             self._file, end = open_history(self._path)
             if self._flushed_end is not None and end > self._flushed_end:
-                # Written before the file went away, and still waiting here.
+                # Written before the file became unavailable, and still kept here.
                 end = self._flushed_end
                 _cut(self._file, end)
             self._flushed_end = end
@@ -85,19 +86,19 @@ class HistoryFile:
         return self._file, self._flushed_end
 
     def _take_back(self, file: IO[bytes], end: int) -> None:
-        """Half a block must not stand in front of the next one."""
+        """Remove an incomplete block, so that none precedes the next one."""
         self._written = 0
         try:
             _cut(file, end)
         except OSError:
-            # It is the file that is away, not room; opening it again looks for its end.
+            # The file is unavailable, not the disk full; opening it again finds its end.
             with suppress(OSError):
                 file.close()
             self._file = None
 
 
 def open_history(path: Path) -> tuple[IO[bytes], int]:
-    """Open for appending, behind the last whole block; what a killed run left half is cut off."""
+    """Open for appending after the last complete block; cut off an incomplete one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     file = path.open("r+b", buffering=0)

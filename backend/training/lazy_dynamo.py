@@ -1,10 +1,10 @@
-"""torch's compiler is loaded when something compiles, and not by every optimizer.
+"""Lazy import of torch's compiler: loaded when something compiles, not by every optimizer.
 
 ``torch.optim`` of torch 2.13 imports ``torch._dynamo``, and with it sympy, in its constructor and
-in each step, only to tell a compiler that may be at work where to stop. That is 1.5 to 2 s of a
-core and 127 MB in every rank before its first step. In a rank nothing compiles its optimizer: the
-loop makes the steps. So until somebody asks the module for anything else, `graph_break` does
-nothing and `disable` gives back the function of ``torch.optim`` as it is.
+in each step, only to mark graph breaks for a compiler. That takes 1.5 to 2 s of a core and 127 MB
+in every rank before its first step. In a rank no optimizer is compiled: the loop makes the steps.
+So until other attributes of the module are used, `graph_break` does nothing and `disable` returns
+the function of ``torch.optim`` unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPTIMIZERS = "torch.optim."
 
 
 def postpone() -> None:
-    """Put the stand-in there, unless the compiler is loaded already or this torch has none."""
+    """Install the stand-in, unless the compiler is loaded already or this torch has none."""
     import torch
 
     if _NAME in sys.modules:
@@ -37,10 +37,10 @@ def postpone() -> None:
 
 
 class _Late(ModuleType):
-    """``torch._dynamo`` as an optimizer needs it; whatever else is asked for loads the real one."""
+    """``torch._dynamo`` as an optimizer needs it; any other attribute loads the real module."""
 
     def graph_break(self, msg: str = "") -> None:
-        """Where a compiler would stop; none is at work."""
+        """Do nothing: no compiler is active."""
 
     def disable(
         self, fn: Callable[..., Any] | None = None, *more: Any, **settings: Any
@@ -51,15 +51,15 @@ class _Late(ModuleType):
         return found
 
     def __getattr__(self, name: str) -> Any:
-        # Whoever looks through all modules (inspect, pickle, warnings) asks for such names, and
-        # __path__ is what the import of a part of the compiler asks for.
+        # Code that walks all modules (inspect, pickle, warnings) reads such names, and the import
+        # of a submodule of the compiler reads __path__.
         if name.startswith("__") and name != "__path__":
             raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
         return getattr(_real(), name)
 
 
 def _real() -> ModuleType:
-    """The compiler itself, from now on for everybody."""
+    """Load the compiler itself and install it for all callers."""
     import torch
 
     if isinstance(sys.modules.get(_NAME), _Late):

@@ -1,8 +1,8 @@
 """The training loop: epochs, steps, evaluations and checkpoints, the same on every rank.
 
-Whatever changes the course of all ranks (a stop, a checkpoint by the clock, an early end, a loss
-that is no number) is decided from values that every rank holds alike: the ballot that came back
-with the gradients, or sums over all ranks. No rank acts on what it alone knows.
+Every decision for all ranks (a stop, a checkpoint by time, an early end, a loss that is NaN) comes
+from values that are equal on every rank: the sync vector that was reduced with the gradients, or
+sums over all ranks. No rank acts on local knowledge.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from backend.training.strategies.base import Strategy
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
-"""A validation that fails costs at most so much training: a checkpoint precedes it."""
+"""A failing validation costs at most this much training: a checkpoint precedes it."""
 
 
 @dataclass
@@ -69,18 +69,18 @@ class Trainer:
         self._set_up()
         outcome = self._train()
         self._write_out()
-        # The loaders' workers end with their iterators; left to torch's atexit each may take 5 s.
+        # The loaders' workers end with their iterators; in torch's atexit each may take 5 s.
         del self._loader, self._evaluation
         return outcome
 
-    # --- setting up ----------------------------------------------------------------------------
+    # --- set-up ---------------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
-        # Every rank draws the same weights, and makes the same data where that is left to chance.
-        # The loader first, as in the preview: of two utils.py the loader's keeps its plain name,
-        # which pickles of its own hold.
+        # Every rank draws the same weights, and creates the same data if the loader uses random
+        # numbers. The loader is first, as in the preview: of two utils.py the loader's keeps its
+        # plain name, which pickles in its data may contain.
         seed_everything(config.seed)
         training, validation = user_code.open_data(
             Path(self.launch.loader_source),
@@ -93,7 +93,7 @@ class Trainer:
         self.beat.beat(Phase.SETUP)
         seed_everything(config.seed)
         self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
-        # From here on each rank has random numbers of its own.
+        # From here on each rank has its own random numbers.
         seed_everything(mixed_seed(config.seed, rank))
         self.beat.beat(Phase.SETUP)
         self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
@@ -149,7 +149,7 @@ class Trainer:
     def _compare_sizes(
         self, training: user_code.UserData, validation: user_code.UserData | None
     ) -> None:
-        """Refuse data of which the ranks have different amounts: they would wait for each other.
+        """Refuse data of different sizes on the ranks: they would wait for each other.
 
         Raises:
             BackendError: Two ranks have different numbers of samples.
@@ -160,19 +160,19 @@ class Trainer:
             for kind, here, there in zip(("training", "validation"), first, sizes, strict=True):
                 if here != there:
                     raise BackendError(
-                        f"The loader gives rank 0 {number_format.count(here)} {kind} samples and "
-                        f"rank {rank} {number_format.count(there)}; "
-                        "all ranks need the same samples.",
-                        "Draw what is random in the loader from random, numpy.random or torch, "
+                        f"The loader returns {number_format.count(here)} {kind} samples on rank "
+                        f"0 and {number_format.count(there)} on rank {rank}; all ranks need the "
+                        "same samples.",
+                        "In the loader, use random numbers from random, numpy.random or torch, "
                         "which have the same seed on every rank, or from a generator with a "
                         "fixed seed.",
                     )
 
     def _compare_samples(self, training: user_code.UserData) -> None:
-        """Refuse data whose first or last sample is another one on another node.
+        """Refuse data whose first or last sample differs between nodes.
 
-        Each node lists the files of a folder in an order of its own (``os.listdir``), so the ranks
-        would share out other samples, or number the classes otherwise.
+        Each node lists the files of a folder in its own order (``os.listdir``), so the ranks would
+        train on other samples, or number the classes differently.
 
         Raises:
             BackendError: Two nodes have different samples.
@@ -185,9 +185,9 @@ class Trainer:
             for node, other in zip(nodes[1:], others, strict=True):
                 if None not in (first, other) and first != other:
                     raise BackendError(
-                        f"Sample {number_format.count(index)} of the loader is another one on "
-                        f"{node} than on {nodes[0]}; all ranks need the same samples.",
-                        "Sort what the loader lists, files and classes: "
+                        f"Sample {number_format.count(index)} of the loader differs on {node} "
+                        f"and {nodes[0]}; all ranks need the same samples.",
+                        "Sort the files and classes that the loader lists: "
                         "sorted(os.listdir(folder)), sorted(Path(folder).iterdir()).",
                     )
 
@@ -201,7 +201,7 @@ class Trainer:
         random_state.write(kept, self.device)
 
     def _rehearse_validation(self) -> None:
-        """Try the validation before the first step: an epoch later its faults would cost hours."""
+        """Try the validation before the first step: after an epoch its errors would cost hours."""
         if self._evaluation is not None:
             kept = random_state.read(self.device)
             self._evaluation.rehearse(self._model)
@@ -217,12 +217,12 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
         self.course = TrainState(**state["course"])
         ranks = state["ranks"]
-        # What every rank of any number begins with: `share_model` hands rank 0's on.
+        # The start state of every rank: `share_model` distributes rank 0's.
         put_buffers(self._model, ranks[0]["buffers"])
         if len(ranks) == self.strategy.world_size:
             self._own = ranks[self.strategy.rank]
         else:
-            # Other ranks than before: they go on from numbers that nobody has drawn yet.
+            # Other ranks than before: they continue from numbers that have not been drawn yet.
             seed_everything(
                 mixed_seed(
                     self.config.seed,
@@ -248,7 +248,7 @@ class Trainer:
         return Outcome.FINISHED
 
     def _epoch(self) -> bool:
-        """The rest of the epoch under way. True when the ranks agreed to stop in it."""
+        """Train the rest of the current epoch; return True if the ranks agreed to stop in it."""
         course, config = self.course, self.config
         self._order.epoch, self._order.position = course.epoch, course.position
         self._model.train()
@@ -257,7 +257,7 @@ class Trainer:
             evaluations = config.epochs - course.epoch + 1 if self._evaluation else 0
             self.workers.reporter.epoch(course.epoch, evaluations)
         steps = min(self._order.steps_left, self.launch.steps_limit or self._order.steps_left)
-        # The schedule's step by the position, which holds for any number of ranks.
+        # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (course.epoch - 1) * self._order.steps_per_epoch
         schedule_step += course.position // self._order.global_batch
         settle = self._book.commit
@@ -301,7 +301,7 @@ class Trainer:
     _save_at_end = False
 
     def _step(self, data: Any, target: Any, rate: float, began: float) -> list[StepResult]:
-        """One optimizer step. Returns what is known by now of this and earlier ones."""
+        """Make one optimizer step; return the known results of this and earlier ones."""
         self.beat.beat(Phase.COMPUTING)
         on_gpu = self.device.type == "cuda"
         if on_gpu:
@@ -321,7 +321,7 @@ class Trainer:
         )
         strategy.zero()
         self.batch.where = "backward"
-        # torch gives `backward` no types.
+        # torch has no type annotations for `backward`.
         torch.autograd.backward(self._scaler.scale(loss))
         own = time.perf_counter() - began
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
@@ -332,7 +332,7 @@ class Trainer:
         norm = self._clip() if config.gradient_norm is not None else None
         self._ballot.cast(norm)
         verdicts = self._count(not config.stop_on_nan)
-        # Weights that took a loss that is no number would never be numbers again.
+        # After a loss that is NaN the weights would stay NaN.
         if not any(verdict.not_a_number is not None for verdict in verdicts):
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
@@ -357,7 +357,7 @@ class Trainer:
         self._scaler.update()
 
     def _clip(self) -> torch.Tensor:
-        """Clip the reduced gradient, as torch's clip_grad_norm_ does; returns the norm before."""
+        """Clip the reduced gradient as torch's clip_grad_norm_ does; return the norm before."""
         limit = self.config.gradient_norm
         assert limit is not None
         norm = self.strategy.gradient_norm()
@@ -365,7 +365,7 @@ class Trainer:
         return norm
 
     def _adopt(self, metrics: dict[str, float]) -> None:
-        """The first loss is there: agree on the metrics' names, and lay out ballot and buckets."""
+        """After the first loss: agree on metric names, and lay out sync vector and buckets."""
         groups = self._optimizer.param_groups
         user_code.require_known(self._model, {one for group in groups for one in group["params"]})
         user_code.require_same_state(self._model, self._state_shapes)
@@ -376,7 +376,7 @@ class Trainer:
         self._adopted = True
 
     def _wishes(self) -> tuple[bool, bool]:
-        """What rank 0 alone knows: the wish to stop, and that a checkpoint is due by the clock."""
+        """Return rank 0's flags: a stop was requested, a checkpoint is due by time."""
         if self.workers is None:
             return False, False
         minutes = self.config.checkpoint.every_minutes
@@ -398,8 +398,8 @@ class Trainer:
                 self._save("policy")
             began = time.perf_counter()
             self.strategy.share_buffers(self._model)
-            # A stop inside the validation is resumed at its beginning, and a loader may draw
-            # random numbers for each sample: the checkpoint needs those from before.
+            # A stop inside the validation is resumed at its beginning, and a loader may draw random
+            # numbers for each sample: the checkpoint needs those from before.
             self._random_to_keep = random_state.read(self.device)
             tell = self.workers.reporter.evaluating_at if self.workers is not None else None
             result = self._evaluation.run(self._model, self._wants_stop, tell)
@@ -424,16 +424,16 @@ class Trainer:
         return False
 
     def _saves_before_validation(self) -> bool:
-        """Whether rank 0's last checkpoint is so old that a failed validation would cost much."""
+        """Return whether a failed validation would cost much, as the last checkpoint is old."""
         is_old = self.workers is not None and time.monotonic() - self._last_save >= LOSS_LIMIT_S
         return self._anyone(is_old)
 
     def _measured(self, validation: dict[str, float]) -> dict[str, float]:
-        """What is known about the model at the end of this epoch."""
+        """Return the metrics of the model at the end of this epoch."""
         return {**(self.course.held or {}), **validation}
 
     def _judge(self, measured: dict[str, float]) -> None:
-        """Early stop. Decided by rank 0, who has all values, and told to the others."""
+        """Apply the early stop. Rank 0, which has all values, decides and informs the others."""
         rule = self.config.early_stop
         if rule is not None:
             value = self._gather(measured.get(rule.metric))[0]
@@ -445,7 +445,7 @@ class Trainer:
         return self.workers is not None and self.workers.watcher.wanted
 
     def _anyone(self, says: bool) -> bool:
-        """Whether any rank says so; all ranks call this."""
+        """Return whether any rank says so; all ranks call this."""
         return any(self._gather(says))
 
     def _interrupted(self) -> Outcome:
@@ -454,7 +454,7 @@ class Trainer:
         return Outcome.INTERRUPTED
 
     def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
-        """A checkpoint of this moment. Every rank gives its random state; rank 0 writes."""
+        """Save a checkpoint. Every rank contributes its random state; rank 0 writes."""
         self.beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
         random = self._random_to_keep or random_state.read(self.device)
@@ -485,7 +485,7 @@ class Trainer:
         self.workers.reporter.saved(time.monotonic() - began)
 
     def _write_out(self) -> None:
-        """The last checkpoint is on the disk before any rank says that it is done."""
+        """Wait until the last checkpoint is on the disk, before any rank reports its end."""
         self.beat.beat(Phase.SAVING)
         trouble = ""
         if self.workers is not None:
@@ -494,7 +494,7 @@ class Trainer:
             if self.launch.steps_limit and saved is not None and not trouble:
                 load_checkpoint(Path(saved.path))
             self._book.release({})
-        # No phase follows: Horovod's own end waits for the others, too.
+        # No phase follows: Horovod's shutdown also waits for the others.
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         trouble = self.strategy.gather(trouble)[0]
         if trouble:

@@ -1,4 +1,4 @@
-"""The job's optimizer, by PyTorch's names and settings."""
+"""The job's optimizer, with PyTorch's names and settings."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def make_optimizer(settings: Optimizer, model: torch.nn.Module) -> torch.optim.O
 def load_optimizer(
     optimizer: torch.optim.Optimizer, state: dict[str, Any], settings: Optimizer
 ) -> None:
-    """The state of a checkpoint; the job's own settings hold, where they were edited since."""
+    """Load the state of a checkpoint; settings that were edited in the job since then stay."""
     try:
         optimizer.load_state_dict(state)
     except (ValueError, KeyError) as error:
         raise BackendError(
-            f"The checkpoint's optimizer is not this job's: {error}.",
+            f"The checkpoint's optimizer does not match this job's: {error}.",
             "Resume with the optimizer and the model that the checkpoint was made with.",
         ) from error
     for group in optimizer.param_groups:

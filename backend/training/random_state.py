@@ -1,4 +1,4 @@
-"""The random generators of one rank, as plain tensors that load with ``weights_only=True``."""
+"""Random generators of one rank, as plain tensors that load with ``weights_only=True``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read(device: torch.device) -> dict[str, Any]:
         "torch": torch.get_rng_state(),
         "python": {"version": version, "words": torch.tensor(words), "gauss": gauss},
     }
-    # Not every node has numpy; then nobody can have drawn from it.
+    # Not every node has numpy; then no code can have drawn from it.
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, place, has_gauss, cached = numpy.random.get_state()

@@ -1,11 +1,11 @@
 """One rank of a run: ``python -m backend.training.rank --job FOLDER --run N``.
 
-mpirun (by way of the guard) starts it once for each slot; started by hand it is rank 0 of 1. Its
-last act is a beat that says FINISHED or INTERRUPTED. Every other end is an error, and one that
-Python can see is written to ``attempts/<n>/rank-<k>.error.json``.
+mpirun (through the guard) starts it once for each slot; started by hand it is rank 0 of 1. Its last
+action is a heartbeat with FINISHED or INTERRUPTED. Every other end is an error, and one that Python
+can catch is written to ``attempts/<n>/rank-<k>.error.json``.
 
-torch and Horovod are imported when the environment is as the job wants it, and not before: the
-GPU, the number of threads and Keras' backend are read from it at import.
+torch and Horovod are imported only after the environment is set for the job: GPU, number of threads
+and Keras' backend are read from it during the import.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - the end of the process; nothing may be lost
         rank.record(error)
         _leave(1)
-    # Users' programs may count on atexit; tearing down the interpreter and torch is left out.
+    # User programs may rely on atexit; tearing down the interpreter and torch is skipped.
     with suppress(BaseException):
         atexit._run_exitfuncs()
     beat.beat(last)
@@ -70,7 +70,7 @@ def _leave(code: int) -> NoReturn:
 
 
 class Rank:
-    """What the process knows of itself, so that it can say how it ended however far it came."""
+    """State of the process, so that it can report its end at any stage."""
 
     def __init__(self, folder: JobFolder, run: int, beat: RankHeartbeat) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ class Rank:
         self._trainer: Trainer | None = None
 
     def train(self) -> Phase:
-        """Everything, from the launch record to the last checkpoint."""
+        """Run everything, from the launch record to the last checkpoint."""
         launch = Launch.from_dict(read_json(self._folder.launch))
         plan = self._plan(launch)
         self._node = plan.node
@@ -117,7 +117,7 @@ class Rank:
             import torch
         except ImportError as error:
             raise BackendError(
-                f"PyTorch cannot be loaded on this node: {error}.", "Provision the node again."
+                f"PyTorch cannot be loaded on this node: {error}.", "Set the node up again."
             ) from error
         lazy_dynamo.postpone()
         strategy: Strategy
@@ -131,7 +131,7 @@ class Rank:
             strategy = AllReduce()
         strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        # Only now: two threads that import at once can meet a module that is half there.
+        # Only now: two threads that import at once can meet a module that is half initialised.
         ahead = threading.Thread(target=_import_ahead, name="imports")
         ahead.start()
         try:
@@ -147,7 +147,7 @@ class Rank:
             raise BackendError(
                 f"The GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '')} cannot be used: "
                 "CUDA finds no device.",
-                "Check the node: its driver, or a PyTorch without CUDA.",
+                "Check the node's driver with “nvidia-smi”, or use a PyTorch without CUDA.",
             )
         torch.cuda.set_device(0)
         return strategy, torch.device("cuda", 0)
@@ -176,7 +176,7 @@ class Rank:
         )
 
     def record(self, error: BaseException) -> None:
-        """Write down what ended this rank, and print it to its log."""
+        """Record what ended this rank, and print it to its log."""
         from backend.training.error_report import record_of
 
         traceback.print_exception(error)
@@ -190,7 +190,7 @@ class Rank:
         )
         attempt = self._folder.attempt(self._run)
         _tell_guard(record)
-        # The disk may be what ended it.
+        # The disk may be the cause of the end.
         with suppress(OSError):
             attempt.path.mkdir(parents=True, exist_ok=True)
             replace_json(attempt.rank_error(self._rank), record)
@@ -203,43 +203,43 @@ class Rank:
 
 
 def _tell_guard(record: Mapping[str, Any]) -> None:
-    """Where no guard is, nobody gave a place for it."""
+    """Report to the guard; without a guard there is no pipe for it."""
     with suppress(KeyError, ValueError, OSError):
         memory = int(os.environ[LAST_WORDS_VARIABLE])
         os.pwrite(memory, json.dumps(record).encode(), 0)
 
 
 def set_environment(launch: Launch, plan: RankPlan) -> None:
-    """What the job asked for, and the one GPU of this rank. Before torch is imported."""
+    """Set the job's variables and the one GPU of this rank, before torch is imported."""
     os.environ[RUN_VARIABLE] = run_tag(launch.job_id, launch.run)
     os.environ.update(launch.config.environment)
     if plan.gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = plan.gpu
     elif not launch.config.uses_gpus:
-        # A job on processors holds no GPU, not even by a library that looks for one.
+        # A CPU job uses no GPU, not even through a library that searches for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def _import_ahead() -> None:
-    """Import what comes after the ranks have met while they still wait for each other.
+    """Import what is needed after the ranks have met, while they still wait for each other.
 
-    Meeting is 1.2 s of native code in which nobody needs the interpreter.
+    The meeting is 1.2 s of native code that does not need the interpreter.
     """
-    # What is missing there, or broken, is told by who needs it.
+    # A module that is missing or broken is reported by the code that needs it.
     with suppress(ImportError):
         importlib.import_module("backend.training.loop")
 
 
 def _torn_apart(seen: int, planned: int) -> BackendError:
     return BackendError(
-        f"This rank sees {seen} process{'es' if seen > 1 else ''} where the job has {planned}: "
-        "the mpirun that started it and the MPI library it loads do not belong together.",
-        "Check the node; it names both.",
+        f"This rank sees {seen} process{'es' if seen > 1 else ''}, but the job has {planned}: "
+        "the mpirun that started it and its MPI library come from different installations.",
+        "Set the node up again. “Check” on the node's page names both installations.",
     )
 
 
 def _last_status(folder: JobFolder) -> RunStatus | None:
-    """Read the status that the start of this run wrote; None where it cannot be read."""
+    """Read the status that the start of this run wrote; None if it cannot be read."""
     try:
         return RunStatus.from_dict(read_json(folder.status))
     except (OSError, ValueError):

@@ -1,14 +1,14 @@
-"""What rank 0 tells the world: ``status.json``, ``history.toml`` and TensorBoard's files.
+"""Output of rank 0: ``status.json``, ``history.toml`` and TensorBoard's files.
 
-The loop hands over plain numbers and goes on; a thread writes them twice a second, as whole
-blocks. A step costs the loop one append to a list. Steps are never lost: when the disk is full
-the thread keeps them, says so in the status, and tries again.
+The loop passes plain numbers and continues; a thread writes them twice a second, as complete
+blocks. A step costs the loop one append to a list. Steps are never lost: when the disk is full the
+thread keeps them, reports it in the status, and tries again.
 
-The heartbeat comes from that thread and says that the process lives; that steps are made is shown
-by ``step`` in the status and, to the guard, by the beat.
+The heartbeat comes from that thread and shows that the process is alive; steps are shown by
+``step`` in the status and, to the guard, by the rank's heartbeat.
 
-TensorBoard gets one point of each curve per flush and every validation: a point costs 35 µs of
-the interpreter there, and every step of a fast job would be 2 % of it. ``history.toml`` has all.
+TensorBoard gets one point of each curve per flush and every validation: a point costs 35 µs of the
+interpreter, and every step of a fast job would be 2 % of it. ``history.toml`` has all of them.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from backend.training.tensorboard import EventFile
 
 _WRITE_INTERVAL_S = 0.5
 _SOONEST_S = 0.1
-"""Between two writings of the status when the state changes quickly."""
+"""Least time between two writes of the status when the state changes quickly."""
 _CLOSE_LIMIT_S = 30.0
 _TENSORBOARD_AFTER_S = 3.0
-"""Loading TensorBoard's writer takes a second of the interpreter; not at the first steps."""
+"""Loading TensorBoard's writer takes a second of the interpreter; not during the first steps."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step, as it goes into the history."""
+    """One optimizer step, as it is written to the history."""
 
     step: int
     epoch: int
@@ -53,14 +53,14 @@ class Step:
     metrics: Mapping[str, float]
     seconds: float
     rank_step_ms: Sequence[float]
-    """Empty for a step that an earlier run made, told again with its validation."""
+    """Empty for a step of an earlier run, which is repeated with its validation."""
 
 
 class Reporter:
-    """The one writer of the job's status and history. Rank 0 has it.
+    """The only writer of the job's status and history. Rank 0 has it.
 
-    Every method but `close` returns at once. What went wrong in the thread is in `trouble` when
-    the disk is to blame, and is raised by the next call when we are.
+    Every method except `close` returns at once. An error of the thread is in `trouble` if the disk
+    is the cause, and is otherwise raised by the next call.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Reporter:
         global_batch: int,
         before: RunStatus | None = None,
     ) -> None:
-        """Begin to write.
+        """Start to write.
 
         Args:
-            before: The status as it is; of this run, with the figures of the runs before it.
+            before: The current status; of this run, with the figures of the runs before it.
         """
         self._folder = folder
         self._run = run
@@ -110,7 +110,7 @@ class Reporter:
         self.trouble = ""
         self._status_trouble = ""
         self.other_trouble: Callable[[], str] = str
-        """What someone else (the checkpoints) has to say in the status, asked at each writing."""
+        """Problems of other writers (the checkpoints) for the status, asked at each write."""
         self._bug: BaseException | None = None
         self._status_file = PreallocatedFile(folder.status)
         self._wake = threading.Event()
@@ -118,7 +118,7 @@ class Reporter:
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
         self._thread.start()
 
-    # --- what the loop tells -------------------------------------------------------------------
+    # --- calls of the loop ---------------------------------------------------------------------
 
     def state(self, state: JobState, message: str = "") -> None:
         self._raise()
@@ -131,7 +131,7 @@ class Reporter:
         self._wake.set()
 
     def stopping(self) -> None:
-        """The wish to stop was seen; from now on the state stays so."""
+        """Set the state STOPPING; it stays so from now on."""
         self._stopping = True
         self._state = JobState.STOPPING
         self._wake.set()
@@ -145,7 +145,7 @@ class Reporter:
         steps_per_epoch: int,
         evaluation_batches: int = 0,
     ) -> None:
-        """``evaluation_batches``: of one rank, 0 where nothing is evaluated."""
+        """``evaluation_batches``: of one rank, 0 without an evaluation."""
         self._eta.plan(evaluation_batches)
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps
@@ -162,7 +162,7 @@ class Reporter:
         self._steps.append(step)
 
     def alarm(self, alarm: Alarm) -> None:
-        """Warn of something from now on, instead of an earlier warning of its kind."""
+        """Show a warning from now on, in place of an earlier one of its kind."""
         self._alarms[alarm.kind] = alarm
         self._wake.set()
 
@@ -174,7 +174,7 @@ class Reporter:
         self._eta.evaluation_at(batches)
 
     def saved(self, seconds: float) -> None:
-        """The ranks stood still so long for a checkpoint."""
+        """Record how long the ranks waited for a checkpoint."""
         self._eta.saved(seconds)
 
     def evaluated(self, seconds: float) -> None:
@@ -182,7 +182,7 @@ class Reporter:
         self._evaluations_left = max(0, self._evaluations_left - 1)
 
     def close(self) -> None:
-        """Write what is left.
+        """Write all that is left.
 
         Raises:
             BackendError: It could not be written.
@@ -193,8 +193,8 @@ class Reporter:
         self._raise()
         if self._thread.is_alive():
             raise BackendError(
-                f"The job's folder {self._folder.path} does not answer; "
-                "the last steps may be missing in the history."
+                f"The job's folder {self._folder.path} does not respond; the last steps may be "
+                "missing in the history."
             )
         if self.trouble or self._status_trouble:
             raise BackendError(self.trouble or self._status_trouble)
@@ -236,8 +236,8 @@ class Reporter:
             self.trouble = ""
         except OSError as error:
             self.trouble = (
-                f"The history cannot be written and waits in memory: "
-                f"{error.strerror or error} ({self._folder.history})."
+                f"The history cannot be written and is kept in memory: {error.strerror or error} "
+                f"({self._folder.history})."
             )
 
     def _note(self, steps: Sequence[Step]) -> None:
@@ -302,7 +302,7 @@ class Reporter:
             self._status_file.take()
             self._status_trouble = ""
         except OSError as error:
-            # Not for the status itself: whoever reads it there sees that it was written.
+            # Not for the status itself: its readers see that it was written.
             self._status_trouble = (
                 f"The status cannot be written: {error.strerror or error} ({self._folder.status})."
             )
@@ -310,14 +310,14 @@ class Reporter:
     def _write_tensorboard(self) -> None:
         if not self._tensorboard_points:
             return
-        # A disk that does not take them does not take the history either, which tells it.
+        # A disk that does not accept them does not accept the history either, which reports it.
         with suppress(OSError):
             self._tensorboard.write((step.step, step.metrics) for step in self._tensorboard_points)
             self._tensorboard_points.clear()
 
 
 def _by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
-    """Runs of steps that follow each other within one epoch."""
+    """Split the steps into consecutive runs within one epoch."""
     parts: list[list[Step]] = []
     for step in steps:
         if parts and parts[-1][-1].epoch == step.epoch and parts[-1][-1].step + 1 == step.step:

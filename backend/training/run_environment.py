@@ -1,4 +1,4 @@
-"""Writes down what a run is made with, so that another desktop can say why its curve differs."""
+"""Record of a run's environment, which explains differences between curves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_environment(folder: JobFolder, run: int, launch: Launch, device: torch.device) -> None:
-    """``attempts/<run>/environment.json``; a disk that refuses it ends no run."""
+    """Write ``attempts/<run>/environment.json``; an error of the disk does not end the run."""
     place = folder.attempt(run)
     with suppress(OSError):
         place.path.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def environment_of(run: int, launch: Launch, device: torch.device) -> RunEnviron
 
 
 def _processor() -> str:
-    """Its model, as ``/proc/cpuinfo`` has it on x86; elsewhere what Python knows."""
+    """Return the CPU model from ``/proc/cpuinfo`` on x86, otherwise from Python."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             name, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""The time of a step per rank, and which ranks keep the others waiting."""
+"""Step time of each rank, and detection of slow ranks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _SHARE, _NOISE_MS = 0.2, 10.0
 
 
 class SlowRanks:
-    """A judge of the last 100 steps of a run.
+    """Detector over the last 100 steps of a run.
 
-    A rank is slow when its own time, without waiting, was above that of the others by more than
-    50 ms, or by more than 20 % of a step and 10 ms, in 90 of the last 100 steps. The time of the
-    others is the low median of all ranks: where half of them are slow it is that of the fast half.
+    A rank is slow if its own time, without waiting, was above that of the others by more than 50
+    ms, or by more than 20 % of a step and 10 ms, in 90 of the last 100 steps. The time of the
+    others is the low median of all ranks: if half of them are slow, it is that of the fast half.
 
-    Each step is judged by itself, and one rank has to be behind in nearly all of them: processes
-    that share processors take turns at being the slower one, and a mean or a median over a moment
-    blames whichever it meets. Below 10 ms the scheduler of one computer decides: two ranks at 18
-    and 27 ms are no slow node. A GPU at half its clock is behind in every step. 90 and not 100,
-    because a checkpoint or a burst of the loader delays a step of the other ranks now and then.
+    Each step is judged separately, and one rank has to be behind in nearly all of them: processes
+    that share a CPU alternate in being slower, and a mean or a median over a moment blames either
+    of them. Below 10 ms the scheduler of one computer decides: two ranks at 18 and 27 ms do not
+    show a slow node. A GPU at half its clock is behind in every step. 90 and not 100, because a
+    checkpoint or a burst of the loader sometimes delays a step of the other ranks.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class SlowRanks:
         self._steps.extend(steps)
 
     def step_ms(self) -> tuple[float, ...]:
-        """The median time of a step per rank."""
+        """Return the median time of a step per rank."""
         return tuple(round(statistics.median(times), 3) for times in zip(*self._steps, strict=True))
 
     def slow(self) -> tuple[int, ...]:
-        """The slow ranks; none before there are 100 steps."""
+        """Return the slow ranks; none before there are 100 steps."""
         if len(self._steps) < STEPS:
             return ()
         behind = [0] * len(self._steps[0])

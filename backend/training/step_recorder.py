@@ -1,7 +1,7 @@
-"""The steps of a rank: reported when all ranks' values of them are known, and judged by the loss.
+"""Steps of a rank: reported when all ranks' values are known, and checked by their loss.
 
-A loss that is no number, or that rose and does not come back, ends the job here: on every rank
-after the same step, because all of them see the same losses.
+A loss that is NaN, or that rose and does not come back, ends the job here: on every rank after the
+same step, because all of them get the same losses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Diverged(BackendError):
 
 @dataclass
 class PendingStep:
-    """What is remembered of a step until its verdict is in."""
+    """The data of a step until its result is known."""
 
     step: int
     epoch: int
@@ -47,10 +47,10 @@ class PendingStep:
 
 
 class StepRecorder:
-    """Settles steps in the order in which they were made.
+    """Completes steps in order.
 
     Attributes:
-        facts: Of the steps whose verdicts are not in yet, oldest first; who makes a step adds its.
+        facts: Of the steps whose results are not known yet, oldest first; the loop appends to it.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class StepRecorder:
         self._left_out = 0
 
     def commit(self, verdict: StepResult, hold: bool) -> None:
-        """A step's values are known: report them, and end the job when they are no numbers.
+        """Report a step's values, which are now known, and end the job if they are NaN.
 
         Args:
-            hold: It is an epoch's last step, and kept back until `release`.
+            hold: It is an epoch's last step, and is kept back until `release`.
         """
         facts = self.facts.popleft()
         culprit = verdict.not_a_number
@@ -105,7 +105,7 @@ class StepRecorder:
             self._watch_divergence(facts, verdict.loss)
 
     def release(self, validation: dict[str, float]) -> None:
-        """Hand on the step that was kept back, with the values of the validation."""
+        """Report the step that was kept back, with the values of the validation."""
         course = self._course
         held, course.held = course.held, None
         if self._workers is None or held is None:
@@ -143,10 +143,10 @@ class StepRecorder:
         if self._workers is not None:
             self._workers.checkpointer.wait()
             saved = self._workers.checkpointer.saved
-        kept = f" The checkpoint {saved.name} is from before." if saved else ""
+        kept = f" The checkpoint {saved.name} was saved before." if saved else ""
         raise NotANumber(
             f"{sentence}{kept}",
-            "Try a lower learning rate, a warm-up, or a limit for the gradient norm.",
+            "Try a lower learning rate, a warm-up, or gradient clipping.",
             culprit,
         )
 
@@ -159,12 +159,12 @@ class StepRecorder:
         if alarm is None or not self._config.stop_on_divergence:
             return
         self.release({})
-        kept = " No checkpoint is from before."
+        kept = " No checkpoint was saved before."
         if self._workers is not None:
             self._workers.checkpointer.wait()
             sound = self._workers.checkpointer.newest_sound()
-            kept = f" The checkpoint {sound.name} is from before." if sound else kept
+            kept = f" The checkpoint {sound.name} was saved before." if sound else kept
         raise Diverged(
             f"{alarm.sentence}{kept}",
-            "Resume from there with a lower learning rate, or a limit for the gradient norm.",
+            "Resume from that checkpoint with a lower learning rate, or with gradient clipping.",
         )

@@ -1,14 +1,14 @@
 """Per-step agreement of the ranks: stop flag, checkpoint flag, loss, metrics and step times.
 
-One small float32 vector rides with the gradients (see `strategies.base`) and comes back as the mean
-over all ranks. Each rank has slots of its own for its loss, its metrics and its time, and zeros in
-those of the others, so every rank reads each rank's value: a NaN is attributed to its rank.
+One small float32 vector is reduced with the gradients (see `strategies.base`) and returns as the
+mean over all ranks. Each rank has its own slots for its loss, its metrics and its time, and zeros
+in those of the others, so every rank reads each rank's value: a NaN is attributed to its rank.
 
 Loss and metrics keep their 64 bits: a slot of one value is four numbers of 16 bits, which float32
 holds, adds to zeros and divides by the number of ranks without loss.
 
-On a GPU the vector is read one step later: reading it at once would make the processor wait for the
-GPU at every step. All ranks are late by the same step, so they still leave together.
+On a GPU the vector is read one step later: reading it at once would make the CPU wait for the GPU
+at every step. All ranks are late by the same step, so they still stop together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HALVES = 4
 
 @dataclass(frozen=True)
 class StepResult:
-    """What all ranks know of one step, the same on each."""
+    """Values of one step that all ranks know, the same on each."""
 
     stop: bool
     save: bool
@@ -41,7 +41,7 @@ class StepResult:
 
     @property
     def not_a_number(self) -> int | None:
-        """The first rank whose loss is not finite."""
+        """Return the first rank whose loss is not finite."""
         if math.isfinite(self.loss):
             return None
         return next((r for r, loss in enumerate(self.losses) if not math.isfinite(loss)), 0)
@@ -62,7 +62,7 @@ class StepSync:
         self._vector = torch.zeros(0)
 
     def use(self, vector: torch.Tensor) -> None:
-        """``vector`` is what the strategy reduces."""
+        """Use ``vector``, which the strategy reduces."""
         self._vector = vector
         self._on_gpu = vector.is_cuda
 
@@ -78,7 +78,7 @@ class StepSync:
         row = [0.0] * self.size
         row[_STOP] = float(stop)
         row[_SAVE] = float(save)
-        # The loss of a GPU stays there: see below.
+        # The loss of a GPU stays on it: see below.
         values = [0.0 if self._on_gpu else loss.item()]
         values += [metrics.get(name, math.nan) for name in self.names]
         row[self._own : self._own + self._values_of_rank] = struct.unpack(
@@ -91,7 +91,7 @@ class StepSync:
             self._vector[self._own : self._own + _HALVES].copy_(halves)
 
     def cast(self, norm: torch.Tensor | None) -> None:
-        """The vector has been reduced; ``norm`` is the gradients' norm, which all ranks share."""
+        """Take the reduced vector; ``norm`` is the gradients' norm, which all ranks share."""
         if norm is not None:
             self._vector[_NORM].copy_(norm)
         if not self._on_gpu:
@@ -99,13 +99,13 @@ class StepSync:
             return
         kept = torch.empty(self.size, pin_memory=True)
         kept.copy_(self._vector, non_blocking=True)
-        make_event: Any = torch.cuda.Event  # torch gives it no types
+        make_event: Any = torch.cuda.Event  # torch has no type annotations for it
         event = make_event()
         event.record()
         self._cast.append((kept, event))
 
     def count(self, everything: bool) -> list[StepResult]:
-        """The verdicts that can be read, oldest first; ``everything`` waits for the newest."""
+        """Return the readable results, oldest first; ``everything`` waits for the newest."""
         keep = 1 if self._on_gpu and not everything else 0
         verdicts = []
         while len(self._cast) > keep:
@@ -118,7 +118,7 @@ class StepSync:
     def _read(self, vector: torch.Tensor) -> StepResult:
         size = self._world_size
         halves = (vector[_FIRST_VALUE : self._times] * size).round().to(torch.int16)
-        # By rank: its loss, then its metrics.
+        # For each rank: its loss, then its metrics.
         values = halves.view(torch.float64).view(size, -1).tolist()
         loss, *metrics = (sum(column) / size for column in zip(*values, strict=True))
         return StepResult(

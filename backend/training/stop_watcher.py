@@ -1,7 +1,7 @@
-"""How a wish to stop reaches the ranks: rank 0 alone looks at ``job.lock``.
+"""Stop requests for the ranks: only rank 0 polls ``job.lock``.
 
-Each rank looking for itself left at different steps in 22 of 150 tries. The wish travels with the
-ballot instead (`ballot`), and all ranks leave after the same step.
+When each rank polled for itself, they stopped at different steps in 22 of 150 tries. The request is
+part of the sync vector instead (`step_sync`), and all ranks stop after the same step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INTERVAL_S = 0.1
 
 
 class StopWatcher:
-    """A thread that looks for the lock until `close`. ``wanted`` is read at every step."""
+    """A thread that polls the lock until `close`. ``wanted`` is read at every step."""
 
     def __init__(self, lock: Path, run: int, on_wanted: Callable[[], None] = lambda: None) -> None:
         self.wanted = False
@@ -25,7 +25,8 @@ class StopWatcher:
         self._run = run
         self._on_wanted = on_wanted
         self._closed = threading.Event()
-        # A wish that is older than the rank counts before the first step; a thread may be too late.
+        # A request from before the rank's start counts before the first step; a thread may be too
+        # late.
         self._look()
         self._thread = threading.Thread(target=self._watch, name="stop-watcher", daemon=True)
         self._thread.start()
@@ -38,7 +39,7 @@ class StopWatcher:
             self._look()
 
     def _look(self) -> None:
-        # A share that is away for a while must not end the job; it is asked again.
+        # A share that is away for a while must not end the job; the next poll tries again.
         with suppress(OSError):
             if stop_requested(self._lock, self._run):
                 self.wanted = True

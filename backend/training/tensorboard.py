@@ -1,8 +1,8 @@
 """Points of curves for TensorBoard, in files of its own format.
 
-tensorboardX's own `SummaryWriter` hands points to a thread, and a full disk ends that thread for
-good; whoever adds points then waits for ever once its queue is full. Here they are written by
-whoever calls, and an error of the disk is the caller's to know.
+tensorboardX's own `SummaryWriter` passes points to a thread, and a full disk ends that thread
+permanently; a caller then waits forever once its queue is full. Here the caller writes them, and
+gets the disk's errors.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _VERSION = "brain.Event:2"
 
 
 class EventFile:
-    """The points of one run below ``folder``. Nothing is made before the first ones."""
+    """The points of one run below ``folder``. No file is created before the first points."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._records: Any = None
 
     def write(self, points: Iterable[tuple[int, Mapping[str, float]]]) -> None:
-        """Write the values at each step, and have them on the disk.
+        """Write the values at each step, and flush them to the disk.
 
         Raises:
-            OSError: The disk does not take them. Give them again: they go to a fresh file then, as
-                nobody knows what the old one ends with. TensorBoard reads both as one.
+            OSError: The disk does not accept them. Pass them again: they go to a new file then,
+                because the end of the old one is unknown. TensorBoard reads both as one.
         """
         # Late: it takes a second of the interpreter.
         from tensorboardX.proto.event_pb2 import Event
@@ -61,7 +61,7 @@ class EventFile:
         from tensorboardX.record_writer import RecordWriter
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard takes them in the order of their names.
+        # TensorBoard reads them in the order of their names.
         name = f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}"
         self._records = RecordWriter(str(self._folder / name))
         first = Event(wall_time=time.time(), file_version=_VERSION)

@@ -1,4 +1,4 @@
-"""Where the training of a rank is, what it works with, and how it may end."""
+"""State of a rank's training: its position, its batch, and its services."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Outcome(Enum):
 
 @dataclass
 class TrainState:
-    """Where the job is; all of it goes into each checkpoint.
+    """Position of the job; all of it is in each checkpoint.
 
-    ``epoch`` is the one under way, from 1; ``position`` the samples of it that were taken by all
-    ranks together. ``held`` is the last step of an epoch, kept back until the validation is over
-    so that its values stand at that step.
+    ``epoch`` is the current one, from 1; ``position`` the samples of it that all ranks together
+    have taken. ``held`` is the last step of an epoch, kept back until the validation is over so
+    that its values are recorded at that step.
     """
 
     epoch: int = 1
@@ -40,7 +40,7 @@ class TrainState:
 
 @dataclass
 class Batch:
-    """What was being worked on, for the sentence when it goes wrong."""
+    """The current batch, for the sentence about an error."""
 
     data: Any = None
     target: Any = None
@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass
 class Rank0Services:
-    """What rank 0 has and the others have not."""
+    """Services that only rank 0 has."""
 
     reporter: Reporter
     checkpointer: Checkpointer

@@ -63,7 +63,7 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
 
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
         fill(share)
-        said = tells(stocked, view.id, "The history cannot be written and waits in memory")
+        said = tells(stocked, view.id, "The history cannot be written and is kept in memory")
         view = grows(stocked, view.id, said.step + 5)
         assert (view.state.is_live, view.doubt) == (True, "")
         assert newest(stocked, view.id) == kept
@@ -97,7 +97,7 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_th
         assert view.state is JobState.ERROR
         assert view.message.startswith("Rank 0 on node1: The checkpoint epoch-")
         assert "could not be written: No space left on device" in view.message
-        assert view.message.endswith("Make room, then resume from the newest checkpoint.")
+        assert view.message.endswith("Free space, then resume from the newest checkpoint.")
         assert newest(stocked, view.id) == kept
         leaves_nothing(stocked)
     jobs.resume(view.id)

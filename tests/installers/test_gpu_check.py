@@ -184,9 +184,9 @@ def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Check
 def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckContext) -> None:
     row = row_of("training", lambda: gpu_check.check_training(on_processors, mixed=False))
     assert row.passed, row
-    steps, busy = gpu_check.attempt("P14", lambda: gpu_check.check_steps(on_processors))
+    steps, busy = gpu_check.attempt("steps", lambda: gpu_check.check_steps(on_processors))
     assert "in a bare loop and" in steps.sentence
-    assert busy.sentence == "The agent told no use of the GPU while steps were timed."
+    assert busy.sentence == "The agent reported no use of the GPU while steps were timed."
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_step_is_held_against_the_bare_loop(
     step_ms: float, busy: tuple[float, float | None], passed: list[bool]
 ) -> None:
     bare, job = [Steps(10.0, busy[0])] * 3, [Steps(step_ms, busy[1])] * 3
-    rows = gpu_check.attempt("P14", lambda: gpu_check.judge_steps(bare, job))
+    rows = gpu_check.attempt("steps", lambda: gpu_check.judge_steps(bare, job))
     assert [row.passed for row in rows] == passed
 
 
@@ -228,7 +228,7 @@ def test_what_can_be_checked_is_where_no_job_can_run(
     assert {row.check: row.sentence for row in rows if not row.passed} == {
         "machine": f"{sys.executable} lacks lacking: give --wheels a folder of it.",
         **dict.fromkeys(
-            ("training", "mixed precision", "pin by UUID", "out of memory", "P14"),
+            ("training", "mixed precision", "pin by UUID", "out of memory", "steps"),
             "There is no CUDA.",
         ),
     }

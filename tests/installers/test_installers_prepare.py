@@ -100,7 +100,7 @@ def test_half_an_environment_is_noticed_and_made_again(
     (folder / "packages-are-installed").unlink()
     shutil.rmtree(next(folder.glob("lib/python*/site-packages/pip")))
     assert set_up() == ready
-    assert "An earlier set-up ended half-way" in said.getvalue()
+    assert "An earlier set-up did not finish" in said.getvalue()
     assert is_whole(folder)
 
 
@@ -165,7 +165,7 @@ def test_a_horovod_that_does_not_load_is_built_once_more(
     texts = [BROKEN_HOROVOD, "def mpi_built():\n    return True\n"]
     python = set_up(build=lambda workshop: put_horovod(workshop, texts.pop(0)))
     assert is_whole(python.parent.parent)
-    assert "built again, it does not load: ImportError: libmpi.so.40" in said.getvalue()
+    assert "built again, because it does not load: ImportError: libmpi.so.40" in said.getvalue()
 
 
 def test_a_horovod_that_never_loads_is_told_with_its_reason(
@@ -203,7 +203,7 @@ def test_a_path_that_horovods_build_cannot_take_is_told_at_once(
     project: Path, tmp_path: Path
 ) -> None:
     cache = tmp_path / "my cache"
-    with pytest.raises(PreparationError, match="set XDG_CACHE_HOME to a folder without one"):
+    with pytest.raises(PreparationError, match="set XDG_CACHE_HOME to a folder without a blank"):
         prepare.Preparation(project, cache, "headless", prepare.Progress(StringIO())).python()
 
 

@@ -62,7 +62,10 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
     made = contents(own.path)
     again = pasted(command.line)
     assert again.returncode != 0
-    assert f"{command.folder} holds what this command made before" in again.stdout + again.stderr
+    assert (
+        f"{command.folder} holds the results of an earlier run of this command"
+        in again.stdout + again.stderr
+    )
     assert contents(own.path) == made
 
 
@@ -75,7 +78,10 @@ def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> 
     replace_json(launch, {**read_json(launch), "run": 2})
     done = pasted(command.line)
     assert done.returncode == 1
-    assert "The job has had run 2 since this command was copied. Copy it anew." in done.stderr
+    assert (
+        "The job started run 2 after this command was copied. Copy the command again."
+        in done.stderr
+    )
 
 
 def test_before_the_first_start_it_is_shown_and_said_to_be_for_later(services: Services) -> None:

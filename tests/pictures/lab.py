@@ -99,7 +99,7 @@ def job(
 
 TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
 STEP_MS = tuple(471.0 if rank == 11 else 344.0 + rank * 37 % 17 for rank in range(16))
-RISES = Alarm(DIVERGED, 11_900, "The loss is at 2.31, 4.2 times its best (0.55 at step 9 850).")
+RISES = Alarm(DIVERGED, 11_900, "The loss is 2.31, 4.2 times its best (0.55 at step 9 850).")
 LIVE = job(
     "j1", samples.JOBS["j1"], S.TRAINING, TWO_NODES, STEPS / TOTAL, ("validation/mAP", 0.371),
     began=74 * MINUTE, metrics={"loss": 0.277}, eta_s=41 * MINUTE, samples_per_second=551.0,
@@ -130,9 +130,9 @@ FAILED = job(
     "j5", "vit-s16 · plankton adamw", S.ERROR,
     config("vit-s16 · plankton", "gpu03", batch_size=32), 0.41, ("validation/top-1", 0.817),
     began=6 * HOUR, ended=4 * HOUR, metrics={"loss": 1.07},
-    message="Rank 3 on gpu03: The GPU's memory is full. Try batch_size = 16 instead of 32.",
+    message="Rank 3 on gpu03: Out of GPU memory. Try batch_size = 16 instead of 32.",
     error=RankError(
-        "The GPU's memory is full. Try batch_size = 16 instead of 32.", 3, "gpu03",
+        "Out of GPU memory. Try batch_size = 16 instead of 32.", 3, "gpu03",
         "\n".join(TRACE), "gpu_memory", "",
         tuple(EvidenceLine("rank-3.log", 894 + n, TRACE[n]) for n in (1, 5)),
     ),
@@ -178,9 +178,9 @@ LONG_JOBS = (
 )
 UNKNOWN = replace(
     FAILED,
-    message="Rank 3 on gpu03 left with exit code 7, and its log does not say why.",
+    message="Rank 3 on gpu03 exited with code 7, and its log does not say why.",
     error=RankError(
-        "Rank 3 on gpu03 left with exit code 7, and its log does not say why.", 3, "gpu03", "",
+        "Rank 3 on gpu03 exited with code 7, and its log does not say why.", 3, "gpu03", "",
         "unknown", "",
         tuple(EvidenceLine("rank-3.log", 870 + n, f"step {8200 + n}  loss {1.1 - n / 99:.4f}")
               for n in range(15)),

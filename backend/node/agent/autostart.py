@@ -1,8 +1,8 @@
-"""What starts the agent again after a reboot: systemd, else cron, else the next contact.
+"""Start of the agent after a reboot: by systemd, by cron, or at the next contact.
 
-``python -m backend.node.agent.autostart install|remove …`` prints one JSON document with the way
-and a sentence about it. systemd's user services end with the last session of their user unless
-that user may linger, so without lingering cron is the better keeper.
+``python -m backend.node.agent.autostart install|remove …`` prints one JSON document with the method
+and a sentence about it. systemd's user services end with the user's last session unless lingering
+is on for that user, so without lingering cron is used.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class AgentService:
     def __post_init__(self) -> None:
         for text in (self.name, self.folder, self.data_root, self.python, self.code_root, self.log):
             if any(unicodedata.category(c) == "Cc" for c in text):
-                raise ValueError("neither a unit nor a crontab holds control characters")
+                raise ValueError("a unit or a crontab cannot contain control characters")
 
     def command(self, detach: bool) -> tuple[str, ...]:
-        """What starts the agent, with ``code_root`` as PYTHONPATH."""
+        """Return the command that starts the agent, with ``code_root`` as PYTHONPATH."""
         command = [self.python, "-m", "backend.node.agent.agent", "--name", self.name]
         command += ["--folder", self.folder, "--data-root", self.data_root]
         command += ["--interval", f"{self.interval_s:g}"]
@@ -51,12 +51,12 @@ class AgentService:
 
     @property
     def unit_name(self) -> str:
-        """One per folder, whatever the node's name holds."""
+        """A valid name that is unique for the folder."""
         return f"{self._lock.path.stem}.service"
 
     @property
     def mark(self) -> str:
-        """What our line in a crontab ends with."""
+        """The end of this agent's line in a crontab."""
         return f"# {self._lock.path.stem}"
 
     @property
@@ -64,7 +64,7 @@ class AgentService:
         return AgentLock(Path(self.folder))
 
     def stop(self) -> None:
-        """End the agent of this folder that runs here, if there is one."""
+        """End the agent of this folder on this computer, if it runs."""
         holder = self._lock.holder()
         if holder is not None:
             process_cleanup.end(lambda: (holder,) if process_identity.is_alive(holder) else ())
@@ -72,15 +72,15 @@ class AgentService:
 
 @dataclass(frozen=True)
 class Autostart:
-    """``by``: "systemd", "crontab" or "" where nothing starts the agent after a reboot."""
+    """``by``: "systemd", "crontab", or "" if nothing starts the agent after a reboot."""
 
     by: str
     sentence: str
 
 
 def unit_text(service: AgentService) -> str:
-    """The unit file of a systemd user service."""
-    # $ stands for itself in Environment= but not in ExecStart=.
+    """Return the unit file of a systemd user service."""
+    # $ is literal in Environment= but not in ExecStart=.
     words = " ".join(_unit_word(one).replace("$", "$$") for one in service.command(detach=False))
     return (
         "[Unit]\n"
@@ -101,31 +101,31 @@ def unit_text(service: AgentService) -> str:
 
 
 def crontab_line(service: AgentService) -> str:
-    """A line for the user's crontab, without its end.
+    """Return a line for the user's crontab, without its line feed.
 
     Raises:
-        ValueError: A word holds a backslash, of which kinds of cron make different things.
+        ValueError: A word contains a backslash, which versions of cron treat differently.
     """
     words = ["env", f"PYTHONPATH={service.code_root}", *service.command(detach=True)]
     if any("\\" in word for word in words):
-        raise ValueError("a line of a crontab holds no backslash")
-    # cron itself ends the command at a % that stands alone, within quotes too.
+        raise ValueError("a line of a crontab cannot contain a backslash")
+    # cron ends the command at an unescaped %, within quotes too.
     return f"@reboot {shlex.join(words)} {service.mark}".replace("%", "\\%")
 
 
 def install(service: AgentService) -> Autostart:
-    """Start the agent, in place of one that runs, and keep it over reboots as well as may be."""
+    """Start the agent in place of one that runs, and start it after reboots if possible."""
     remove(service)
     if _systemd_keeps(service):
         return Autostart("systemd", "systemd starts the agent again after a reboot.")
     _start(service)
     if _crontab_keeps(service):
         return Autostart("crontab", "cron starts the agent again after a reboot.")
-    return Autostart("", "After a reboot the agent is started on the next contact.")
+    return Autostart("", "After a reboot the agent is started at the next contact.")
 
 
 def remove(service: AgentService) -> None:
-    """Stop the agent and let nothing start it again."""
+    """Stop the agent and remove everything that starts it."""
     unit = _unit_path(service)
     if unit.exists():
         _ask(["systemctl", "--user", "disable", "--now", service.unit_name])
@@ -184,7 +184,7 @@ def _unit_path(service: AgentService) -> Path:
 
 
 def _unit_word(word: str) -> str:
-    """One word as systemd.syntax(7) quotes it."""
+    """Quote one word for systemd.syntax(7)."""
     quoted = _percent(word).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{quoted}"'
 
@@ -207,11 +207,11 @@ def _crontab_keeps(service: AgentService) -> bool:
 
 
 def _crontab() -> list[str] | None:
-    """The lines of the user's crontab, or None where there is no cron."""
+    """Return the lines of the user's crontab, or None without cron."""
     ok, answer = _ask(["crontab", "-l"])
     if ok:
         return answer.splitlines()
-    # An empty one is an error too, told in words that differ.
+    # An empty crontab is an error too, with different messages.
     return [] if "no crontab" in answer else None
 
 
@@ -231,7 +231,7 @@ def _start(service: AgentService) -> None:
 
 
 def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
-    """Whether a command ended well, and all that it said."""
+    """Return whether a command succeeded, and its whole output."""
     try:
         done = subprocess.run(
             command,
@@ -250,7 +250,7 @@ def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
 
 
 def _environment() -> Mapping[str, str]:
-    """A shell that is no login has no XDG_RUNTIME_DIR, without which systemd is not found."""
+    """Return the environment with XDG_RUNTIME_DIR: non-login shells lack it, systemd needs it."""
     found = {**os.environ, "LC_ALL": "C"}
     runtime = f"/run/user/{os.getuid()}"
     if "XDG_RUNTIME_DIR" not in found and os.path.isdir(runtime):

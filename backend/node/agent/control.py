@@ -1,7 +1,7 @@
-"""Whether a node's agent lives, and its end: ``python -m backend.node.agent.control``.
+"""Check whether a node's agent is alive, and end it: ``python -m backend.node.agent.control``.
 
-Set-up asks it: an agent of the same bundle stays, one of another bundle is ended and replaced. It
-also tells the runs whose processes live here, because under those nothing may be taken away.
+Set-up uses it: an agent of the same bundle stays; an agent of another bundle is ended and replaced.
+It also lists the runs whose processes are alive here, because their files must not be removed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,20 @@ _GRACE_S = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ends with 0 when what was asked for is so."""
+    """Exit with 0 if the requested state holds."""
     parser = argparse.ArgumentParser(prog="backend.node.agent.control", description=__doc__)
     acts = parser.add_subparsers(dest="act", required=True)
-    check = acts.add_parser("check", help="an agent of this bundle lives")
+    check = acts.add_parser("check", help="check that an agent of this bundle is alive")
     check.add_argument("--bundle", required=True)
     check.add_argument("--limit", type=float, default=0.0, help="seconds to wait for it")
-    stop = acts.add_parser("stop", help="no agent lives any more")
+    stop = acts.add_parser("stop", help="wait until no agent is alive")
     for one in (check, stop):
-        one.add_argument("--folder", type=Path, required=True, help="where the agent writes")
-    runs = acts.add_parser("runs", help="no run lives from this folder; prints those that do")
+        one.add_argument(
+            "--folder", type=Path, required=True, help="folder that the agent writes to"
+        )
+    runs = acts.add_parser(
+        "runs", help="check that no run is alive in this folder; print those that are"
+    )
     runs.add_argument("--home", required=True)
     options = parser.parse_args(arguments)
     if options.act == "runs":
@@ -50,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lives_from(pid: int, home: str) -> bool:
-    """Whether the process was started from a Python or a bundle in the program's folder."""
+    """Return whether the process was started from a Python or a bundle in the program's folder."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/environ", "rb") as f:
             return f"{home}/".encode() in command.read() + f.read()
-    except OSError:  # gone meanwhile, or another user's
+    except OSError:  # it has ended, or belongs to another user
         return False
 
 
@@ -68,7 +72,7 @@ def _comes(folder: NodeFolder, bundle: str, limit_s: float) -> bool:
 
 
 def _living(folder: NodeFolder, bundle: str = "") -> list[ProcessIdentity]:
-    """The agent that last signed the folder, if it lives and has this bundle."""
+    """Return the agent that last signed the folder, if it is alive and has this bundle."""
     try:
         raw = read_json(folder.info)
         found = ProcessIdentity.from_dict(raw)

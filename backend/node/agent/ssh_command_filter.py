@@ -1,19 +1,19 @@
-"""What the cluster's key may start on a node, when a person wants it to start nothing else.
+"""Filter for the commands that the cluster's key may start on a node, if a user restricts it.
 
-sshd executes this instead of what the client asked for (``command=`` in authorized_keys), and
-hands that over as text. It is never given to a shell: it is one of the things that the
-program itself asks for between nodes, with programs and folders that set-up made below
-``~/.ringmaster`` (or on the data root, where nodes share an environment), or it is refused:
+sshd executes this instead of the client's command (``command=`` in authorized_keys), and passes
+that command as text. It is never given to a shell. It is refused unless it is one of the commands
+that the program itself sends between nodes, with programs and folders that set-up created below
+``~/.ringmaster`` (or on the data root, where nodes share an environment):
 
 - mpirun's daemon, with the variables that mpirun sets for it;
-- the sweep of what a run left, which says what its ranks there wrote last;
-- ``true``, by which the look before a start proves the way;
-- ``echo $SHELL``, by which mpirun asks in which form it shall name its daemon.
+- the cleanup after a run, which also returns the last output of its ranks there;
+- ``true``, with which pre-flight checks the connection;
+- ``echo $SHELL``, with which mpirun asks for the syntax of the daemon's command.
 
-Whoever has the key and speaks mpirun's own protocol can still have its daemon start programs as
-this user; that is what the daemon is for. What is gone is the shell, files, and every tunnel.
+A client that has the key and speaks mpirun's own protocol can still have its daemon start programs
+as this user; that is the daemon's purpose. A shell, file access and tunnels are not available.
 
-Standard library only, no module beside it, as it is executed alone with ``python -I``.
+It uses the standard library only and no module of its folder, as it is executed with ``python -I``.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ _SETTING = re.compile(
     r"(?P<before>:?(?:\$(?P=name)|\$\{(?P=name):-\}))?\s*;\s*export\s+(?P=name)\s*;"
 )
 _SYSTEMS_OWN = ("/usr/", "/opt/")
-# 4.1 names the nodes by an expression of its own, such as [2:10].77.0.3@0(2).
+# 4.1 names the nodes by its own expression, such as [2:10].77.0.3@0(2).
 _PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]()-]*")
 _DAEMONS = ("prted", "orted")
 _SWEEP = "backend.node.run.remote_cleanup"
 _TAG = re.compile(r"[A-Za-z0-9._-]+/[0-9]+")
-REFUSAL = "This key starts runs of Ringmaster and nothing else."
+REFUSAL = "This key only starts runs of Ringmaster."
 
 
 class CommandRefused(Exception):
-    """It is none of the things that the key is for."""
+    """The command is not one of those that the key is for."""
 
 
 def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, str], list[str]]:
-    """Variables to set, and what to execute, for what a client asked for.
+    """Return the variables to set and the command to execute for what a client requested.
 
-    ``ours`` are the folders of environments and bundles that set-up made, ``carried`` is where jobs
-    lie on a node that does not see the data root: read, and never executed.
+    ``ours`` are the folders of environments and bundles that set-up created; ``carried`` is the
+    folder of jobs on a node that does not see the data root: it is read, and nothing in it is
+    executed.
 
     Raises:
-        Refused: It is none of these.
+        CommandRefused: The command is not allowed.
     """
     try:
         variables, rest = _settings(asked, ours)
@@ -65,7 +66,7 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
     if argv == ["true"] and not variables:
         return {}, argv
     if argv == ["echo", "$SHELL"] and not variables:
-        # mpirun asks which shell reads its text. None does; the form for bash is understood here.
+        # mpirun asks which shell reads its text. No shell does; the form for bash is parsed here.
         return {}, ["echo", "/bin/bash"]
     if argv[:1] == ["env"] and not variables:
         return _sweep(argv, ours, carried)
@@ -73,14 +74,14 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
         raise CommandRefused
     if not (argv[0] in _DAEMONS or _is_sound(argv[0], ours)):
         raise CommandRefused
-    # No shell sees them; they are what mpirun writes, and no second command's.
+    # No shell parses these; they are what mpirun writes, not a second command.
     if not all(_PLAIN.fullmatch(word) and not word.endswith(";") for word in argv):
         raise CommandRefused
     return variables, argv
 
 
 def _settings(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], str]:
-    """What mpirun sets before it names its daemon; what a variable held before stays behind."""
+    """Return the variables that mpirun sets before its daemon; their earlier values are dropped."""
     variables = {}
     while found := _SETTING.match(asked):
         name = found["name"]
@@ -99,7 +100,7 @@ def _sweep(
 ) -> tuple[dict[str, str], list[str]]:
     if argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch("".join(argv[5:6])):
         raise CommandRefused
-    # Where nodes do not see the data root, the run's folder in what they have in its place.
+    # On nodes that do not see the data root, the run's folder is in the folder that replaces it.
     if len(argv) > 7 or not all(_is_ours(folder, (carried,)) for folder in argv[6:]):
         raise CommandRefused
     name, _, code = argv[1].partition("=")
@@ -109,13 +110,13 @@ def _sweep(
 
 
 def _is_ours(place: str, ours: Sequence[Path]) -> bool:
-    """Whether set-up made it: below one of ours, with no way out of there."""
+    """Return whether set-up created it: it lies below one of its folders and does not leave it."""
     normal = os.path.normpath(place)
     return any(normal.startswith(f"{folder}/") for folder in ours)
 
 
 def _is_sound(place: str, ours: Sequence[Path]) -> bool:
-    """Whether nobody but set-up or the system's administrator puts programs there."""
+    """Return whether only set-up or the system's administrator can put programs there."""
     return _is_ours(place, ours) or os.path.normpath(place).startswith(_SYSTEMS_OWN)
 
 
@@ -123,7 +124,7 @@ def main() -> NoReturn:
     home = Path(os.path.abspath(__file__)).parents[1]
     ours = [home / "environments", home / "bundles"]
     if sys.prefix != sys.base_prefix:
-        # The environment that this runs from; one that nodes share lies on the data root.
+        # The environment that runs this code; nodes may share one on the data root.
         ours.append(Path(sys.prefix).parent)
     try:
         asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")

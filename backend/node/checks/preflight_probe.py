@@ -1,13 +1,13 @@
-"""Whether this machine can take part in a job right now: facts, one JSON object in each line.
+"""Facts on whether this machine can take part in a job now: one JSON object a line.
 
-The desktop sends this file to ``python3 -I - MODE REQUEST``, as it does with `look`, so that an
-environment that is broken is a fact like any other and not the end of the look. It imports nothing
-of ours and says no sentences; `backend.services.preflight.findings` does.
+The desktop sends this file to ``python3 -I - MODE REQUEST``, as it does with `node_facts`, so that
+a broken environment is one fact among others and does not end the check. It imports nothing of the
+program and contains no sentences; `backend.services.preflight.findings` has them.
 
-``listen`` leaves a process that takes connections from the other nodes for a while and prints its
-port. ``check`` prints ``{"name": …, "facts": …}`` for each question as soon as it is answered; one
-that has not been answered in its time has the facts null. ``meet`` connects to the listeners of the
-other nodes and, on the head node, logs in there as mpirun will.
+``listen`` leaves a process that accepts connections from the other nodes for a while and prints its
+port. ``check`` prints ``{"name": …, "facts": …}`` for each query as soon as it is answered; a query
+that exceeds its time has null facts. ``meet`` connects to the listeners of the other nodes and, on
+the head node, logs in there as mpirun does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 256 * 1024
 _WINDOW_BYTES = 8 * BLOCK_BYTES
-"""Sent before the first acknowledgement is waited for: a long way is not a narrow one."""
+"""Sent before the first acknowledgement is awaited: long latency must not count as low bandwidth.
+"""
 _TOKEN_BYTES = 32
 _LISTEN_S = 30.0
 _IDLE_S = 5.0
@@ -45,7 +46,7 @@ _FOR_SH = (
     "PATH=$PATH ; export PATH ; LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
     f"echo {_UNDERSTOOD}"
 )
-"""Of the kind that mpirun sends to a login shell."""
+"""A command of the kind that mpirun sends to a login shell."""
 _SSH_FAILED = 255
 
 _IMPORT = """
@@ -85,13 +86,13 @@ def report(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-# A port for the others.
+# A port for the other nodes.
 
 
 def listen(request: dict[str, Any]) -> None:
-    """``address`` is the one that the ranks are to use, "" when there is one node only.
+    """Listen on ``address``, which the ranks are to use; "" if there is only one node.
 
-    The listener ends when as many ``visitors`` have been there, or after its time.
+    The listener ends after ``visitors`` connections, or after its time.
     """
     facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": ""}
     if request["address"]:
@@ -116,7 +117,7 @@ def _listener(address: str) -> socket.socket:
 
 
 def _serve(listener: socket.socket, token: bytes, visitors: int) -> None:
-    """Take in what knows the token, for as long as a pre-flight can last; never returns."""
+    """Accept connections that know the token while a pre-flight can last; never return."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -144,7 +145,7 @@ def _take(taken: socket.socket, token: bytes, been: list[bool]) -> None:
 
 
 def _exactly(taken: socket.socket, count: int) -> bytes:
-    """So many bytes, b"" at the end."""
+    """Read exactly ``count`` bytes, b"" at the end."""
     got = bytearray()
     while len(got) < count:
         piece = taken.recv(min(65536, count - len(got)))
@@ -154,12 +155,15 @@ def _exactly(taken: socket.socket, count: int) -> bytes:
     return bytes(got)
 
 
-# The others.
+# The other nodes.
 
 
 def meet(request: dict[str, Any]) -> None:
-    """``peers``: node -> [address, port]; ``ssh``: node -> [address, whether only runs may start],
-    with the client file."""
+    """Connect to the other nodes and log in there.
+
+    ``peers``: node -> [address, port]; ``ssh``: node -> [address, whether its key is restricted],
+    with the client file.
+    """
     limit_s, token = float(request["limit_s"]), request["token"].encode()
     work = [
         threading.Thread(target=_meet_one, args=(node, *place, token, request["bytes"], limit_s))
@@ -176,7 +180,7 @@ def meet(request: dict[str, Any]) -> None:
 
 
 def _meet_one(node: str, address: str, port: int, token: bytes, size: int, limit_s: float) -> None:
-    """Connect and send a sample; each block is acknowledged, so that what counts has arrived."""
+    """Connect and send a sample; each block is acknowledged, so that only received data counts."""
     began = time.monotonic()
     facts: dict[str, Any] = {"connected": False, "bytes": 0, "seconds": 0.0, "why": ""}
     try:
@@ -200,7 +204,7 @@ def _meet_one(node: str, address: str, port: int, token: bytes, size: int, limit
 
 
 def _acknowledged(there: socket.socket, end: float) -> int:
-    """How many acknowledgements came, one at least."""
+    """Return the number of acknowledgements that came, at least one."""
     there.settimeout(max(0.01, end - time.monotonic()))
     count = len(there.recv(64))
     if not count:
@@ -209,10 +213,10 @@ def _acknowledged(there: socket.socket, end: float) -> int:
 
 
 def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s: float) -> None:
-    """Log in, and have the far shell read what mpirun has it read.
+    """Log in, and have the remote shell read what mpirun has it read.
 
-    A key that starts runs only starts nothing else, and no shell reads what is asked with it.
-    Where the login shell here is csh, mpirun asks the far one what it is.
+    A restricted key starts nothing else, and no shell reads its command. If the login shell here is
+    csh, mpirun asks for the remote shell first.
     """
     asked = "true" if is_limited or os.environ.get("SHELL", "").endswith("csh") else _FOR_SH
     argv = ["ssh", "-x", "-F", ssh_config, "-o", "BatchMode=yes"]
@@ -220,7 +224,7 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
     code, out, words = _run(argv, limit_s + 1)
     facts = {"code": code, "why": _last(words) if code else "", "shell": False}
     if asked == _FOR_SH and _UNDERSTOOD not in out and code not in (124, 126, _SSH_FAILED):
-        # fish ends with 0 what it could not read.
+        # fish ends with 0 even if it could not read the input.
         facts = {"code": code or 1, "why": _first(words), "shell": bool(shutil.which("ssh"))}
     report(kind="ssh", node=node, facts=facts)
 
@@ -229,7 +233,7 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
 
 
 def check(request: dict[str, Any]) -> None:
-    """Ask everything at once; each question in a process that can be left behind."""
+    """Run all queries at once; each in a child process that can be abandoned."""
     questions: dict[str, Callable[[dict[str, Any]], Any]] = {
         "data_root": _data_root,
         "shared_memory": _shared_memory,
@@ -254,12 +258,13 @@ def check(request: dict[str, Any]) -> None:
     for name in waiting.values():
         report(name=name, facts=None)
     report(name="end", facts=None)
-    # One that hangs in a share would keep the interpreter, and so the connection, from ending.
+    # A process that hangs in a share would keep the interpreter, and so the connection, from
+    # ending.
     os._exit(0)
 
 
 def _child(work: Callable[[], Any]) -> int:
-    """Where the answer of ``work`` can be read; nothing comes when it raised."""
+    """Return the file descriptor of the result of ``work``; it stays empty if ``work`` raised."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
@@ -267,7 +272,8 @@ def _child(work: Callable[[], Any]) -> int:
             for number in (0, 1, 2):
                 os.dup2(nothing, number)
             answer = json.dumps(work()).encode()
-            # No reader, no end: an answer is less than a pipe holds, or somebody reads it.
+            # A result is smaller than a pipe's buffer, or the parent reads it: the write cannot
+            # block.
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(answer)
         finally:
@@ -277,7 +283,7 @@ def _child(work: Callable[[], Any]) -> int:
 
 
 def _data_root(request: dict[str, Any]) -> Any:
-    """``nonce`` is a file that the desktop wrote; ``answer`` is what is written for it to see."""
+    """Check the data root: ``nonce`` is the desktop's file; ``answer`` is the reply to it."""
     root = request["data_root"]
     facts: dict[str, Any] = {"there": os.path.isdir(root), "seen": False, "why": "", "free": None}
     end = time.monotonic() + request["root_limit_s"]
@@ -338,7 +344,7 @@ def _shared_memory(request: dict[str, Any]) -> Any:
     is_writable = os.access("/dev/shm", os.W_OK)
     return {
         "free": room.f_bavail * room.f_frsize,
-        "why": "" if is_writable else "it cannot be written",
+        "why": "" if is_writable else "it is not writable",
     }
 
 
@@ -348,10 +354,10 @@ def _limits(request: dict[str, Any]) -> Any:
 
 
 def _mpirun(request: dict[str, Any]) -> Any:
-    """mpirun itself, and beside it what it starts on the other nodes."""
+    """Check mpirun and the programs that it starts on the other nodes."""
     path = request["mpirun"]
     if not path:
-        return {"code": 127, "out": "", "why": "there is none", "daemon": ""}
+        return {"code": 127, "out": "", "why": "it does not exist", "daemon": ""}
     code, out, words = _run([path, "--version"], request["command_limit_s"])
     daemon = os.path.join(os.path.dirname(path), "prted" if request["major"] >= 5 else "orted")
     return {
@@ -363,7 +369,7 @@ def _mpirun(request: dict[str, Any]) -> Any:
 
 
 def _imports(request: dict[str, Any]) -> Any:
-    """Importing takes seconds of a core, so what it gave holds until something there changes."""
+    """Check the imports; the result is cached, as they take seconds of a core."""
     made_of = _made_of(request["python"])
     with contextlib.suppress(OSError, ValueError, KeyError):
         with open(request["imports"]) as file:
@@ -387,10 +393,11 @@ def _imports(request: dict[str, Any]) -> Any:
 
 
 def _made_of(python: str) -> str:
-    """A digest that changes with a boot, the system's libraries, and what pip or a person changes.
+    """Return a digest that changes with a boot, the system's libraries, and changes to the
+    packages.
 
-    Of the packages themselves only the files count that an import begins with, and the libraries:
-    all of torch are 12,000 files.
+    Of the packages only the libraries and the files that an import begins with count: torch has
+    12,000 files.
     """
     digest = hashlib.sha256(python.encode())
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", "rb") as file:
@@ -400,14 +407,14 @@ def _made_of(python: str) -> str:
         for path in sorted(glob.glob(pattern)):
             with contextlib.suppress(OSError):
                 found = os.stat(path)
-                # Bytecode comes whenever something is imported for the first time.
+                # Bytecode appears when a module is imported for the first time.
                 if not path.endswith("__pycache__"):
                     digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
 def _program(request: dict[str, Any]) -> Any:
-    """The digest of the bundle (`backend.provisioning.code_archive`), "" where there is none."""
+    """Return the digest of the bundle (`backend.provisioning.code_archive`), "" without one."""
     top = request["bundle"]
     contents = {}
     for folder, _, names in os.walk(os.path.join(top, "backend")):
@@ -450,7 +457,7 @@ def _module(request: dict[str, Any], module: str, *arguments: str) -> list[str]:
 
 
 def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int, str, str]:
-    """Code, output and complaints; 127 or 126 where there is nothing to execute, 124 for no end."""
+    """Return code, output and error output; 127 or 126 without a program, 124 after the limit."""
     environment = dict(os.environ)
     if code_root:
         environment["PYTHONPATH"] = code_root
@@ -465,7 +472,7 @@ def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return 124, "", f"it had not ended after {limit_s:g} s"
+        return 124, "", f"it did not end within {limit_s:g} s"
     except OSError as error:
         return 127 if isinstance(error, FileNotFoundError) else 126, "", str(error.strerror)
     out, words = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))

@@ -1,7 +1,7 @@
-"""Whose an exception is that no rule knows: of the program's code, of libraries, or nobody's.
+"""Attribution of an exception that no rule knows: to the program, to libraries, or to neither.
 
-By the place where it was raised, by its kind, and by what it speaks of. Where these do not settle
-it, nobody is blamed: what was raised, and at which line of the program, is all that is said then.
+It uses the place where the exception was raised, its kind, and what its message mentions. Where
+these do not decide, the answer is neutral: only the exception and the program's line are shown.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from backend.node.diagnosis.tracebacks import Raised, TracebackFrame
 
 
 class Blame(Enum):
-    """What is known of an exception by its place."""
+    """Attribution of an exception by where it was raised."""
 
     CHECK = "check"
-    """The program's own code looked at something and refused to go on."""
+    """The program's own code checked something and raised."""
     CODE = "code"
     CALL = "call"
-    """A call and what it calls do not fit each other; which of them is wrong is not known."""
+    """A call does not fit the function it calls; it is not known which of the two is wrong."""
     LIBRARIES = "libraries"
-    """A library wants of another one what that does not have."""
+    """A library needs something that the installed version of another library does not have."""
     NOBODY = "nobody"
 
 
@@ -29,7 +29,7 @@ _OF_CODE = re.compile(
     r"(?:Assertion|Attribute|Indentation|Index|Key|Name|NotImplemented|Recursion|Syntax|Tab|Type"
     r"|UnboundLocal|Value|ZeroDivision)Error$"
 )
-"""Kinds that wrong code raises, and nothing else when they come out of the program's own lines."""
+"""Types that are bugs in the code whenever they are raised in the program's own lines."""
 _OF_USE = re.compile(r"(?:Runtime|Value|Assertion|Index|Key|Type|Attribute|NotImplemented)Error$")
 _OF_CALL = re.compile(
     r"^TypeError: [^\n]*(?:got (?:an unexpected keyword argument|multiple values for)"
@@ -49,7 +49,7 @@ _COMPUTING = re.compile(
     r"|utils[/\\]data|_jit_internal|overrides|distributions|linalg|fft)|numpy[/\\]"
     r"|torchvision[/\\](?:transforms|ops|models))"
 )
-"""Libraries that complain of nothing but what they are given to compute with."""
+"""Libraries whose errors are about their input only."""
 _TENSORS = re.compile(r"[/\\](?:torch\w*|numpy|horovod)[/\\]")
 _SURROUNDINGS = re.compile(
     r"cuda|cudnn|cublas|nccl|gloo|mpi|nvml|nvrtc|driver|\bgpus?\b|device|memory|alloc|thread"
@@ -59,11 +59,11 @@ _SURROUNDINGS = re.compile(
     r"|backend|checkpoint|state.?dict|corrupt|nan\b|inf\b",
     re.IGNORECASE,
 )
-"""What an exception may speak of that is not the code's alone."""
+"""Words in a message that point to something outside the code."""
 
 
 def blame(raised: Raised) -> Blame:
-    """Who is at fault, as far as the traceback settles it."""
+    """Return who caused the exception, if the traceback decides it."""
     last = raised.frames[-1] if raised.frames else None
     if _OF_CALL.search(raised.text):
         return Blame.CALL
@@ -88,12 +88,12 @@ def blame(raised: Raised) -> Blame:
 
 
 def is_of_programs(raised: Raised) -> bool:
-    """Whether it is of a kind that programs raise, and not their surroundings."""
+    """Return whether the type is raised by programs, not by the system around them."""
     return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
 
 
 def is_foreign(raised: Raised) -> bool:
-    """Whether a library raised it that does more than compute with what it is given."""
+    """Return whether a library raised it that does more than compute."""
     outside = [
         one for one in raised.frames if not (one.is_of_library and _TENSORS.search(one.file))
     ]
@@ -101,10 +101,10 @@ def is_foreign(raised: Raised) -> bool:
 
 
 def _is_slip(raised: Raised, frame: TracebackFrame) -> bool:
-    """Whether the line that checks stumbled itself, before there was a result."""
+    """Return whether the checking line itself failed, before there was a result."""
     return frame.source.startswith("assert") and raised.kind != "AssertionError"
 
 
 def is_own_check(frame: TracebackFrame) -> bool:
-    """Whether the line itself raises or asserts."""
+    """Return whether the line itself raises or asserts."""
     return frame.source.startswith(("raise ", "assert ", "assert("))

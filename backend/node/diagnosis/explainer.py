@@ -1,8 +1,8 @@
-"""From the logs of a failed run to its cause in one sentence, with the lines that prove it.
+"""Find the cause of a failed run in its logs: one sentence, with the lines that prove it.
 
-Pure. A message that no rule knows is no cause: then the answer is `UNKNOWN` with the last lines,
-and nothing is guessed. What is only a warning, what Python ignored, and an exception after which
-the program wrote on, prove nothing.
+Pure. A message that no rule knows is not a cause: then the answer is `UNKNOWN` with the last lines.
+Warnings, exceptions that Python ignored, and exceptions after which the program kept writing prove
+nothing.
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ RULES = (
     *rules_system.RULES,
     *rules_exit_codes.RULES,
 )
-"""The first rule that fits wins among those of one weight; /dev/shm comes before any full disk."""
+"""The first rule that matches wins among those of one weight; /dev/shm precedes any full disk."""
 
 LAST_LINES = 20
 _SHOWN = 5
 _WIDTH = 400
 RAISED = "raised"
-"""The cause of which only the exception is known, and at which line of the program it came."""
+"""The cause, sentence and remedy of an exception that no rule knows, by its attribution."""
 _REMEDIES = {
-    Blame.CODE: "Mend the code, import it as a new version, and clone the job with it; the "
-    "traceback tells the way there.",
-    Blame.CHECK: "Bring what the check asks for: the data or the options of the job. Where the "
-    "code is at fault, mend it, import it as a new version, and clone the job with it.",
-    Blame.CALL: "Mend the call. When the function belongs to a library, the code was written for "
-    "another version of it.",
-    Blame.LIBRARIES: "Set the node up again, or bring versions of both that were made for each "
-    "other.",
-    Blame.NOBODY: "The traceback tells the way there, and the lines before it in the log may tell "
-    "why.",
+    Blame.CODE: "Fix the code where the traceback points, import it as a new version, then "
+    "clone this job with that version.",
+    Blame.CHECK: "Supply what the check requires: fix the data or the job's options. If the "
+    "code is wrong, fix it, import it as a new version, then clone this job with "
+    "that version.",
+    Blame.CALL: "Fix the call. If the function belongs to a library, the code was written for "
+    "another version of that library.",
+    Blame.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
+    Blame.NOBODY: "Follow the traceback to its last line of your code, and read the log lines "
+    "before it.",
 }
 _OF_NAMES = re.compile(r"(?:Attribute|Import|Name|Type)Error$")
 _OTHER_VERSION = (
-    "When what it names belongs to a library, the code was written for another version of that: "
-    "adapt the code, or have the other version installed. Else the traceback tells the way there."
+    "If the missing name belongs to a library, the code was written for another version of it: "
+    "adapt the code, or install that version. Otherwise fix the code where the traceback points."
 )
 _SENTENCES = {
     Blame.CODE: "The program's code raised {what}{place}",
-    Blame.CHECK: "The program stopped itself by a check of its own: {what}{place}",
-    Blame.CALL: "A function was called with arguments that do not fit it: {what}{place}",
-    Blame.LIBRARIES: "Two libraries on the node do not fit each other: {what}{place}",
+    Blame.CHECK: "The program stopped at a check of its own: {what}{place}",
+    Blame.CALL: "A function was called with arguments that it does not accept: {what}{place}",
+    Blame.LIBRARIES: "Two libraries on the node are incompatible: {what}{place}",
     Blame.NOBODY: "The program ended with {what}{place}",
 }
 _CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NOBODY: RAISED}
@@ -86,7 +86,7 @@ _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|RayTaskError|HorovodInternalError|SystemExit)$"
 )
-"""What only tells that another process has ended."""
+"""Messages that only report the end of another process."""
 _HARMLESS = re.compile(
     r"^\x00?── "  # what the supervisor wrote between the runs; mpirun ends its words with a NUL
     r"|NCCL INFO"
@@ -99,7 +99,7 @@ _HARMLESS = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """What is known of the failure before the logs are read.
+    """Facts about the failure that are known before the logs are read.
 
     ``traceback`` is what the rank itself recorded, or "".
     """
@@ -107,9 +107,9 @@ class Failure:
     rank: int | None = None
     traceback: str = ""
     has_record: bool = False
-    """The rank recorded its exception itself, so that none needs to be looked for in its log."""
+    """The rank recorded its exception itself; its log is not searched for one."""
     is_first: bool = False
-    """It is known that this rank failed first: what others wrote came of it."""
+    """This rank is known to have failed first; errors of the other ranks follow from it."""
 
 
 def explain(
@@ -117,7 +117,7 @@ def explain(
     ranks: Mapping[int, Sequence[LogPart]],
     mpirun: Sequence[LogPart] = (),
 ) -> Explanation:
-    """The cause of a failed run. ``ranks``: the logs of this run, that of the failing rank too."""
+    """Return the cause of a failed run. ``ranks``: the logs of all its ranks."""
     own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
     others = tuple(
         part for rank, parts in sorted(ranks.items()) if rank != failure.rank for part in parts
@@ -148,7 +148,7 @@ def explain(
 
 
 def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | None:
-    """What an exception proves by itself."""
+    """Return the cause that an exception proves by itself."""
     found = _in_chain(chain)
     if found is not None and found.is_cause:
         told = _told(found, _lines_of(chain, parts))
@@ -168,7 +168,7 @@ def _hint(chain: Sequence[Raised]) -> str:
 
 
 def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
-    """An exception that no rule knows, in its own words, with its place in the program."""
+    """Describe an exception that no rule knows: its own message and its place in the program."""
     first = " ".join(chain[-1].text.split("\n")[0].split())
     if whose is Blame.CHECK and first == chain[-1].kind:
         first += f" ({chain[-1].frames[-1].source})"
@@ -190,7 +190,7 @@ def _remedy(whose: Blame, raised: Raised) -> str:
 
 
 def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
-    """The first traceback that no rule knows, and that is no launcher's word about another one."""
+    """Return the first traceback that no rule knows and that is not a launcher's report."""
     for chain in ends:
         is_whole = bool(chain[-1].frames)
         if is_whole and not _LAUNCHERS.search(chain[-1].kind) and _in_chain(chain) is None:
@@ -199,7 +199,7 @@ def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
 
 
 def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
-    """An exception without its traceback, when it is the very last that the log says."""
+    """Return an exception without a traceback, if it is the very last line of the log."""
     chain = ends[-1] if ends else ()
     if not chain or not is_of_programs(chain[-1]) or _in_chain(chain) is not None:
         return ()
@@ -207,7 +207,7 @@ def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Se
 
 
 def _best(places: Iterable[Sequence[RuleMatch]]) -> tuple[RuleMatch, ...]:
-    """The surest findings of the first place that has any as sure."""
+    """Return the most certain findings of the first place that has any of that certainty."""
     best: tuple[RuleMatch, ...] = ()
     for found in places:
         sure = surest(found)
@@ -217,7 +217,7 @@ def _best(places: Iterable[Sequence[RuleMatch]]) -> tuple[RuleMatch, ...]:
 
 
 def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
-    """Whether both mean the same, and only ``one`` names what it is about."""
+    """Return whether both have the same cause and only ``one`` names its subject."""
     return (
         one.cause == other.cause
         and one.rule.weight is other.rule.weight
@@ -233,7 +233,7 @@ def _is_before(one: RuleMatch, other: RuleMatch) -> bool:
 def _ends(
     failure: Failure, logs: Sequence[LogPart]
 ) -> tuple[Sequence[LogPart], tuple[tuple[Raised, ...], ...]]:
-    """The exceptions that ended the rank, and the lines in which their indices count."""
+    """Return the exceptions that ended the rank, and the lines their indices refer to."""
     if failure.has_record:
         lines = tuple(tidy(line) for line in failure.traceback.rstrip().split("\n"))
         recorded = LogPart("", lines, 0)
@@ -245,7 +245,7 @@ def _ends(
 
 
 def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
-    """The lines, with those that are only warnings or chatter made empty."""
+    """Return the lines, with warnings and progress messages blanked."""
     if keep_raised:
         return ["" if "NCCL INFO" in line else line for line in lines]
     return ["" if _HARMLESS.search(line) else line for line in lines]
@@ -262,7 +262,7 @@ def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
 
 
 def _in_lines(parts: Sequence[LogPart], where: Where) -> list[RuleMatch]:
-    """What rules find in lines that the program did not outlive, in the order of the lines."""
+    """Return the rule matches in lines that ended the program, in the order of the lines."""
     found = []
     for part in parts:
         lines = without_ignored(_sober(part.lines))
@@ -281,7 +281,7 @@ def _in_lines(parts: Sequence[LogPart], where: Where) -> list[RuleMatch]:
 
 
 def _one_for_each_line(found: Iterable[RuleMatch]) -> list[RuleMatch]:
-    """A line has one meaning: that of the rule which comes first, of those that are as sure."""
+    """Keep one match for each line: that of the first rule among the most certain."""
     kept: list[RuleMatch] = []
     for one in found:
         if not any(k.first == one.first and k.rule.weight is one.rule.weight for k in kept):
@@ -290,7 +290,7 @@ def _one_for_each_line(found: Iterable[RuleMatch]) -> list[RuleMatch]:
 
 
 def _both(found: Sequence[RuleMatch]) -> tuple[EvidenceLine, ...]:
-    """A line of each of those that contradict each other."""
+    """Return one line of each of the contradicting findings."""
     return tuple(
         line for one in found if one.part is not None for line in _evidence(one.part, [one.first])
     )
@@ -314,7 +314,7 @@ def _place(raised: Raised) -> str:
 
 
 def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
-    """The lines of the last exception in the log: where it came from, and what it said."""
+    """Return the lines of the last exception in the log: its place and its message."""
     if not chain:
         return ()
     last = chain[-1]
@@ -324,7 +324,7 @@ def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[Eviden
         wanted.insert(0, last.of_user.index)
     if source.file:
         return _evidence(source, wanted)
-    # The rank's own record has no file: the same lines stand in its log too.
+    # The rank's own record is not a file; its log contains the same lines.
     for part in reversed(parts[1:]):
         places = [_find_last(part.lines, source.lines[index]) for index in wanted]
         if all(place >= 0 for place in places):

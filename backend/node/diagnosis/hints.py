@@ -1,4 +1,4 @@
-"""Plain mistakes in a program's own code that libraries name, and what one does about each."""
+"""Common mistakes in a program's own code that libraries report, with a remedy for each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from backend.node.diagnosis.rule import message
 
 @dataclass(frozen=True)
 class Hint:
-    """``pattern`` is searched in the exception; that the code is at fault is certain by it."""
+    """``pattern`` is searched in the exception; a match proves that the code is wrong."""
 
     pattern: re.Pattern[str]
     remedy: str
 
 
-_ALONE = " Mend the code, import it as a new version, and clone the job with it."
+_ALONE = " Fix the code, import it as a new version, then clone this job with that version."
 
 HINTS = (
     Hint(
@@ -55,13 +55,14 @@ HINTS = (
             r"|Batch(?: |_)?size [^\n]*(?:divisible|match)|must be divisible by|narrow\(\): length"
             r"|[Tt]he shape of the (?:mask|2D attn_mask)|query should be unbatched|but got \d-D"
         ),
-        "Print the shapes before that line: what goes in must have the shape that the layer or "
-        "the operation expects. A sample of another size, or an empty one, does this too." + _ALONE,
+        "The input does not have the shape that this layer or operation expects. Check that "
+        "this loader was made for this model, and print shapes before that line. An empty "
+        "sample, or one of another size, causes this too." + _ALONE,
     ),
     Hint(
         message(r"stack expects each tensor to be equal size|Trying to resize storage that is not"),
-        "The samples of one batch differ in shape: cut or pad them in the loader to one shape, "
-        "or bring a collate function." + _ALONE,
+        "The samples of one batch differ in shape: cut or pad them to one shape in the loader, "
+        "or supply a collate function." + _ALONE,
     ),
     Hint(
         message(
@@ -81,8 +82,8 @@ HINTS = (
             r"|No backend type associated with device type"
             r"|Input, output and indices must be on the current device|arguments are located on "
         ),
-        "Two tensors lie on different devices, or of different types: make new tensors with "
-        "device=x.device, and register what belongs to the model as a buffer." + _ALONE,
+        "Two tensors are on different devices or have different types: create new tensors with "
+        "device=x.device, and register constants of the model as buffers." + _ALONE,
     ),
     Hint(
         message(
@@ -101,7 +102,7 @@ HINTS = (
             r"|Cannot cast ufunc|default_collate: batch must contain tensors"
             r"|batch must contain tensors, numbers, dicts or lists"
         ),
-        "Bring the tensor to the type that is expected there, with .float() or .long()." + _ALONE,
+        "Convert the tensor to the expected type with .float() or .long()." + _ALONE,
     ),
     Hint(
         message(
@@ -118,8 +119,8 @@ HINTS = (
             r"|returned an invalid gradient|does not require grad\b|detach\(\)\.clone\(\)"
             r"|unused in(?: the)? forward"
         ),
-        "The loss must come from the model's parameters by operations that PyTorch can follow "
-        "back: nothing in place, no detach, once in each step." + _ALONE,
+        "Compute the loss from the model's parameters with differentiable operations only: no "
+        "in-place changes, no detach, one backward pass a step." + _ALONE,
     ),
     Hint(
         message(
@@ -128,15 +129,15 @@ HINTS = (
             r"|parameters that were not used in producing loss|unused parameters?\b"
             r"|is not needed when a module doesn't have any parameters"
         ),
-        "A part of the model takes no part in the loss: use each parameter in each step." + _ALONE,
+        "A part of the model is not used in the loss: use each parameter in each step." + _ALONE,
     ),
     Hint(
         message(
             r"Expected more than 1 (?:value per channel|spatial element) when training"
             r"|BatchNorm[^\n]*(?:batch size|more than)"
         ),
-        "A batch of one sample has no spread to normalise by: use a larger batch size, or drop "
-        "the last batch where it is smaller." + _ALONE,
+        "Batch normalisation needs more than one sample: use a larger batch size, or drop the "
+        "last, smaller batch." + _ALONE,
     ),
     Hint(
         message(
@@ -146,33 +147,34 @@ HINTS = (
             r"|KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|SLURM_\w+)'"
             r"|Invalid (?:rank|backend)"
         ),
-        "The job's ranks meet over Horovod; torch.distributed is not started, and not needed."
-        + _ALONE,
+        "The job's ranks communicate through Horovod; torch.distributed is not started. Remove "
+        "its calls." + _ALONE,
     ),
     Hint(
         message(r"'\w*DataParallel' object has no attribute|object has no attribute 'module'$"),
-        "Some wrappers for several GPUs keep the model in .module, and a job does not wrap it: ask "
-        "the model itself, through .module only where a wrapper is." + _ALONE,
+        "DataParallel wrappers keep the model in .module, but a job does not wrap the model: "
+        "use the model itself, and .module only on a wrapper." + _ALONE,
     ),
     Hint(
         message(r"'; '[^'\n]+' is not a package|attempted relative import"),
-        "The name of the module is none as it stands: give it with dots, without .py, from the "
-        "folder that the program is started in." + _ALONE,
+        "The module name is not valid: write it with dots, without .py, relative to the folder "
+        "that the program starts in." + _ALONE,
     ),
     Hint(
         message(r"context has already been set"),
-        "The way in which processes are started may be chosen once only: leave it to the job."
-        + _ALONE,
+        "The start method of processes can be set only once: leave it to the job." + _ALONE,
     ),
     Hint(
         message(r"optimizer got an empty parameter list"),
-        "The model holds no parameters: keep layers as attributes or in a ModuleList, not in a "
+        "The model has no parameters: keep layers as attributes or in a ModuleList, not in a "
         "plain list." + _ALONE,
     ),
 )
-"""Messages of PyTorch and NumPy: https://github.com/pytorch/pytorch, https://github.com/numpy/numpy."""
+"""Messages of PyTorch and NumPy: https://github.com/pytorch/pytorch,
+https://github.com/numpy/numpy.
+"""
 
 
 def remedy_for(text: str) -> str:
-    """What one does about this exception, "" when no hint is sure of it."""
+    """Return the remedy for this exception, or "" if no hint matches."""
     return next((hint.remedy for hint in HINTS if hint.pattern.search(text)), "")

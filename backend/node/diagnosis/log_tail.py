@@ -1,7 +1,8 @@
-"""Whether a program lived on after a line of its log.
+"""Lines of a log that the program did not outlive.
 
-What a program survived did not end it. Lines that belong to a failure itself say nothing of it:
-tracebacks, what libraries and launchers write while everything goes down, and it may be much.
+A message after which the program kept working did not end it. Lines that are part of a failure do
+not count as work: tracebacks, and what libraries and launchers write during the shutdown, which may
+be long.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _OF_A_FAILURE = re.compile(
     r"|^/?\S+\.(?:cu|cc|h):\d"
 )
 _TAIL_OF_MATCH = 30
-"""So many lines of its own may a program still write after what ends it."""
+"""Lines of its own that a program may still write after the message that ends it."""
 
 
 def is_ordinary(line: str) -> bool:
-    """Whether it is a line as a program writes it while it works."""
+    """Return whether it is a line that a working program writes."""
     return bool(line.strip()) and not _OF_A_FAILURE.search(line)
 
 
 class LogTail:
-    """Of lines of one log, those that the program did not write much after."""
+    """The lines of one log after which the program wrote little more."""
 
     def __init__(self, lines: Sequence[str], slack: int = _TAIL_OF_MATCH) -> None:
         left = slack
@@ -40,8 +41,8 @@ class LogTail:
                 break
             index -= 1
         self.first = index
-        """The first line after which nothing shows that the program went on."""
+        """The first line after which nothing shows that the program kept working."""
 
     def place(self, lines: Sequence[str]) -> int:
-        """Where ``first`` begins in the lines joined by line feeds."""
+        """Return the offset of ``first`` in the lines joined by line feeds."""
         return sum(len(line) + 1 for line in lines[: self.first])

@@ -1,7 +1,6 @@
-"""Logs as rules read them: the beginning and the end of what one run wrote, never more.
+"""Logs as rules read them: only the beginning and the end of what one run wrote.
 
-A log of a run may have any size. What ended a run stands at its end, and what went wrong at the
-start stands at its beginning.
+A log may have any size. Failures appear at its end, and start-up errors at its beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from backend.records.base.terminal_text import last_state
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 256 * 1024
 _COUNTED_BYTES = 256 * 1024 * 1024
-"""Line numbers are counted in files up to this size: 0.1 s on a disk, 2 s over a slow share."""
+"""Line numbers are counted in files up to this size: 0.1 s on a disk, 2 s on a slow share."""
 _BLOCK_BYTES = 1024 * 1024
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
@@ -43,7 +42,7 @@ _STAMP = re.compile(
 
 @dataclass(frozen=True)
 class LogPart:
-    """Lines that follow each other in ``file``; ``first_line`` counts from 1, 0 is unknown."""
+    """Consecutive lines of ``file``; ``first_line`` counts from 1, 0 is unknown."""
 
     file: str
     lines: tuple[str, ...]
@@ -54,18 +53,18 @@ class LogPart:
         return cls(file, tuple(tidy(line) for line in text.split("\n")), first_line)
 
     def number(self, index: int) -> int:
-        """The number of ``lines[index]`` in the file, 0 when it is not known."""
+        """Return the number of ``lines[index]`` in the file, 0 if unknown."""
         return self.first_line + index if self.first_line else 0
 
 
 def tidy(line: str) -> str:
-    """A line without colours, without what a progress bar wrote before, without its writer."""
+    """Remove colours, overwritten progress bars and the writer's prefix from a line."""
     line = _ANSI.sub("", last_state(line))
     return _STAMP.sub("", _PREFIX.sub("", line))
 
 
 def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:
-    """The beginning and the end of a log from byte ``begin`` on; nothing when it is not there."""
+    """Read the beginning and the end of a log from byte ``begin`` on; empty without a log."""
     with suppress(OSError), path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         begin = min(begin, size)
@@ -90,7 +89,7 @@ def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:
 def read_logs(
     folder: JobFolder, ranks: Iterable[int], begins: dict[int, int]
 ) -> dict[int, tuple[LogPart, ...]]:
-    """The logs of some ranks, from where the run began in each."""
+    """Read the logs of some ranks, each from the byte where the run began."""
     return {rank: read_parts(folder.rank_log(rank), begins.get(rank, 0)) for rank in ranks}
 
 

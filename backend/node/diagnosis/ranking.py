@@ -1,4 +1,4 @@
-"""Which of several findings in lines of logs is the cause, or that none can be called so."""
+"""Choice of the cause among several findings in the lines of logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.node.diagnosis.rule import Rule, Weight
 
 @dataclass(frozen=True)
 class RuleMatch:
-    """A rule that fits. ``first`` and ``last`` count lines; without a ``part``, of a traceback."""
+    """A rule that matched. ``first`` and ``last`` are line indices; a traceback has no ``part``."""
 
     rule: Rule
     match: re.Match[str]
@@ -56,8 +56,7 @@ _LEADS_TO = {
     "time_limit": ("node_memory", "ssh_", "node_lost"),
     "user_unknown": ("mpi_", "ssh_"),
 }
-"""What a cause brings about, by the beginnings of the causes' names. Between others, of which
-neither brings about the other, nothing decides."""
+"""Consequences of a cause, by prefixes of the causes' names. Others contradict each other."""
 
 
 def leads_to(one: str, other: str) -> bool:
@@ -69,10 +68,10 @@ def family(cause: str) -> str:
 
 
 def surest(found: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
-    """The one that explains the others; several when they contradict each other, or nothing.
+    """Return the finding that explains the others; several if they contradict each other, or none.
 
-    Only those of the best weight count. Within a family, and of two that bring each other about,
-    what was written first is the cause: ``found`` is in the order of the lines of one log.
+    Only those of the best weight count. Within a family, and of two that cause each other, the
+    earlier one is the cause: ``found`` is in the order of the lines of one log.
     """
     if not found:
         return ()

@@ -1,4 +1,4 @@
-"""What a rule is: a message that other programs print, and what it means."""
+"""A rule: a message that other programs print, and its meaning."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from enum import Enum
 
 
 class Weight(Enum):
-    """What wins when several messages are found: a cause before what it led to."""
+    """Precedence of messages: a cause wins over its consequences."""
 
     CAUSE = 0
     VAGUE = 1
-    """True, and mostly the consequence of something that another line tells better."""
+    """True, but usually the consequence of something that another line explains better."""
     ECHO = 2
-    """Only says that somebody else has gone."""
+    """Only reports that another process has ended."""
 
 
 class Where(Enum):
-    """Which text a rule reads."""
+    """The text that a rule reads."""
 
     RAISED = "raised"
-    """The exception that ended a rank, and those that led to it."""
+    """The exception that ended a rank, and its causes."""
     RANK = "rank"
     """Lines of a rank's log."""
     MPIRUN = "mpirun"
@@ -37,8 +37,8 @@ RANK = (Where.RAISED, Where.RANK)
 class Rule:
     """``sentence`` may use the named groups of ``pattern``: ``{host}``.
 
-    Groups of other branches of ``pattern`` that mean the same end in a digit: ``host2``.
-    ``source`` is where the message is known from.
+    Groups in other branches of ``pattern`` with the same meaning end in a digit: ``host2``.
+    ``source`` is where the message was found.
     """
 
     cause: str
@@ -49,12 +49,12 @@ class Rule:
     where: tuple[Where, ...] = ANYWHERE
     weight: Weight = Weight.CAUSE
     otherwise: str = ""
-    """What is said when a group of ``sentence`` took no part."""
+    """The sentence used if a group of ``sentence`` did not match."""
     is_quoted: bool = False
-    """What `Explanation.is_quoted` will be."""
+    """The value of `Explanation.is_quoted`."""
 
     def said(self, match: re.Match[str]) -> str:
-        """The sentence about this match."""
+        """Return the sentence for this match."""
         groups: dict[str, str] = {}
         for name, text in match.groupdict().items():
             same = name.rstrip("0123456789")
@@ -66,11 +66,11 @@ class Rule:
 
 
 def prose(pattern: str) -> re.Pattern[str]:
-    """A pattern for a help text, of which each version breaks the lines in other places."""
+    """Return a pattern for a help text, whose line breaks differ between versions."""
     outside = re.split(r"(\[[^\]]*\])", pattern)
     return message("".join(p if p.startswith("[") else p.replace(" ", r"\s+") for p in outside))
 
 
 def message(pattern: str) -> re.Pattern[str]:
-    """A pattern in which ``^`` and ``$`` are ends of lines."""
+    """Return a pattern in which ``^`` and ``$`` match at line ends."""
     return re.compile(pattern, re.MULTILINE)

@@ -1,6 +1,6 @@
-"""What the system, CUDA and the shell say by a number or by a fixed phrase: their own tables.
+"""Error numbers and fixed phrases of the system, CUDA and the shell.
 
-A rule of a library or a program that knows more comes before these.
+More specific rules of libraries and programs precede these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _errno(
     otherwise: str = "",
     weight: Weight = Weight.CAUSE,
 ) -> Rule:
-    """The rule about an OSError with one of these numbers."""
+    """Return the rule for an OSError with one of these numbers."""
     return Rule(
         cause,
         message(rf"^(?:\w+\.)*\w+(?:Error|Exception|error): \[Errno (?:{numbers})\]{_FILE}"),
@@ -36,7 +36,7 @@ def _errno(
 
 
 def _cuda(cause: str, phrases: str, sentence: str, remedy: str, weight: Weight) -> Rule:
-    """The rule about one of CUDA's phrases, whoever quotes it."""
+    """Return the rule for one of CUDA's phrases, quoted by any library."""
     return Rule(
         cause,
         message(
@@ -55,75 +55,74 @@ RULES = (
     _errno(
         "file_is_folder",
         "21",
-        "The program wanted a file, and {file} is a folder.",
-        "Check the path in the model, the loader and the job's options: mostly the name of the "
-        "file is missing at its end.",
-        "The program wanted a file where a folder is.",
+        "Expected a file, but {file} is a folder.",
+        "Check the path in the model, the loader and the job's options: usually the file name "
+        "is missing at its end.",
+        "Expected a file, but found a folder.",
     ),
     _errno(
         "file_exists",
         "17",
-        "The program wanted to make {file}, which is there already.",
-        "When several ranks make it, let one alone do it, or allow it to exist "
-        "(os.makedirs(…, exist_ok=True)).",
-        "The program wanted to make a file or folder that is there already.",
+        "The program tried to create {file}, which already exists.",
+        "If several ranks create it, let only one do it, or allow it to exist (os.makedirs(…, "
+        "exist_ok=True)).",
+        "The program tried to create a file or folder that already exists.",
     ),
     _errno(
         "file_name",
         "36",
-        "The name {file} is longer than a file system allows.",
-        "Choose a shorter name, or a folder closer to the root.",
-        "A name of a file is longer than the file system allows.",
+        "The name {file} is too long for the file system.",
+        "Use a shorter name, or a folder closer to the root.",
+        "A file name is too long for the file system.",
     ),
     _errno(
         "file_locked",
         "37|35|77",
-        "The share on which {file} lies knows no locks.",
-        "Let the program lock files on the node's own disk, or have the share mounted with locks.",
-        "A share that the program uses knows no locks.",
+        "The share of {file} does not support file locks.",
+        "Put the locked file on the node's own disk, or have the share mounted with locking.",
+        "A share that the program uses does not support file locks.",
     ),
     _errno(
         "file_busy",
         "16|26",
         "{file} is in use by another process.",
-        "Look at what else uses it: an earlier run, or a share that keeps removed files open "
-        "(.nfs…).",
-        "A file that the program wants to change is in use by another process.",
+        "End the process that uses it: an earlier run, or a program that keeps a deleted file "
+        "of a share open (.nfs…). “lsof” on the node lists it.",
+        "A file that the program writes is in use by another process.",
     ),
     _errno(
         "network_down",
         "100|101|113|99|64",
-        "The node has no way over the network to the address that the program wanted.",
-        "Check the node's network cards, its routes and its firewall.",
+        "The node has no network route to the address.",
+        "Check the node's network cards, routes and firewall.",
     ),
     _cuda(
         "gpu_peers",
         "peer mapping resources exhausted",
-        "One process uses more GPUs together than CUDA can map.",
-        "Leave the choice of GPUs to the job: each rank sees one.",
+        "One process uses more GPUs than CUDA can map.",
+        "Leave the choice of GPUs to the job: each rank sees one GPU.",
         Weight.CAUSE,
     ),
     _cuda(
         "gpu_fabric",
         "system not yet initialized",
-        "The switches between the GPUs of the node are not ready: the NVIDIA Fabric Manager does "
-        "not run.",
-        "Have the administrator start it (nvidia-fabricmanager) in the version of the driver.",
+        "The NVIDIA Fabric Manager, which the GPUs of this node need, is not running.",
+        "Have the administrator start nvidia-fabricmanager in the version of the driver.",
         Weight.CAUSE,
     ),
     _cuda(
         "gpu_refused",
         "OS call failed or operation not supported on this OS",
-        "The system refused what the NVIDIA driver asked of it.",
-        "Check the driver of the node, and what its container is allowed to do.",
+        "The system refused a request of the NVIDIA driver.",
+        "Check the driver of the node and the permissions of its container.",
         Weight.VAGUE,
     ),
     _cuda(
         "gpu_start",
         "initialization error",
-        "CUDA could not be started in this process; the log does not say why.",
-        "Mostly a worker of the loader uses the GPU, or it was used before the program forked: "
-        "keep the loader on the processor. Else check the driver of the node.",
+        "CUDA could not start in this process.",
+        "Usually a loader worker uses the GPU, or the program used it before it forked: keep "
+        "the loader on the CPU. Otherwise run “nvidia-smi” on the node to check its driver.",
         Weight.VAGUE,
     ),
     Rule(
@@ -134,8 +133,8 @@ RULES = (
             r"|Fatal glibc error: CPU does not support"
             r"|Exit code: +132$|Fatal Python error: Illegal instruction"
         ),
-        "Compiled code used an instruction that the processor of this node does not have.",
-        "Choose a node with a newer processor, or set this one up again.",
+        "Compiled code uses an instruction that this node's CPU does not have.",
+        "Choose a node with a newer CPU, or set this one up again.",
         _SIGNALS,
         where=LINES,
     ),
@@ -146,7 +145,7 @@ RULES = (
             r"|Signal 1 \(SIGHUP\) received by PID|got signal: 1$|^Hangup$|exited on\s+signal 1 "
             r"|exitcode\s*: -1 |Received 1 death signal"
         ),
-        "The session that the program was started from was closed, which ended it.",
+        "The session that the program was started from was closed, which ended the program.",
         "Start it detached from the terminal, then resume.",
         _SIGNALS,
         where=LINES,
@@ -158,9 +157,9 @@ RULES = (
             r"|exitcode\s*: -15\b|\bexit(?:ed with| with)? (?:code|status):? 143\b"
             r"|Exit code: +143$"
         ),
-        "A process was ended from outside (SIGTERM); its log does not say by whom.",
-        "A launcher or a batch system does this to the others when one rank has failed: look at "
-        "the logs of the others.",
+        "A process was ended by another one (SIGTERM).",
+        "Launchers and batch systems end the other ranks when one fails: open the logs of the "
+        "other ranks for the first error.",
         _SIGNALS,
         where=LINES,
         weight=Weight.ECHO,
@@ -172,13 +171,13 @@ RULES = (
             r"|(?:torch/csrc|aten/src|c10)/(?:\S*/)?(?P<where2>[\w-]+\.(?:cpp|h|cc|cu)):\d+: "
             r"[^\n]*Assertion|please report a bug to PyTorch"
         ),
-        "A check inside PyTorch itself failed ({where}): mostly a fault of PyTorch, or an "
-        "extension that was made for another version of it.",
-        "Run it with another version of PyTorch, and have extensions built again for it.",
+        "An internal check of PyTorch failed ({where}): usually a bug in PyTorch, or an "
+        "extension built for another version of it.",
+        "Use another version of PyTorch, and rebuild extensions for it.",
         "https://github.com/pytorch/pytorch/tree/main/torch/csrc",
         where=RANK,
         weight=Weight.VAGUE,
-        otherwise="A check inside PyTorch itself failed: mostly a fault of PyTorch, or an "
-        "extension that was made for another version of it.",
+        otherwise="An internal check of PyTorch failed: usually a bug in PyTorch, or an "
+        "extension built for another version of it.",
     ),
 )

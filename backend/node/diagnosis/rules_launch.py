@@ -1,4 +1,4 @@
-"""Messages of Open MPI, batch systems and PyTorch about runs that do not come together."""
+"""Messages of Open MPI, batch systems and PyTorch about runs that fail to start together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RULES = (
             r"trying to allocate some locked memory|memlock limit"
             r"|ibv_(?:reg_mr|create_\w+)\w*[^\n]*Cannot allocate memory"
         ),
-        "The network card may lock too little memory on the node.",
-        "Have the node's limit of locked memory raised (ulimit -l unlimited), over SSH, too.",
+        "The node's limit of locked memory is too low for the network card.",
+        "Have the node's limit of locked memory raised (ulimit -l unlimited), also for SSH.",
         "https://www.open-mpi.org/faq/?category=openfabrics#ib-locked-pages",
         where=ANYWHERE,
     ),
@@ -28,9 +28,9 @@ RULES = (
             r"|no allocated resources\s+for the application"
             r"|There are no nodes allocated to this job"
         ),
-        "mpirun has no nodes for the processes: its list of hosts does not fit.",
-        "Start the job again; remove OMPI_MCA and PRTE_MCA variables from its environment, and "
-        "start it outside of another batch system.",
+        "mpirun has no nodes for the processes: its list of hosts does not match.",
+        "Start the job again. Remove OMPI_MCA and PRTE_MCA variables from its environment, and "
+        "start it outside any other batch system.",
         _HELP + "/mca/ras/base/help-ras-base.txt",
         where=_LAUNCH,
     ),
@@ -40,7 +40,7 @@ RULES = (
             r"could not change to the\s+(?:specified\s+)?working directory"
             r"|unable to change to the working directory"
         ),
-        "The folder of the run is not there on a node.",
+        "The run's folder does not exist on a node.",
         "Check that the node sees the data root under the same path.",
         _HELP + "/mca/odls/base/help-orte-odls-base.txt",
         where=_LAUNCH,
@@ -51,7 +51,7 @@ RULES = (
             r"(?:mpirun|prterun): (?:Error: )?(?:unrecognized|unknown) (?:option|argument)"
             r"|option that was not recognized"
         ),
-        "mpirun does not know an option: it is another version, or of another MPI.",
+        "mpirun does not know an option: it is another version, or part of another MPI.",
         "Set the node up again.",
         _HELP + "/tools/orterun/help-orterun.txt",
         where=_LAUNCH,
@@ -59,8 +59,8 @@ RULES = (
     Rule(
         "mpi_bind_refused",
         prose(r"tried to bind a process,? but failed|tried to bind a new process, but"),
-        "mpirun could not tie a process to its cores: the node does not let it use them.",
-        "Check which cores the node, its container or its batch system lets the user have.",
+        "mpirun could not bind a process to its cores: the node does not allow it.",
+        "Check which cores the node, its container or its batch system gives to the user.",
         _HELP + "/mca/rtc/hwloc/help-orte-rtc-hwloc.txt",
         where=LINES,
     ),
@@ -79,17 +79,17 @@ RULES = (
             r"|^RuntimeError: (?:Socket Timeout|connect\(\) timed out|[Ww]ait timeout\.?$"
             r"|Connection timed out|[Tt]imed out$)|http_store\.cc[^\n]*Wait timeout"
         ),
-        "The ranks did not find each other: {host} did not answer.",
-        "Check that a firewall lets the nodes of the job talk to each other on all ports, and "
-        "that the rank which is waited for has started at all.",
+        "The ranks could not connect: {host} did not answer.",
+        "Check that firewalls allow all ports between the job's nodes, and that the missing "
+        "rank started.",
         "https://docs.pytorch.org/docs/stable/distributed.html",
         weight=Weight.VAGUE,
-        otherwise="The ranks did not find each other over the network.",
+        otherwise="The ranks could not connect over the network.",
     ),
     Rule(
         "mpi_cards",
         prose(r"selected pml (?P<one>\w+), but peer [^\n]*selected pml (?P<two>\w+)"),
-        "The nodes chose different networks for MPI: one {one}, another one {two}.",
+        "The nodes chose different networks for MPI: {one} and {two}.",
         "Choose nodes with the same network cards and the same Open MPI.",
         _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mca/pml/base",
         where=LINES,
@@ -100,16 +100,16 @@ RULES = (
             r"CANCELLED AT [^\n]*DUE TO TIME LIMIT|time limit for job execution has been"
             r"|job killed: walltime \d+ exceeded limit|TERM_RUNLIMIT"
         ),
-        "The batch system on the node ended the run: its time was up.",
-        "Ask for more time there, then resume.",
+        "The batch system ended the run: its time limit was reached.",
+        "Request more time from the batch system, then resume.",
         "https://slurm.schedmd.com/sbatch.html",
         where=LINES,
     ),
     Rule(
         "cancelled",
         message(r"(?:JOB|STEP) \S+ ON \S+ CANCELLED AT [^\n]*"),
-        "The batch system on the node ended the run: somebody or something cancelled it.",
-        "Look at what it says of this job, then resume.",
+        "The batch system ended the run: it was cancelled.",
+        "Find the reason in the batch system's record of this job (Slurm: “sacct”), then resume.",
         "https://slurm.schedmd.com/scancel.html",
         where=LINES,
         weight=Weight.VAGUE,
@@ -117,8 +117,8 @@ RULES = (
     Rule(
         "cpu_limit",
         message(r"exited on\s+signal 24 |CPU time limit exceeded"),
-        "A process used up the processor time that the node allows it.",
-        "Have the node's limit of processor time raised (ulimit -t), then resume.",
+        "A process reached the node's limit of CPU time.",
+        "Have the node's limit of CPU time raised (ulimit -t), then resume.",
         "https://man7.org/linux/man-pages/man2/setrlimit.2.html",
         where=LINES,
     ),
@@ -128,12 +128,12 @@ RULES = (
             r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on\s+"
             r"signal (?:1|2|15) |^mpirun: killing job"
         ),
-        "Rank {rank} on {node} was ended from outside.",
-        "Resume; when nobody did it, look at who or what ends processes on the node.",
+        "Rank {rank} on {node} was ended by another process.",
+        "Resume. If no user ended it, find which program ends processes on the node.",
         _HELP + "/tools/orterun/help-orterun.txt",
         where=LINES,
         weight=Weight.VAGUE,
-        otherwise="The run was ended from outside.",
+        otherwise="The run was ended by another process.",
     ),
     Rule(
         "connection_gone",
@@ -142,8 +142,8 @@ RULES = (
             r"|^(?:TimeoutError|OSError): \[Errno (?:103|110|112)\] [^\n:']*$"
             r"|^EOFError$|^RuntimeError: [^\n]*Broken pipe"
         ),
-        "Another process that the program talked to was gone.",
-        "Look at the logs of the other ranks, and at what was written before this.",
+        "Another process closed its connection to the program.",
+        "Open the logs of the other ranks and read the lines before this one.",
         "https://docs.python.org/3/library/exceptions.html#ConnectionError",
         where=(Where.RAISED,),
         weight=Weight.ECHO,
@@ -151,8 +151,8 @@ RULES = (
     Rule(
         "interrupted",
         message(r"^KeyboardInterrupt\b|SignalException: Process \d+ got signal: (?:1|2|15)\b"),
-        "The rank was interrupted from outside.",
-        "Resume; when nobody did it, look at who or what ends processes on the node.",
+        "The rank was interrupted (SIGINT).",
+        "Resume. If no user ended it, find which program ends processes on the node.",
         "https://docs.python.org/3/library/exceptions.html#KeyboardInterrupt",
         where=(Where.RAISED,),
         weight=Weight.VAGUE,
@@ -165,8 +165,8 @@ RULES = (
             r"|A system call failed during shared memory initialization"
         ),
         "Open MPI could not use its folder for the run.",
-        "Set TMPDIR on the node to a folder with a short name, with room, and on the node's own "
-        "disk.",
+        "Set TMPDIR on the node to a folder with a short name and enough space, on the node's "
+        "own disk.",
         _HELP + "/runtime/help-orte-runtime.txt",
         where=LINES,
         weight=Weight.VAGUE,
@@ -177,12 +177,12 @@ RULES = (
             r"MPI_ABORT was invoked on rank (?P<rank>\d+)|invoking MPI_ABORT causes Open MPI to"
             r"|application called MPI_Abort\([^)]*\) - process (?P<rank2>\d+)"
         ),
-        "Rank {rank} ended the whole run by itself (MPI_Abort).",
-        "Look at the log of that rank: what it wrote before says why.",
+        "Rank {rank} aborted the whole run (MPI_Abort).",
+        "Open the log of that rank: the lines before the abort give the reason.",
         _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mpi",
         where=LINES,
         weight=Weight.ECHO,
-        otherwise="A rank ended the whole run by itself (MPI_Abort).",
+        otherwise="A rank aborted the whole run (MPI_Abort).",
     ),
     Rule(
         "mpi_left",
@@ -190,11 +190,11 @@ RULES = (
             r"process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<node>\S+) exiting\s+improperly"
             r"|exiting without calling \"?finalize"
         ),
-        "Rank {rank} on {node} left before the end.",
-        "Look at the log of that rank: what it wrote last says why.",
+        "Rank {rank} on {node} exited early.",
+        "Open the log of that rank: its last lines give the reason.",
         _HELP + "/tools/orterun/help-orterun.txt",
         where=LINES,
         weight=Weight.ECHO,
-        otherwise="A rank left before the end.",
+        otherwise="A rank exited early.",
     ),
 )

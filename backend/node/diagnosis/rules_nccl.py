@@ -1,4 +1,4 @@
-"""What NCCL writes after "NCCL WARN", by what its sources check, and how CUDA calls are quoted."""
+"""Messages after "NCCL WARN", from the checks in NCCL's sources, and CUDA calls quoted there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from backend.node.diagnosis.rule import LINES, RANK, Rule, Weight, Where, messag
 _NCCL = "https://github.com/NVIDIA/nccl/tree/master/src"
 _CUDART = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
 _SAID = r"(?:\bWARN |Last error:\s*)"
-"""Before NCCL 2.3 a warning had no "NCCL" before it."""
+"""Before NCCL 2.3 a warning did not begin with "NCCL"."""
 
 RULES = (
     Rule(
@@ -16,8 +16,8 @@ RULES = (
             _SAID + r"(?:[^\n]*(?:shm_open|/dev/shm)[^\n]*Permission denied"
             r"|[^\n]*shared memory segment[^\n]*Permission denied)"
         ),
-        "The user who runs jobs may not write to the shared memory of the node (/dev/shm).",
-        "Have it opened for everyone there (chmod 1777 /dev/shm).",
+        "The user who runs jobs may not write to the node's shared memory (/dev/shm).",
+        "Have write access given to all users (chmod 1777 /dev/shm).",
         "https://github.com/NVIDIA/nccl/issues/328",
     ),
     Rule(
@@ -31,9 +31,8 @@ RULES = (
             r"|Unable to find a (?:socket|network) interface)"
         ),
         "NCCL could not connect the GPUs of the nodes.",
-        "Check that a firewall lets the nodes of the job talk to each other on all ports, and "
-        "that they share a subnet. NCCL_SOCKET_IFNAME in the job's environment names the network "
-        "card to use.",
+        "Check that firewalls allow all ports between the job's nodes, and that the nodes share "
+        "a subnet. NCCL_SOCKET_IFNAME in the job's environment names the network card to use.",
         _NCCL + "/misc/socket.cc",
     ),
     Rule(
@@ -43,8 +42,8 @@ RULES = (
             r"(?![^\n]*Cannot allocate memory))"
         ),
         "NCCL could not use the InfiniBand card of a node.",
-        "Check the card and its driver; NCCL_IB_DISABLE=1 in the job's environment goes without "
-        "InfiniBand.",
+        "Check the card and its driver, or set NCCL_IB_DISABLE=1 in the job's environment to do "
+        "without InfiniBand.",
         _NCCL + "/transport/net_ib",
     ),
     Rule(
@@ -54,31 +53,31 @@ RULES = (
             r"|\w+ \w* ?is not a valid pointer|\w+ argument is NULL"
             r"|\w+ allocated on device \d+)[^\n]*)"
         ),
-        "The code gave NCCL what it does not take: {what}",
-        "Mend the call, import the code as a new version, and clone the job with it.",
+        "Invalid NCCL call in the code: {what}",
+        "Fix the call, import the code as a new version, then clone this job with that version.",
         _NCCL + "/misc/argcheck.cc",
     ),
     Rule(
         "driver_mismatch",
         message(_SAID + r"[^\n]*nvml\w+\(\)? failed: Driver/library version mismatch"),
-        "The NVIDIA driver was replaced while the old one is still loaded.",
+        "The NVIDIA driver was replaced while the old one was still loaded.",
         "Restart the node, then resume.",
         _NCCL + "/misc/nvmlwrap.cc",
     ),
     Rule(
         "gpu_memory",
         message(r"\b(?:cuda|cu|hip)[A-Z]\w+ failed(?: with error)?: ?(?:out of memory|OUT_OF_MEM)"),
-        "The GPU's memory is full.",
-        "Choose a smaller batch size, or end what else uses the GPU.",
+        "Out of GPU memory.",
+        "Choose a smaller batch size, or end other processes on the GPU.",
         "https://github.com/horovod/horovod/tree/master/horovod/common/ops",
         where=RANK,
     ),
     Rule(
         "gpu_memory",
         message(r"NVML_SUCCESS == r INTERNAL ASSERT FAILED at [^\n]*CUDACachingAllocator"),
-        "The GPU's memory was mostly full: PyTorch stopped when it asked the driver about it.",
-        "Choose a smaller batch size, or end what else uses the GPU; where it was not full, check "
-        "the driver of the node.",
+        "The GPU's memory was almost full when PyTorch queried the driver.",
+        "Choose a smaller batch size, or end other processes on the GPU. If its memory was not "
+        "full, run “nvidia-smi” to check the driver.",
         "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp",
         where=RANK,
         weight=Weight.VAGUE,
@@ -86,8 +85,8 @@ RULES = (
     Rule(
         "gpu_none",
         message(r"CUDA driver is a stub library|cudaErrorStubLibrary|CUDA_ERROR_STUB_LIBRARY"),
-        "CUDA found only the stand-in of the driver that is made for building programs.",
-        "Take folders named stubs out of LD_LIBRARY_PATH on the node.",
+        "CUDA found only the driver's stub library, which is meant for building programs.",
+        "Remove folders named stubs from LD_LIBRARY_PATH on the node.",
         _CUDART,
         where=RANK,
     ),
@@ -96,24 +95,25 @@ RULES = (
         message(
             r"GPU requires reset|device requires reset|CUDA error: [^\n]*requires? (?:a )?reset"
         ),
-        "The GPU works no longer until it is reset.",
-        "Restart the node; when it happens again, have the administrator look at this GPU.",
+        "The GPU has failed and must be reset.",
+        "Restart the node. If it happens again, have the administrator check this GPU.",
         _CUDART,
         where=RANK,
     ),
     Rule(
         "library_mismatch",
         message(r"PTX JIT compiler library not found|JIT compiler library was not found"),
-        "A library of the NVIDIA driver (the one that compiles PTX) is not on the node.",
-        "Have the driver of the node installed whole, and where it runs in a container, given to "
-        "that as a whole.",
+        "A library of the NVIDIA driver (the PTX compiler) is missing on the node.",
+        "Have the node's driver installed completely. If the node is a container, give it all "
+        "of the driver's libraries.",
         _CUDART,
         where=RANK,
     ),
     Rule(
         "gpu_p2p",
         message(r"peer access is not supported between these two devices"),
-        "Two GPUs of the node cannot reach each other's memory, and were told to.",
+        "Peer access was requested between two GPUs of the node that cannot reach each other's "
+        "memory.",
         "Set NCCL_P2P_DISABLE=1 in the job's environment.",
         _CUDART,
         where=RANK,
@@ -125,9 +125,9 @@ RULES = (
             r"|cuda\w+ failed)"
             r"[:\s']{1,4}initialization error"
         ),
-        "CUDA could not be started in this process; the log does not say why.",
-        "Mostly a worker of the loader uses the GPU, or it was used before the program forked: "
-        "keep the loader on the processor. Else check the driver of the node.",
+        "CUDA could not start in this process.",
+        "Usually a loader worker uses the GPU, or the program used it before it forked: keep "
+        "the loader on the CPU. Otherwise run “nvidia-smi” on the node to check its driver.",
         _CUDART,
         where=RANK,
         weight=Weight.VAGUE,
@@ -155,9 +155,9 @@ ANY_WARNING_RULES = (
             r"(?P<what>[^\n]{1,300})(?=(?:.|\n){0,3000}?(?:NCCL (?:[Ee]rror|failure)|nccl\w+Error"
             r"|unhandled \w+ error))"
         ),
-        "NCCL says: {what}.",
-        "Look at what NCCL names there. NCCL_DEBUG=INFO in the job's environment makes it say "
-        "more in the log.",
+        "NCCL reports: {what}.",
+        "Fix what NCCL names in this line. NCCL_DEBUG=INFO in the job's environment adds "
+        "details to the log.",
         _NCCL,
         where=LINES,
         weight=Weight.VAGUE,

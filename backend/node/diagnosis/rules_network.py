@@ -1,4 +1,4 @@
-"""Messages of Open MPI, NCCL and Horovod about ranks that do not find each other."""
+"""Messages of Open MPI, NCCL and Horovod about ranks that cannot connect."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from backend.node.diagnosis.rule import LINES, RANK, Rule, Weight, Where, messag
 _ISSUES = "https://github.com/"
 _LAUNCH = (Where.MPIRUN,)
 _ROUTE = (
-    "Check that a firewall lets the nodes of the job talk to each other on all ports, and that "
-    "they share a subnet."
+    "Check that firewalls allow all ports between the job's nodes, and that the nodes share a "
+    "subnet."
 )
 
 RULES = (
@@ -31,11 +31,11 @@ RULES = (
             r"|All nodes which are allocated for this job are already filled"
             r"|requested more processes than the ppr for"
         ),
-        "mpirun has fewer places than the {count} processes that were asked for.",
+        "mpirun has fewer slots than the {count} processes of the job.",
         "Choose fewer processes, or nodes with more GPUs or cores.",
         _ISSUES + "open-mpi/ompi/issues/3133",
         where=_LAUNCH,
-        otherwise="mpirun has fewer places than processes that were asked for.",
+        otherwise="mpirun has fewer slots than processes.",
     ),
     Rule(
         "mpi_binding",
@@ -43,7 +43,7 @@ RULES = (
             r"A request was made to bind to that would (?:require|result in) binding more"
             r"|that has less cpus than requested|we found no available cpus on"
         ),
-        "mpirun could not give each process cores of its own: there are more processes than cores.",
+        "mpirun could not give each process its own cores: there are more processes than cores.",
         "Choose fewer processes on this node.",
         "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
         where=_LAUNCH,
@@ -54,12 +54,12 @@ RULES = (
             r"not running - cannot relay: NOT ALIVE|lost communication with a remote daemon"
             r"(?:(?:.|\n){0,300}?Remote daemon\s*:[^\n]* on node (?P<node>\S+))?"
         ),
-        "mpirun lost its daemon on {node}: the node, its network or the daemon itself is gone.",
-        "Check that the node is on and reached over the network, then resume.",
+        "mpirun lost its daemon on {node}: the node, its network or the daemon failed.",
+        "Check that the node is on and reachable, then resume.",
         _ISSUES + "open-mpi/ompi/issues/3498",
         where=_LAUNCH,
         weight=Weight.VAGUE,
-        otherwise="mpirun lost its daemon on a node: the node, its network or the daemon is gone.",
+        otherwise="mpirun lost its daemon on a node: the node, its network or the daemon failed.",
     ),
     Rule(
         "mpi_daemon",
@@ -68,7 +68,7 @@ RULES = (
             r"|does not know how to route a message to the specified daemon"
             r"|daemon \(pid \d+\) died unexpectedly|unable to reliably start one or more daemons"
         ),
-        "Open MPI's daemon on another node did not start, or found no way back to mpirun.",
+        "Open MPI's daemon on another node did not start, or could not connect to mpirun.",
         _ROUTE + " Each node must have the same Open MPI.",
         _ISSUES + "easybuilders/easybuild-easyconfigs/issues/18914",
         where=_LAUNCH,
@@ -107,9 +107,9 @@ RULES = (
             r"|An error occurred in MPI_Init|(?:orte|prte|opal|ompi_rte)_init failed"
             r"|appears to have been direct launched using"
         ),
-        "MPI could not start in a rank, and says no more than these lines.",
-        "Mostly the MPI library, mpirun and Horovod are not of one installation: set the node up "
-        "again.",
+        "MPI failed to start; the lines below are all it printed.",
+        "Usually the MPI library, mpirun and Horovod come from different installations: set the "
+        "node up again.",
         _ISSUES + "open-mpi/ompi/issues/3144",
         where=LINES,
         weight=Weight.VAGUE,
@@ -121,17 +121,16 @@ RULES = (
             r"|detected a mismatch in versions"
             r"|(?:are using|is running) different versions of (?:Open MPI|ORTE|PRTE)"
         ),
-        "The nodes do not have the same Open MPI.",
-        "Set the nodes up again, so that all have the same.",
+        "The nodes do not have the same version of Open MPI.",
+        "Set the nodes up again, so that all have the same version.",
         "https://docs.open-mpi.org/en/v5.0.x/",
         where=LINES,
     ),
     Rule(
         "mpi_version",
         prose(r"UNPACK-PAST-END|Data unpack would read past end of buffer"),
-        "One process of Open MPI could not read what another one sent; mostly they are of "
-        "different versions.",
-        "Set the nodes up again, so that all have the same.",
+        "An Open MPI process could not read another one's message; usually their versions differ.",
+        "Set the nodes up again, so that all have the same version.",
         "https://docs.open-mpi.org/en/v5.0.x/",
         where=LINES,
         weight=Weight.VAGUE,
@@ -144,7 +143,7 @@ RULES = (
             r"|Unable to find (?:address|interface) for: \S+"
             r"|No network interfaces were found for out-of-band communications"
         ),
-        "A network that MPI was told to use is not there on a node.",
+        "A network that MPI was set to use does not exist on a node.",
         "Choose nodes that share a subnet; check their network cards and addresses.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
         where=LINES,
@@ -152,7 +151,7 @@ RULES = (
     Rule(
         "mpi_mismatch",
         prose(r"MPI_ERR_TRUNCATE: message truncated"),
-        "The ranks do not send the same: a message was longer than its receiver awaited.",
+        "The ranks exchange different data: a message was longer than its receiver expected.",
         "All ranks must build the same model and take the same branch in each step.",
         _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mpi",
         where=LINES,
@@ -164,8 +163,8 @@ RULES = (
             r"\*\*\* (?P<what>MPI_ERR_\w+: [^\n]+)"
             r"|Fatal error in (?:internal_|P?)(?P<call2>(?!Init)\w+): (?P<what2>[^\n,]+)"
         ),
-        "MPI stopped in {call} with “{what}”; the log does not say why.",
-        "Look at the logs of the other ranks, and at what was written before this.",
+        "MPI stopped in {call} with “{what}”.",
+        "Open the logs of the other ranks and read the lines before this one.",
         _ISSUES + "open-mpi/ompi/tree/v4.1.x/ompi/mpi",
         where=LINES,
         weight=Weight.VAGUE,
@@ -173,7 +172,7 @@ RULES = (
     Rule(
         "mpi_map",
         prose(r"Your job failed to map"),
-        "mpirun found no way to spread the processes over the nodes.",
+        "mpirun could not distribute the processes over the nodes.",
         "Choose fewer processes, or nodes with more GPUs or cores.",
         "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html",
         where=_LAUNCH,
@@ -182,7 +181,7 @@ RULES = (
     Rule(
         "mpi_component",
         prose(r"A requested component was not found, or was unable to be opened"),
-        "Open MPI lacks a part that it was told to use.",
+        "Open MPI lacks a component that it was set to use.",
         "Set the node up again; remove OMPI_MCA variables from the job's environment.",
         "https://docs.open-mpi.org/en/v5.0.x/mca.html",
         where=LINES,
@@ -206,8 +205,8 @@ RULES = (
             r"A call to mkdir was unable to create the desired directory:"
             r"\s+Directory: (?P<folder>[^\n]+)(?:\s+Error:\s+(?P<why>[^\n]+))?"
         ),
-        "Open MPI could not make its folder {folder}.",
-        "Make room in this place, or set TMPDIR on the node to a folder that can be written.",
+        "Open MPI could not create its folder {folder}.",
+        "Free space there, or set TMPDIR on the node to a writable folder.",
         _ISSUES + "open-mpi/ompi/issues/7528",
         where=LINES,
     ),
@@ -222,11 +221,11 @@ RULES = (
             r"|failed to handshake with a connecting peer MPI"
             r"|Unable to find reachable pairing between local and remote interfaces"
         ),
-        "The MPI processes do not reach each other over the network: {address} does not answer.",
+        "The MPI processes cannot connect over the network: {address} does not answer.",
         _ROUTE,
         _ISSUES + "open-mpi/ompi/issues/4963",
         where=LINES,
-        otherwise="The MPI processes of the nodes do not reach each other over the network.",
+        otherwise="The MPI processes of the nodes cannot connect over the network.",
     ),
     Rule(
         "mpi_no_path",
@@ -235,7 +234,7 @@ RULES = (
             r"|PML add procs failed"
             r"|Unable to find a set of common task-to-task communication interfaces"
         ),
-        "The MPI processes found no network over which they reach each other.",
+        "The MPI processes found no network that connects them.",
         _ROUTE,
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html",
         where=LINES,
@@ -263,9 +262,9 @@ RULES = (
             r"NET/IB ?: Got (?:completion|async event)|NCCL WARN Got (?:completion|async event)"
             r"|Call to ibv_(?!open_device|get_|query_)\w+ failed"
         ),
-        "NCCL's InfiniBand connection between two GPUs broke, or could not be made.",
-        "Resume; when it happens again, NCCL_IB_DISABLE=1 in the job's environment goes without "
-        "InfiniBand.",
+        "NCCL's InfiniBand connection between two GPUs failed.",
+        "Resume. If it happens again, set NCCL_IB_DISABLE=1 in the job's environment to do "
+        "without InfiniBand.",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     ),
     Rule(
@@ -276,8 +275,8 @@ RULES = (
             r"|Timed out waiting \d+ms for \w+ operation to complete"
             r"|failed to pass monitoredBarrier|failed to reach the barrier"
         ),
-        "The ranks waited in vain for one that did not take part in a step. Its own log tells why.",
-        "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
+        "One rank stopped taking part. See its log for the reason.",
+        "Open the logs of the other ranks: one rank hangs, or took another branch in the model.",
         _ISSUES + "zai-org/GLM-130B/issues/132",
         weight=Weight.VAGUE,
     ),
@@ -297,23 +296,23 @@ RULES = (
             r"Duplicate tensor name|with the same name as another tensor that is\s+currently being"
             r"|Gradients were computed more than backward_passes_per_step times"
         ),
-        "The code gave Horovod a tensor twice before the first was done.",
-        "Call the model's loss once in a step, and give each tensor a name of its own.",
+        "The code submitted a tensor to Horovod twice before the first was done.",
+        "Call the model's loss once a step, and give each tensor its own name.",
         "https://horovod.readthedocs.io/en/stable/troubleshooting_include.html",
     ),
     Rule(
         "horovod_mismatch",
         message(r"Mismatched [^\n:]{3,60}: (?P<what>[^\n]+)"),
-        "The ranks do not agree on a step: {what}",
+        "The ranks disagree about a step: {what}",
         "All ranks must build the same model and take the same branch in each step.",
         _ISSUES + "horovod/horovod/issues/398",
     ),
     Rule(
         "horovod_not_started",
         message(r"Horovod has not been initialized"),
-        "The code used Horovod before it was started.",
-        "The job starts Horovod itself: use it in the model's and the loader's functions, not "
-        "when they are imported.",
+        "The code used Horovod before it was initialised.",
+        "The job initialises Horovod itself: use it in the functions of the model and the "
+        "loader, not during their import.",
         _ISSUES + "aws-samples/mask-rcnn-tensorflow/issues/19",
         where=RANK,
     ),
@@ -326,7 +325,7 @@ RULES = (
             r"|(?:MPI|Gloo|NCCL) (?:support )?(?:is not (?:found|built|enabled)|has not been built)"
             r"|[Hh]orovod (?:has not been|was not|is not) (?:built|compiled|installed)"
         ),
-        "Horovod is not on the node, or was installed there without support for PyTorch.",
+        "Horovod is not installed on the node, or was built without PyTorch.",
         "Set the node up again.",
         _ISSUES + "horovod/horovod/issues/3877",
     ),
@@ -338,8 +337,7 @@ RULES = (
             r"|ranks? [^\n]*(?:is|are) stalled for longer than"
         ),
         "The other ranks waited for rank {ranks}, which did not take part in a step.",
-        "Look at the logs of the ranks that were missing: one hangs, or took another branch in the "
-        "model.",
+        "Open the logs of the missing ranks: one hangs, or took another branch in the model.",
         _ISSUES + "horovod/horovod/issues/403",
         weight=Weight.VAGUE,
         otherwise="Some ranks waited for others that did not take part in a step.",
@@ -347,9 +345,9 @@ RULES = (
     Rule(
         "nccl_usage",
         message(r"ncclInvalidUsage|NCCL error[^\n]*, invalid usage"),
-        "NCCL was used in a way that it does not allow; mostly two ranks were given one GPU.",
-        "Leave the choice of GPUs to the job. NCCL_DEBUG=WARN in its environment makes NCCL name "
-        "the reason.",
+        "NCCL was used incorrectly; usually two ranks share one GPU.",
+        "Leave the choice of GPUs to the job. With NCCL_DEBUG=WARN in its environment NCCL "
+        "names the reason.",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html",
         weight=Weight.VAGUE,
     ),
@@ -361,17 +359,17 @@ RULES = (
             r"|nccl(?:CommInitRank|AllReduce) failed"
             r"|unhandled (?:system|cuda) error)(?:(?:.|\n){0,400}?Last error:\s*(?P<what>[^\n]+))?"
         ),
-        "NCCL says: {what}.",
-        "NCCL_DEBUG=INFO in the job's environment makes NCCL say more in the log.",
+        "NCCL reports: {what}.",
+        "Set NCCL_DEBUG=INFO in the job's environment and resume: NCCL then logs more details.",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         weight=Weight.VAGUE,
-        otherwise="NCCL could not do its part of a step; the log does not say why.",
+        otherwise="NCCL failed in a step.",
     ),
     Rule(
         "peer_gone",
         message(r"what\(\): [^\n]*Connection (?:reset|closed) by peer"),
-        "Another rank had gone already, and Gloo ended this one for it.",
-        "Look at the log of the rank that ended first.",
+        "Gloo ended this rank because another rank had ended.",
+        "Open the log of the rank that ended first.",
         _ISSUES + "horovod/horovod/issues/2908",
         where=RANK,
         weight=Weight.VAGUE,
@@ -387,8 +385,8 @@ RULES = (
             r"|(?:Connection closed by peer|Connection reset by peer)"
             r"|NCCL WARN [^\n]*Connection closed by remote peer"
         ),
-        "Another rank had gone already; this log only says so.",
-        "Look at the log of the rank that ended first.",
+        "This rank only reports that another one had ended.",
+        "Open the log of the rank that ended first.",
         _ISSUES + "horovod/horovod/issues/2975",
         weight=Weight.ECHO,
     ),

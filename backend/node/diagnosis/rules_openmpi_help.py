@@ -1,6 +1,6 @@
-"""Open MPI's own help texts, topic by topic: PRRTE's, PMIx's and ORTE's about a launch.
+"""Open MPI's help texts by topic: those of PRRTE, PMIx and ORTE about a launch.
 
-Texts that only warn are left out: a run goes on after them.
+Texts that only warn are left out: a run continues after them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RULES = (
             r"|Requested more processes \(\d+\) than there are available slots"
             r"|Not enough slots on the hosts to fulfill|Job requires \d+ procs\b"
         ),
-        "mpirun has fewer places than processes that were asked for.",
+        "mpirun has fewer slots than processes.",
         "Choose fewer processes, or nodes with more GPUs or cores.",
         _PRRTE + "/mca/rmaps/base/help-prte-rmaps-base.txt",
     ),
@@ -39,7 +39,7 @@ RULES = (
             r"|bind to resources already allocated on a node\s+to a different process"
             r"|specified\s+a non-existent CPU"
         ),
-        "mpirun could not give each process cores of its own: the node has too few of them.",
+        "mpirun could not give each process its own cores: the node has too few.",
         "Choose fewer processes on this node.",
         _PRRTE + "/mca/rmaps/base/help-prte-rmaps-base.txt",
         where=_LAUNCH,
@@ -51,8 +51,8 @@ RULES = (
             r"|at least one node does NOT\s+support binding processes"
             r"|tried to bind memory for a new process|hwloc_set_(?:cpu|mem)bind returned"
         ),
-        "mpirun could not tie a process to its cores: the node does not let it use them.",
-        "Check which cores the node, its container or its batch system lets the user have.",
+        "mpirun could not bind a process to its cores: the node does not allow it.",
+        "Check which cores the node, its container or its batch system gives to the user.",
         _PRRTE + "/mca/odls/base/help-prte-odls-base.txt",
         where=LINES,
     ),
@@ -71,9 +71,9 @@ RULES = (
             r"|A deprecated MPI_Info key was used\. It is unclear"
             r"|cmd line to launch remote daemons is too long"
         ),
-        "mpirun was given an option or a setting that it does not understand.",
-        "Remove OMPI_MCA and PRTE_MCA variables from the job's environment; else the node has "
-        "another version of Open MPI: set it up again.",
+        "mpirun does not understand an option or a setting.",
+        "Remove OMPI_MCA and PRTE_MCA variables from the job's environment. If there are none, "
+        "the node has another version of Open MPI: set it up again.",
         _PRRTE + "/mca/rmaps/base/help-prte-rmaps-base.txt",
         where=_LAUNCH,
     ),
@@ -89,9 +89,9 @@ RULES = (
             r"|A relative host was (?:specified|improperly)|didn't find any hosts in\s+the map"
             r"|contained a node \([^)]*\) that is not in your\s+allocation"
         ),
-        "mpirun has no nodes for the processes: its list of hosts does not fit.",
-        "Start the job again; remove OMPI_MCA and PRTE_MCA variables from its environment, and "
-        "start it outside of another batch system.",
+        "mpirun has no nodes for the processes: its list of hosts does not match.",
+        "Start the job again. Remove OMPI_MCA and PRTE_MCA variables from its environment, and "
+        "start it outside any other batch system.",
         _PRRTE + "/util/hostfile/help-hostfile.txt",
         where=_LAUNCH,
     ),
@@ -101,11 +101,12 @@ RULES = (
             r"A daemon has no recorded node|was detected to be missing a daemon:"
             r"(?:\s+Node:\s+(?P<node>\S+))?"
         ),
-        "The node {node} calls itself by another name than mpirun was given.",
-        "Make the names agree: what “hostname” says on the node, and what the others call it.",
+        "The hostname of node {node} differs from the name mpirun was given.",
+        "Make the names match: the output of “hostname” on the node, and the name other nodes "
+        "use for it.",
         _PRRTE + "/mca/plm/base/help-plm-base.txt",
         where=_LAUNCH,
-        otherwise="A node calls itself by another name than mpirun was given.",
+        otherwise="The node's hostname differs from the name mpirun was given.",
     ),
     Rule(
         "mpi_missing",
@@ -116,7 +117,7 @@ RULES = (
             r"|Sorry!\s+You were supposed to get help about:(?:.|\n){0,200}?"
             r"couldn't (?:open the help file|find any help)"
         ),
-        "Open MPI on a node is not whole: it does not find its own programs or files.",
+        "Open MPI on a node is incomplete: it does not find its own programs or files.",
         _SETUP,
         _OMPI + "/ompi/tools/mpirun/help-mpirun.txt",
         where=LINES,
@@ -133,9 +134,9 @@ RULES = (
             r"|(?:tcp_peer_(?:try_)?connect|ORTE_ERROR_LOG|PRTE ERROR)[^\n]*"
             r"(?:Connection refused|unreachable|No route to host)"
         ),
-        "Open MPI's daemon on another node did not start, or found no way back to mpirun.",
-        "Check that a firewall lets the nodes of the job talk to each other on all ports, and "
-        "that each node has the same Open MPI.",
+        "Open MPI's daemon on another node did not start, or could not connect to mpirun.",
+        "Check that firewalls allow all ports between the job's nodes, and that each node has "
+        "the same version of Open MPI.",
         _PRRTE + "/mca/errmgr/base/help-errmgr-base.txt",
         where=_LAUNCH,
         weight=Weight.VAGUE,
@@ -147,9 +148,9 @@ RULES = (
             r"|HYD\w+ \([^)]*\): (?:error waiting for event|assert|launcher)"
             r"|process manager (?:error waiting|returned error)"
         ),
-        "MPI's daemon on another node did not start, or found no way back to mpirun.",
-        "Check that each node reaches the others by the names that mpirun was given, and that a "
-        "firewall lets them talk to each other on all ports.",
+        "MPI's daemon on another node did not start, or could not connect to mpirun.",
+        "Check that each node reaches the others by the names that mpirun was given, and that "
+        "firewalls allow all ports between them.",
         "https://github.com/pmodels/mpich/tree/main/src/pm/hydra",
         where=_LAUNCH,
         weight=Weight.VAGUE,
@@ -160,12 +161,12 @@ RULES = (
             r"A critical communication path was lost to:(?:(?:.|\n){0,200}?Node:\s+(?P<node>\S+))?"
             r"|failed to receive scheduled heartbeat"
         ),
-        "mpirun lost its daemon on {node}: the node, its network or the daemon itself is gone.",
-        "Check that the node is on and reached over the network, then resume.",
+        "mpirun lost its daemon on {node}: the node, its network or the daemon failed.",
+        "Check that the node is on and reachable, then resume.",
         _PRRTE + "/tools/prun/help-prun.txt",
         where=_LAUNCH,
         weight=Weight.VAGUE,
-        otherwise="mpirun lost its daemon on a node: the node, its network or the daemon is gone.",
+        otherwise="mpirun lost its daemon on a node: the node, its network or the daemon failed.",
     ),
     Rule(
         "mpi_interface",
@@ -176,7 +177,7 @@ RULES = (
             r"|no (?:available|non-loopback)\s+interfaces were found after applying"
             r"|No available network interface found matching user provided"
         ),
-        "A network that MPI was told to use is not there on a node.",
+        "A network that MPI was set to use does not exist on a node.",
         "Choose nodes that share a subnet; check their network cards and addresses.",
         _PRRTE + "/mca/oob/tcp/help-oob-tcp.txt",
         where=LINES,
@@ -184,9 +185,9 @@ RULES = (
     Rule(
         "mpi_security",
         prose(r"connection was refused due to a failure to\s+authenticate"),
-        "The nodes do not agree on how processes of MPI prove who they are: mostly Munge runs on "
-        "one of them alone.",
-        "Have Munge set up alike on all nodes, or removed from them.",
+        "The nodes use different authentication for MPI processes: usually Munge runs on only "
+        "one of them.",
+        "Have Munge set up the same way on all nodes, or removed from them.",
         _PRRTE + "/mca/oob/tcp/help-oob-tcp.txt",
         where=LINES,
     ),
@@ -197,8 +198,8 @@ RULES = (
             r"|KeyError: 'getpwuid\(\): uid not found: (?P<uid>\d+)'|[Nn]o passwd entry for"
             r"|You don't exist, go away"
         ),
-        "The user who runs the job has no entry on the node: its number leads to no name.",
-        "Add the user on the node, or check the service that the node learns its users from.",
+        "The user who runs the job is unknown on the node: the user ID has no name there.",
+        "Add the user on the node, or check the node's directory service (LDAP, SSSD).",
         _PRRTE + "/mca/plm/ssh/help-plm-ssh.txt",
     ),
     Rule(
@@ -219,16 +220,16 @@ RULES = (
             r"could not\s+(?:find|access)\s+the specified working directory:"
             r"(?:\s+Working directory:\s+(?P<folder>[^\n]+))?"
         ),
-        "The folder of the run, {folder}, is not there on a node.",
+        "The run's folder {folder} does not exist on a node.",
         "Check that the node sees the data root under the same path.",
         _PRRTE + "/tools/prun/help-prun.txt",
         where=_LAUNCH,
-        otherwise="The folder of the run is not there on a node.",
+        otherwise="The run's folder does not exist on a node.",
     ),
     Rule(
         "node_memory",
         message(r"A process exceeded memory limits:|exceeded the specified limit on memory usage:"),
-        "A process used more memory of the node than it is allowed.",
+        "A process exceeded its memory limit on the node.",
         "Choose a smaller batch size, fewer processes on the node or fewer loader workers.",
         _PRRTE + "/tools/prun/help-prun.txt",
         where=LINES,
@@ -252,8 +253,8 @@ RULES = (
             r"|unable to set\s+a?\s*directory to the desired mode"
         ),
         "Open MPI could not use its folder for the run.",
-        "Set TMPDIR on the node to a folder with a short name, with room, and on the node's own "
-        "disk.",
+        "Set TMPDIR on the node to a folder with a short name and enough space, on the node's "
+        "own disk.",
         _PMIX + "/server/help-pmix-server.txt",
         where=LINES,
         weight=Weight.VAGUE,
@@ -265,7 +266,7 @@ RULES = (
             r"|No components were able to be opened in the (?!pml)\S+ framework"
             r"|User specified an accelerator component via"
         ),
-        "Open MPI lacks a part that it needs, or was told to use.",
+        "Open MPI lacks a component that it needs or was set to use.",
         "Set the node up again; remove OMPI_MCA and PMIX_MCA variables from the job's environment.",
         _PMIX + "/runtime/help-pmix-runtime.txt",
         where=LINES,
@@ -277,9 +278,9 @@ RULES = (
             r"|prte_init\(\)\" failed for some reason|pmix_init failed for some reason"
             r"|internal error has occurred during the startup of (?:Open MPI|PMIx)"
         ),
-        "MPI could not start in a rank, and says no more than these lines.",
-        "Mostly the MPI library, mpirun and Horovod are not of one installation: set the node up "
-        "again.",
+        "MPI failed to start; the lines below are all it printed.",
+        "Usually the MPI library, mpirun and Horovod come from different installations: set the "
+        "node up again.",
         _OMPI + "/ompi/runtime/help-mpi-runtime.txt",
         where=LINES,
         weight=Weight.VAGUE,
@@ -290,9 +291,9 @@ RULES = (
             r"An internal error has occurred in (?:ORTE|PRTE|PRRTE)"
             r"|Assertion failed in file \S+ at line \d+"
         ),
-        "MPI stopped by a fault of its own, and says no more than these lines.",
-        "When all nodes have the same Open MPI and their names lead to the right addresses, set "
-        "them up with another version of it.",
+        "MPI stopped with an internal error; the lines below are all it printed.",
+        "Check that all nodes have the same version of Open MPI and that their names resolve to "
+        "the right addresses. If so, set them up with another version of Open MPI.",
         _PRRTE + "/mca/errmgr/base/help-errmgr-base.txt",
         where=LINES,
         weight=Weight.VAGUE,
@@ -306,8 +307,9 @@ RULES = (
             r"|after MPI_FIN)"
             r"|Attempting to use an MPI routine (?:before initializ|after finaliz)"
         ),
-        "The code used MPI before it was started or after it was ended, or started it twice.",
-        "The job starts and ends MPI itself: do neither in the code.",
+        "The code used MPI before it was initialised or after it was finalised, or initialised "
+        "it twice.",
+        "The job initialises and finalises MPI itself: remove both from the code.",
         _OMPI + "/ompi/runtime/help-mpi-runtime.txt",
         where=LINES,
     ),
@@ -332,8 +334,8 @@ RULES = (
             r"different architecture\. The detected node was|following node differs in endianness"
             r"|Symbol `\w+' has different size in shared object"
         ),
-        "The nodes, or the parts of Open MPI on one of them, are not of the same kind.",
-        "Set the nodes up again, so that all have the same.",
+        "The nodes, or the parts of Open MPI on one of them, have different versions.",
+        "Set the nodes up again, so that all have the same version.",
         _OMPI + "/ompi/runtime/help-mpi-runtime.txt",
         where=LINES,
     ),
@@ -343,9 +345,9 @@ RULES = (
             r"(?:ORTE_ERROR_LOG|PRTE ERROR|PMIX ERROR): (?!Timeout|Unreach|A message|Error in)"
             r"(?P<what>[^\n]{1,99}) in file"
         ),
-        "MPI stopped by a fault of its own, “{what}”, and says no more than these lines.",
-        "When all nodes have the same Open MPI and their names lead to the right addresses, set "
-        "them up with another version of it.",
+        "MPI stopped with an internal error, “{what}”; the lines below are all it printed.",
+        "Check that all nodes have the same version of Open MPI and that their names resolve to "
+        "the right addresses. If so, set them up with another version of Open MPI.",
         _PRRTE + "/mca/errmgr/base/help-errmgr-base.txt",
         where=LINES,
         weight=Weight.ECHO,

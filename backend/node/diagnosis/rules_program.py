@@ -1,4 +1,4 @@
-"""Messages about what a program wants of its surroundings: files, the network, other libraries."""
+"""Messages about what a program needs around it: files, the network, other libraries."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ RULES = (
             r"|HFValidationError: Repo id must be[^\n]*: '(?P<file10>[./~][^'\n]*)'"
             r"|^lmdb\.Error: (?P<file7>[^\n:]+): No such file"
         ),
-        "The program wanted {file}, which is not there.",
+        "{file} does not exist.",
         "Check the path in the model, the loader and the job's options, and that every node of "
         "the job sees it.",
         _EXCEPTIONS + "#FileNotFoundError",
         where=_RAISED,
-        otherwise="The program wanted a file that is not there.",
+        otherwise="A file that the program needs does not exist.",
         is_quoted=True,
     ),
     Rule(
@@ -38,17 +38,18 @@ RULES = (
             r"\(-215:Assertion failed\) (?:!_?src\.empty\(\)|!ssize\.e|!buf\.empty"
             r"|size\.width ?> ?0 && size\.height)"
         ),
-        "OpenCV was given an empty picture: mostly its file could not be read, or is not there.",
-        "Check the paths that the loader makes, and verify the dataset.",
+        "OpenCV got an empty image: usually its file is missing or unreadable.",
+        "Check the paths that the loader builds, and verify the dataset.",
         _ISSUES + "opencv/opencv-python/issues/376",
         where=_RAISED,
     ),
     Rule(
         "file_locked",
         message(r"unable to lock file(?![^\n]*errno = (?:5|28|116|121|122)\b)|database is locked"),
-        "A file could not be locked: another process holds it, or its share knows no locks.",
-        "Let one rank alone write it. On a share that knows no locks, HDF5 goes without them with "
-        "HDF5_USE_FILE_LOCKING=FALSE in the job's environment.",
+        "A file could not be locked: another process holds it, or its share does not support "
+        "locks.",
+        "Let only one rank write it. On a share without locks, set HDF5_USE_FILE_LOCKING=FALSE "
+        "in the job's environment for HDF5.",
         _ISSUES + "h5py/h5py/issues/1101",
         where=_RAISED,
     ),
@@ -67,9 +68,9 @@ RULES = (
     Rule(
         "certificate",
         message(r"CERTIFICATE_VERIFY_FAILED"),
-        "A server's certificate was not believed: the node's clock is wrong, or it lacks the "
-        "certificates of those who sign.",
-        "Check the date on the node and its package of root certificates (ca-certificates).",
+        "A server's certificate was rejected: the node's clock is wrong, or the certificate's "
+        "issuer is unknown to it.",
+        "Check the date on the node and its root certificates (package ca-certificates).",
         "https://docs.python.org/3/library/ssl.html",
         where=_RAISED,
         weight=Weight.CAUSE,
@@ -86,12 +87,11 @@ RULES = (
             r"|does not appear to have a file named|(?:Repository|Revision|Entry)NotFoundError"
             r"|HfHubHTTPError: "
         ),
-        "The program wanted something from the network, and {host} did not give it.",
-        "Bring the file along with the model or in a dataset: nodes often have no way to the "
-        "internet.",
+        "The program requested something from the network, and {host} did not deliver it.",
+        "Include the file with the model or in a dataset: nodes often have no internet access.",
         "https://docs.python.org/3/library/urllib.error.html",
         where=_RAISED,
-        otherwise="The program wanted something from the network and did not get it.",
+        otherwise="A request to the network failed.",
     ),
     Rule(
         "library_version",
@@ -110,11 +110,11 @@ RULES = (
             r"|pkg_resources\.(?:VersionConflict|DistributionNotFound|ContextualVersionConflict)"
         ),
         "The code was written for another version of {module}, or for another package of this "
-        "name: {name} is not in it.",
-        "Adapt the code to the versions that the node has, or have the others installed there.",
+        "name: it has no {name}.",
+        "Adapt the code to the installed versions, or install the versions it needs.",
         _EXCEPTIONS + "#ImportError",
         where=_RAISED,
-        otherwise="The code was written for another version of a library than the one installed.",
+        otherwise="The code was written for another version of a library.",
     ),
     Rule(
         "module_missing",
@@ -123,9 +123,9 @@ RULES = (
             r"|core|tools?|train(?:ing|er)?|modules?|configs?|net(?:work)?s?|loss(?:es)?|common"
             r"|layers?|project|scripts?|dataloaders?)\.[\w.]+)'?(?![^\n]*is not a package)"
         ),
-        "The module {module} was not found: it is a part of the program that was not brought "
-        "along, or another package named {root} comes before the program's own.",
-        "Bring its folder along with the model, or give it a name that no package has.",
+        "The module {module} was not found: the program's own folder is missing, or another "
+        "package named {root} is found first.",
+        "Include its folder with the model, or give it a name that no package has.",
         _EXCEPTIONS + "#ModuleNotFoundError",
         where=_RAISED,
     ),
@@ -135,17 +135,17 @@ RULES = (
             r"No module named '?(?!__torch__)(?P<module>\w+)\.(?P<name>[\w.]+)'?"
             r"(?![^\n]*is not a package)"
         ),
-        "{module} is there, and has no part {name}: the code was written for another version of "
-        "it, or for another package of this name.",
-        "Adapt the code to the version that the node has, or have the other installed there.",
+        "{module} has no {name}: the code was written for another version of it, or for another "
+        "package of this name.",
+        "Adapt the code to the installed version, or install the version it needs.",
         _EXCEPTIONS + "#ModuleNotFoundError",
         where=_RAISED,
     ),
     Rule(
         "text_encoding",
         message(r"UnicodeEncodeError: '(?P<codec>[\w-]+)' codec can't encode"),
-        "The program wrote characters that {codec} does not have.",
-        "Name the encoding where the file is opened (encoding=…). When the codec is ascii or "
+        "The program wrote characters that {codec} cannot encode.",
+        "Name the encoding where the file is opened (encoding=…). If the codec is ascii or "
         "latin-1, set LC_ALL=C.UTF-8 in the job's environment.",
         _EXCEPTIONS + "#UnicodeEncodeError",
         where=_RAISED,
@@ -153,8 +153,8 @@ RULES = (
     Rule(
         "text_encoding",
         message(r"UnicodeDecodeError: '(?P<codec>[\w-]+)' codec can't decode"),
-        "The program read a text as {codec}, which it is not.",
-        "Name the encoding where the file is opened (encoding=…). When the codec is ascii, set "
+        "The program read a text as {codec}, but it has another encoding.",
+        "Name the encoding where the file is opened (encoding=…). If the codec is ascii, set "
         "LC_ALL=C.UTF-8 in the job's environment.",
         _EXCEPTIONS + "#UnicodeDecodeError",
         where=_RAISED,
@@ -162,9 +162,10 @@ RULES = (
     Rule(
         "json_text",
         message(r"JSONDecodeError: "),
-        "The program read a text as JSON, which it is not: a damaged or an empty file, or the "
-        "answer of a server.",
-        "Look at the text that is read there; of files, verify the dataset.",
+        "The program read a text that is not valid JSON: a damaged or empty file, or a server's "
+        "answer.",
+        "Print the text before it is parsed. If it comes from a file of the dataset, verify the "
+        "dataset.",
         "https://docs.python.org/3/library/json.html",
         where=_RAISED,
         weight=Weight.VAGUE,
@@ -175,18 +176,18 @@ RULES = (
             r"yaml\.(?:scanner\.Scanner|parser\.Parser)Error: (?P<why>[^\n]*)|TOMLDecodeError: "
             r"(?P<why2>[^\n]*)|configparser\.\w+Error: (?P<why3>[^\n]*)"
         ),
-        "A file of settings that the program reads cannot be read: {why}",
-        "Mend the file at the line that is named.",
+        "A settings file of the program cannot be read: {why}",
+        "Fix the file at the line that is named.",
         "https://pyyaml.org/wiki/PyYAMLDocumentation",
         where=_RAISED,
-        otherwise="A file of settings that the program reads cannot be read.",
+        otherwise="A settings file of the program cannot be read.",
     ),
     Rule(
         "options",
         message(
             r"(?:error: unrecognized arguments|Could not consume arg): [^\n]*--local[-_]rank\b"
         ),
-        "The launcher of PyTorch gives the program an option that it does not take: newer versions "
+        "PyTorch's launcher passes an option that the program does not accept: newer versions "
         "write --local-rank, older ones --local_rank.",
         "Read the rank from the environment (LOCAL_RANK), or start the program without that "
         "launcher: the job starts its ranks itself.",
@@ -205,8 +206,8 @@ RULES = (
             r"|unrec)[^\n]+)"
             r"|error: argument (?P<what3>\S+): (?:invalid|expected|not allowed)"
         ),
-        "The program was started with options that it does not take: {what}.",
-        "Compare the job's options with those that the program knows; it lists them above.",
+        "The program was started with options that it does not accept: {what}.",
+        "Compare the job's options with those that the program lists above.",
         "https://docs.python.org/3/library/argparse.html",
         where=LINES,
     ),
@@ -217,8 +218,8 @@ RULES = (
             r"|is used for)[^\n]*(?:\bGPUs?\b|\bgpus\b|world.?size|num_(?:gpus|processes|devices)"
             r"|number of (?:ranks|processes|devices))[^\n]*?)\.?$"
         ),
-        "The program's settings do not fit the number of ranks it was started with: {what}.",
-        "Choose another number of ranks, or a batch size that they share evenly.",
+        "The program's settings do not fit its number of ranks: {what}.",
+        "Choose another number of ranks, or a batch size that is divisible by it.",
         "https://github.com/WongKinYiu/ScaledYOLOv4/issues/76",
         where=_RAISED,
     ),
@@ -228,9 +229,9 @@ RULES = (
             r"no display name and no \$DISPLAY|[Cc]ould not connect to display|cannot open display"
             r"|[Cc]annot connect to X server|no Qt platform plugin could be initialized"
         ),
-        "The program wants to open a window, and the node has no screen.",
-        "Write pictures to files: for Matplotlib set MPLBACKEND=Agg in the job's environment, for "
-        "OpenCV leave imshow out.",
+        "The program tried to open a window, but the node has no screen.",
+        "Write images to files: for Matplotlib set MPLBACKEND=Agg in the job's environment, for "
+        "OpenCV remove imshow.",
         "https://matplotlib.org/stable/users/explain/figure/backends.html",
         where=RANK,
     ),
@@ -241,8 +242,8 @@ RULES = (
             r"|CommError: [^\n]*(?:401|403|permission denied|not logged)"
             r"|wandb: ERROR (?:api_key|Abn)|CommError: Run initialization has timed out"
         ),
-        "A service that the program reports to did not let it in, or did not answer.",
-        "Give its key in the job's environment (WANDB_API_KEY), or switch it off "
+        "An experiment-tracking service rejected the program's key or did not answer.",
+        "Put its key into the job's environment (WANDB_API_KEY), or turn it off "
         "(WANDB_MODE=offline).",
         "https://docs.wandb.ai/guides/track/environment-variables",
         where=RANK,
@@ -255,19 +256,19 @@ RULES = (
             r"|The detected CUDA version \([\d.]+\) mismatches the version that was used to"
             r"|fatal error: Python\.h: No such file"
         ),
-        "The program builds the extension {name} while it runs, and that did not work.",
-        "Install a compiler, and the CUDA toolkit of PyTorch's version, on the node; the lines "
-        "before tell what it lacks.",
+        "The program could not build the extension {name}.",
+        "Install a compiler on the node, and the CUDA toolkit of PyTorch's version; the lines "
+        "above name what is missing.",
         "https://docs.pytorch.org/docs/stable/cpp_extension.html",
         where=_RAISED,
-        otherwise="The program builds compiled code while it runs, and that did not work.",
+        otherwise="The program could not build its compiled code.",
     ),
     Rule(
         "weights_refused",
         message(r"Weights only load failed|WeightsUnpickler error"),
-        "A file of weights holds more than tensors, and PyTorch refuses to load such a file.",
-        "Only for a file you trust: load it once with weights_only=False, and save its state_dict "
-        "alone.",
+        "A weights file contains more than tensors, and PyTorch refuses to load it.",
+        "If you trust the file, load it once with weights_only=False, and save only its "
+        "state_dict.",
         "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
         where=_RAISED,
     ),
@@ -282,17 +283,18 @@ RULES = (
             r"|[^\n]*\bNaN\b)"
             r"|invalid values:\s+tensor\(\[*nan"
         ),
-        "The training left the numbers: a value became NaN or infinite.",
-        "Lower the learning rate, clip the gradients, and look for empty or broken samples.",
+        "The loss diverged: a value became NaN or infinite.",
+        "Lower the learning rate, clip the gradients, and check the data for empty or damaged "
+        "samples.",
         "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
         where=_RAISED,
     ),
     Rule(
         "pickle_class",
         message(r"Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'"),
-        "A pickled object needs {name} from {module}, where it is not now.",
-        "Keep the class or function where it was when the object was saved, or save a state_dict "
-        "in place of whole objects.",
+        "A pickled object needs {name} from {module}, where it no longer exists.",
+        "Keep the class or function where it was when the object was saved, or save a "
+        "state_dict instead of whole objects.",
         "https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled",
         where=_RAISED,
     ),
@@ -303,8 +305,9 @@ RULES = (
             r"|PytorchStreamWriter failed|(?<!\d)\d{1,20} requested and \d+ written|disk I/O error"
             r"|basic_ios::clear: iostream error"
         ),
-        "A file could not be written whole.",
-        "Mostly its disk is full or its share was away: check both on the node, then resume.",
+        "A file could not be written completely.",
+        "Usually its disk is full or its share was unavailable: check both on the node, then "
+        "resume.",
         "https://docs.pytorch.org/docs/stable/generated/torch.save.html",
         where=_RAISED,
         weight=Weight.VAGUE,
@@ -312,7 +315,7 @@ RULES = (
     Rule(
         "lmdb_full",
         message(r"MDB_MAP_FULL"),
-        "An LMDB database reached the size that it was opened with.",
+        "An LMDB database reached its maximum size.",
         "Open it with a larger map_size.",
         "https://lmdb.readthedocs.io/en/release/",
         where=_RAISED,
@@ -320,23 +323,24 @@ RULES = (
     Rule(
         "worker_slow",
         message(r"DataLoader timed out after (?P<seconds>\d+) seconds"),
-        "The loader gave no batch within {seconds} s.",
-        "Look at what the loader waits for: a share, a lock, or a worker without processor time.",
+        "The loader delivered no batch within {seconds} s.",
+        "Check what the loader waits for: a slow share, a lock, or too few CPU cores for its "
+        "workers.",
         "https://docs.pytorch.org/docs/stable/data.html",
         where=RANK,
     ),
     Rule(
         "main_guard",
         message(r"before the\s+current process has finished its bootstrapping phase"),
-        "The program starts processes while it is imported, which begins it anew in each of them.",
-        "Put what starts processes into functions: nothing of it may run at the import.",
+        "The program starts processes while it is imported, and each of them imports it again.",
+        "Move the code that starts processes into functions, so that an import does not run it.",
         "https://docs.python.org/3/library/multiprocessing.html",
         where=_RAISED,
     ),
     Rule(
         "locale",
         message(r"unsupported locale setting|Python 3 was configured to use ASCII as encoding"),
-        "The language settings (locale) of the node name one that is not installed there.",
+        "The node's language setting (locale) is not installed there.",
         "Set LC_ALL=C.UTF-8 in the job's environment, or install the locale on the node.",
         "https://docs.python.org/3/library/locale.html",
         where=_RAISED,

@@ -1,4 +1,4 @@
-"""What Python programs say of versions, packages and options that they miss."""
+"""Messages of Python programs about versions, packages and options that are missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from backend.node.diagnosis.rule import LINES, Rule, Weight, Where, message
 
 _EXCEPTIONS = "https://docs.python.org/3/library/exceptions.html"
 _RAISED = (Where.RAISED,)
-_ADAPT = "Adapt the code to the versions that the node has, or have the others installed there."
+_ADAPT = "Adapt the code to the installed versions, or install the versions it needs."
 _PACKAGE = r"(?:PyTorch|[Tt]orch|torchvision|CUDA|cuda|cuDNN|NCCL|numpy|NumPy|[Tt]ransformers"
 _PACKAGE += r"|accelerate|[Dd]eep[Ss]peed|bitsandbytes|peft|[Tt]riton|Python|TensorFlow|mmcv\S*"
 _PACKAGE += r"|xformers|flash[-_]attn|apex|lightning|datasets|tokenizers|safetensors|horovod)"
@@ -23,8 +23,8 @@ RULES = (
             r" object has no attribute '(?P<name2>_\w+)'"
             r"|'(?:generator|zip|map|csv\.reader|_io\.\w+)' object has no attribute 'next'"
         ),
-        "The code was written for another version of a library, or of Python: {name} is not there "
-        "in this one.",
+        "The code was written for another version of a library, or of Python: {name} does not "
+        "exist in this one.",
         _ADAPT,
         _EXCEPTIONS + "#AttributeError",
         where=_RAISED,
@@ -50,11 +50,11 @@ RULES = (
             r"|does not recognize this architecture|[Uu]nrecognized configuration class"
             r"|(?P<wanted4>[\w.-]+ ?(?:>=|==|<=)[^\n]{0,30}) is required\b[^\n]*but found"
         ),
-        "A library is of another version than the program wants: {wanted}.",
+        "The program needs another version of a library: {wanted}.",
         _ADAPT,
         _EXCEPTIONS,
         where=_RAISED,
-        otherwise="A library is of another version than the program wants.",
+        otherwise="The program needs another version of a library.",
     ),
     Rule(
         "module_missing",
@@ -70,12 +70,12 @@ RULES = (
             r"(?:(?:is|was) not (?:installed|available in your environment)"
             r"|seems to be not installed))"
         ),
-        "The Python module {module} is not there: it is neither installed on the node nor brought "
-        "along with the program.",
-        "Bring the module along with the model or the loader, or do without it.",
+        "The Python module {module} is missing: it is not installed on the node and not "
+        "included with the program.",
+        "Include the module with the model or the loader, or remove its use.",
         _EXCEPTIONS + "#ImportError",
         where=_RAISED,
-        otherwise="A Python module that the program wants is not on the node.",
+        otherwise="A Python module that the program needs is missing on the node.",
     ),
     Rule(
         "gpu_number",
@@ -84,8 +84,9 @@ RULES = (
             r"[^\n]*(?:only|but)[^\n]*(?:available|found|has)"
             r"|[Ii]nvalid CUDA 'device=|Invalid device(?:_id)? ?(?:ordinal|index|string)"
         ),
-        "The program asks for GPUs that this rank does not have: each rank sees one GPU, number 0.",
-        "Leave the choice of GPUs to the job: no device numbers in the model or the loader.",
+        "The program uses GPU numbers that this rank does not have: each rank sees one GPU, "
+        "number 0.",
+        "Leave the choice of GPUs to the job: use no device numbers in the model or the loader.",
         "https://github.com/Lightning-AI/pytorch-lightning",
         where=_RAISED,
     ),
@@ -101,9 +102,8 @@ RULES = (
             r"|ParamSpec|TypeAlias|NotRequired)\b"
             r"|TypeError: dataclass_transform|TypeError: dataclass\(\) got an unexpected keyword"
         ),
-        "The code was written for another version of Python than the node has.",
-        "Adapt the code to this version, or bring a newer version of the library that it stands "
-        "in.",
+        "The code was written for another version of Python than the node's.",
+        "Adapt the code to this version, or use a newer version of the library that contains it.",
         "https://docs.python.org/3/whatsnew/index.html",
         where=_RAISED,
     ),
@@ -113,8 +113,8 @@ RULES = (
             r"Fatal Python error: (?:init_fs_encoding|init_import_site|init_sys_streams"
             r"|Py_Initialize|initfsencoding|initsite)[^\n]*|No module named 'encodings'"
         ),
-        "Python itself could not start: its own files were not found.",
-        "Take PYTHONHOME and PYTHONPATH out of the job's environment, or set the node up again.",
+        "Python could not start: it did not find its own files.",
+        "Remove PYTHONHOME and PYTHONPATH from the job's environment, or set the node up again.",
         "https://docs.python.org/3/using/cmdline.html#envvar-PYTHONHOME",
         where=LINES,
     ),
@@ -127,12 +127,12 @@ RULES = (
             r"|Failed building wheel for (?P<what4>\S+)|ResolutionImpossible)"
             r"|^error: externally-managed-environment|^error: subprocess-exited-with-error"
         ),
-        "pip did not install {what}.",
-        "The lines before tell what it lacks; mostly the package has no build for this version of "
-        "Python, or nothing to build it with.",
+        "pip could not install {what}.",
+        "Read the lines above for what is missing; usually the package has no build for this "
+        "version of Python, or a compiler is missing.",
         "https://pip.pypa.io/en/stable/topics/dependency-resolution/",
         where=LINES,
         weight=Weight.VAGUE,
-        otherwise="pip did not install what the program wants.",
+        otherwise="pip could not install a package of the program.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What the shell, Python's own start and batch systems say of a program that did not begin."""
+"""Messages of the shell, Python's start and batch systems about a program that did not start."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RULES = (
             r"|exec: \"(?P<what3>[^\"\n]+)\": executable file not found"
             r"|env: '?‘?(?P<what4>[\w.+-]+)’?'?: No such file or directory"
         ),
-        "The command {what} is not on the node.",
-        "Install it there, or start the job in the environment that has it.",
+        "The command {what} is missing on the node.",
+        "Install it there, or start the job in an environment that has it.",
         _BASH,
         where=LINES,
         weight=Weight.VAGUE,
-        otherwise="A command that the program calls is not on the node.",
+        otherwise="A command that the program calls is missing on the node.",
     ),
     Rule(
         "file_denied",
@@ -34,8 +34,8 @@ RULES = (
             r"|can't open file '(?P<file3>[^'\n]+)': \[Errno 13\]"
             r"|execvp error on file (?P<file4>\S+) \(Permission denied\)"
         ),
-        "The user who runs jobs may not use {file}, or it is not marked as a program.",
-        "Give the user on the node the rights to it; a script is marked by chmod +x.",
+        "The user who runs jobs has no permission for {file}, or it is not executable.",
+        "Give the user on the node permission for it; make a script executable with “chmod +x”.",
         _BASH,
         where=LINES,
     ),
@@ -47,7 +47,7 @@ RULES = (
             r"|prted):)[\w.~+-]*/[\w.~/+-]+): "
             r"No such file or directory$"
         ),
-        "The program wanted {file}, which is not there.",
+        "{file} does not exist.",
         "Check the path in the model, the loader and the job's options, and that every node of "
         "the job sees it.",
         "https://docs.python.org/3/using/cmdline.html",
@@ -60,9 +60,9 @@ RULES = (
             r"|Error while finding (?:module specification|spec) for '(?P<module2>[\w.]+)'"
             r"(?= \((?:ModuleNotFound|Import)Error)"
         ),
-        "The Python module {module} is not there: it is neither installed on the node nor brought "
-        "along with the program.",
-        "Bring the module along with the model or the loader, or do without it.",
+        "The Python module {module} is missing: it is not installed on the node and not "
+        "included with the program.",
+        "Include the module with the model or the loader, or remove its use.",
         "https://docs.python.org/3/using/cmdline.html#cmdoption-m",
         where=LINES,
     ),
@@ -72,8 +72,8 @@ RULES = (
             r"[Ee]xec format error|wrong ELF class|cannot execute binary file"
             r"|invalid ELF header|ELF file OS ABI invalid|file too short$"
         ),
-        "A program or library is made for another kind of computer, or its file is damaged.",
-        "Choose a node of the kind that it was made for, or set this one up again.",
+        "A program or library was built for another type of computer, or its file is damaged.",
+        "Choose a node of the type it was built for, or set this one up again.",
         _ERRNO,
     ),
     Rule(
@@ -82,10 +82,10 @@ RULES = (
             r"version `(?P<version>[A-Z]+_[\d.]+)' not found \(required by"
             r"|(?:libc\.so|libstdc\+\+|libm\.so)[^\n]*version `(?P<version2>[A-Z]+_[\d.]+)' not"
         ),
-        "A compiled library wants {version} of the system's libraries, which the node does not "
+        "A compiled library needs {version} of the system's libraries, which the node does not "
         "have: it was built on a newer system.",
-        "Choose a node with a newer system, or have the library built for this one; in Conda, its "
-        "own lib folder must come first in LD_LIBRARY_PATH.",
+        "Choose a node with a newer system, or have the library built for this one. With Conda, "
+        "put its own lib folder first in LD_LIBRARY_PATH.",
         _GLIBC,
     ),
     Rule(
@@ -95,16 +95,16 @@ RULES = (
             r"|cannot allocate memory in static TLS block|failed to map segment from shared object"
             r"|cannot enable executable stack as shared object requires"
         ),
-        "A compiled library could not be loaded beside the others.",
-        "Import it before the others, or set LD_PRELOAD to it in the job's environment; a folder "
-        "mounted without the right to execute (noexec) does this too.",
+        "A compiled library could not be loaded together with the others.",
+        "Import it before the others, or set LD_PRELOAD to it in the job's environment. A "
+        "folder mounted with noexec causes this too.",
         _GLIBC,
     ),
     Rule(
         "compiled_check",
         message(r"^F\d{4} [\d:.]+ +\d+ [^\n\]]+\] (?:Check failed: )?(?P<what>[^\n]+)"),
-        "Compiled code stopped itself by a check: {what}.",
-        "What it checked is named there; the lines before may tell why.",
+        "Compiled code stopped at a check of its own: {what}.",
+        "Fix what the check names; the lines above it may give the reason.",
         "https://google.github.io/glog/stable/logging/#severity-levels",
         where=LINES,
         weight=Weight.ECHO,
@@ -118,7 +118,7 @@ RULES = (
             r"|Batch job submission failed|Unable to create job step)[^\n:]*:? ?(?P<why>[^\n]*)"
         ),
         "The batch system did not start the run: {why}.",
-        "Compare what is asked of it with the nodes that it has.",
+        "Compare the requested resources with the nodes of the batch system.",
         _SLURM,
         where=LINES,
         otherwise="The batch system did not start the run.",
@@ -126,17 +126,17 @@ RULES = (
     Rule(
         "node_lost",
         message(r"DUE TO NODE (?:(?P<node>\S+) )?FAILURE|error: Node failure on (?P<node2>\S+)"),
-        "The node {node} failed while the run was on it, as the batch system says.",
-        "Look at the node, then resume on others.",
+        "The node {node} failed during the run, according to the batch system.",
+        "Check that the node is on and healthy, and resume on others.",
         _SLURM,
         where=LINES,
-        otherwise="A node failed while the run was on it, as the batch system says.",
+        otherwise="A node failed during the run, according to the batch system.",
     ),
     Rule(
         "preempted",
         message(r"CANCELLED AT [^\n]*DUE TO PREEMPTION"),
-        "The batch system gave the place of the run to a more urgent one.",
-        "Resume when there is room again.",
+        "The batch system preempted the run for a more urgent one.",
+        "Resume when nodes are free again.",
         _SLURM,
         where=LINES,
     ),
@@ -147,8 +147,8 @@ RULES = (
             r"|\$'\\r': command not found"
             r"|bad interpreter: (?P<what>[^\n:]+)|unbound variable$"
         ),
-        "A script of the shell is written wrongly, or has line ends of Windows.",
-        "Mend the script at the line that is named; dos2unix mends line ends.",
+        "A shell script has a syntax error or Windows line ends.",
+        "Fix the script at the line that is named; dos2unix converts line ends.",
         _BASH,
         where=LINES,
     ),
@@ -161,8 +161,8 @@ RULES = (
             r"|(?<![\w.])(?P<what5>[\w.]{1,99} is not a valid config key)"
             r"|(?:pydantic\S*|jsonschema\S*)\.ValidationError: (?P<what6>[^\n]+)"
         ),
-        "The settings that the program was given do not fit it: {what}.",
-        "Compare the job's options and its file of settings with what the program knows.",
+        "The program's settings are not valid: {what}.",
+        "Compare the job's options and its settings file with those that the program accepts.",
         "https://hydra.cc/docs/advanced/override_grammar/basic/",
         where=(Where.RAISED,),
         is_quoted=True,
@@ -178,9 +178,8 @@ RULES = (
             r"|asyncio)' has no"
             r" attribute|ModuleNotFoundError: No module named '(?:distutils|imp)'"
         ),
-        "The code was written for another version of Python than the node has.",
-        "Adapt the code to this version, or bring a newer version of the library that it stands "
-        "in.",
+        "The code was written for another version of Python than the node's.",
+        "Adapt the code to this version, or use a newer version of the library that contains it.",
         "https://docs.python.org/3/whatsnew/index.html",
         where=(Where.RAISED,),
     ),

@@ -1,4 +1,4 @@
-"""Messages of SSH, over which mpirun reaches the other nodes, and of the names of nodes."""
+"""Messages of SSH, which mpirun uses to reach other nodes, and of node names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ RULES = (
             r"REMOTE HOST IDENTIFICATION HAS CHANGED"
             r"(?:(?:.|\n){0,1500}?host key for (?P<host>\S+) has changed)?"
         ),
-        "The SSH host key of {host} is another one than was accepted.",
-        "Find out why; when the node was reinstalled, remove it and add it again.",
+        "The SSH host key of {host} has changed since it was accepted.",
+        "Find out why. If the node was reinstalled, remove it and add it again.",
         _ISSUES + "kftsehk/phy-clusters/issues/29",
         where=_LAUNCH,
-        otherwise="The SSH host key of a node is another one than was accepted.",
+        otherwise="The SSH host key of a node has changed since it was accepted.",
     ),
     Rule(
         "ssh_key_unknown",
@@ -26,11 +26,11 @@ RULES = (
             r"Host key verification failed|authenticity of host '(?P<host2>[^'\s]+)[^\n]*can't be"
             r"|No \w+ host key is known for (?P<host>\S+) and you have requested strict"
         ),
-        "The SSH host key of {host} was never accepted on the node that starts the run.",
-        "Set the nodes up again: that tells every node the keys of the others.",
+        "The SSH host key of {host} is unknown to the node that starts the run.",
+        "Set the nodes up again: each node then gets the keys of the others.",
         _ISSUES + "microsoft/VirtualClient/pull/752",
         where=_LAUNCH,
-        otherwise="The SSH host key of a node was never accepted on the node that starts the run.",
+        otherwise="The SSH host key of a node is unknown to the node that starts the run.",
     ),
     Rule(
         "ssh_denied",
@@ -43,11 +43,11 @@ RULES = (
             r"|[Pp]assword change required but no TTY|a (?:password|terminal) is required"
             r"|pam_nologin|Agent admitted failure to sign|Received disconnect from \S+ [^\n]*\bauth"
         ),
-        "{host} does not let the cluster's key in.",
-        "Set the node up again: that gives it the cluster's key.",
+        "{host} rejected the cluster's key.",
+        "Set the node up again: it then gets the cluster's key.",
         _ISSUES + "horovod/horovod/issues/467",
         where=_LAUNCH,
-        otherwise="A node does not let the cluster's key in.",
+        otherwise="A node rejected the cluster's key.",
     ),
     Rule(
         "ssh_unreachable",
@@ -61,10 +61,10 @@ RULES = (
             r"|[Nn]o (?:more )?sessions|administratively prohibited"
         ),
         "{host} did not answer SSH ({why}).",
-        "Check that the node is on, and that its SSH server runs and is not overrun.",
+        "Check that the node is on, and that its SSH server runs and is not overloaded.",
         _ISSUES + "open-mpi/ompi/issues/6379",
         where=_LAUNCH,
-        otherwise="The SSH server of a node dropped the connection.",
+        otherwise="A node's SSH server closed the connection.",
     ),
     Rule(
         "ssh_key_file",
@@ -76,11 +76,11 @@ RULES = (
             r"|terminating, \d+ bad configuration options"
             r"|no matching (?:host key type|key exchange method|cipher) found"
         ),
-        "SSH on the node that starts the run does not use its key or settings ({file}).",
-        "Set the node up again: that writes the cluster's key and settings anew.",
+        "SSH on the node that starts the run cannot use its key or settings ({file}).",
+        "Set the node up again: this writes the cluster's key and settings again.",
         "https://man.openbsd.org/ssh",
         where=_LAUNCH,
-        otherwise="SSH on the node that starts the run does not use its key or settings.",
+        otherwise="SSH on the node that starts the run cannot use its key or settings.",
     ),
     Rule(
         "host_name",
@@ -89,11 +89,11 @@ RULES = (
             r"|getaddrinfo[^\n]*: Name or service not known|gaierror: \[Errno -\d+\]"
             r"|Unable to resolve hostname to a \(local\) address"
         ),
-        "The name {host} leads to no address.",
-        "Add the node by its address, or mend the name on the nodes.",
+        "The name {host} does not resolve to an address.",
+        "Add the node by its address, or fix the name resolution on the nodes.",
         "https://man.openbsd.org/ssh",
         where=ANYWHERE,
-        otherwise="The name of a node leads to no address.",
+        otherwise="A node's name does not resolve to an address.",
     ),
     Rule(
         "ssh_missing",
@@ -103,7 +103,7 @@ RULES = (
             r"|agent\(s\) could not be found|\bssh: (?:command )?not found"
             r"|agents? specified[^\n]*(?:could not be found|not found)"
         ),
-        "The node that starts the run has no ssh.",
+        "The node that starts the run has no SSH client.",
         "Install the SSH client there.",
         _ISSUES + "open-mpi/ompi/blob/v4.1.x/orte/mca/plm/rsh/help-plm-rsh.txt",
         where=_LAUNCH,

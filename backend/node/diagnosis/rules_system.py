@@ -5,7 +5,7 @@ from __future__ import annotations
 from backend.node.diagnosis.rule import ANYWHERE, LINES, RANK, Rule, Weight, Where, message
 
 _ISSUES = "https://github.com/"
-_SETUP = "Set the node up again: that builds Horovod for the libraries that are there."
+_SETUP = "Set the node up again: this builds Horovod for its libraries."
 
 SHARED_MEMORY_RULES = (
     Rule(
@@ -21,15 +21,15 @@ SHARED_MEMORY_RULES = (
             r"(?![^\n]*Cannot allocate)"
             r"|No space left on device[^\n]*/dev/shm|/dev/shm[^\n]*No space left on device"
         ),
-        "The shared memory of the node (/dev/shm) is full or too small.",
-        "Have /dev/shm made larger, remove what others left in it, or use fewer loader workers.",
+        "The node's shared memory (/dev/shm) is full or too small.",
+        "Have /dev/shm enlarged, remove left-over files in it, or use fewer loader workers.",
         _ISSUES + "NVIDIA/nccl/issues/290",
     ),
     Rule(
         "shm_full",
         message(r"not enough space for (?P<file>\S+)\s+\(the shared-memory backing"),
-        "There is no room for {file}, by which the MPI processes of a node share memory.",
-        "Make room there, or have it made larger; TMPDIR on the node names another place.",
+        "There is no space for {file}, which the MPI processes of a node use to share memory.",
+        "Free space there, have it enlarged, or set TMPDIR on the node to another folder.",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/shared-memory.html",
     ),
 )
@@ -38,8 +38,8 @@ RULES = (
     Rule(
         "disk_quota",
         message(r"(?i:disk quota exceeded)|Errno 122|EDQUOT"),
-        "The disk quota of this user is used up.",
-        "Remove what is no longer needed or have the quota raised, then resume.",
+        "This user's disk quota is used up.",
+        "Delete files that are no longer needed or have the quota raised, then resume.",
         _ISSUES + "open-mmlab/mmdetection/issues/12069",
     ),
     Rule(
@@ -50,22 +50,23 @@ RULES = (
             r"|database or disk is full"
         ),
         "The disk that holds {file} is full.",
-        "Make room, then resume.",
+        "Free space, then resume.",
         _ISSUES + "databrickslabs/dolly/issues/139",
         otherwise="A disk that the run writes to is full.",
     ),
     Rule(
         "read_only",
         message(r"Read-only file system(?:: '(?P<file>[^'\n]+)')?"),
-        "{file} lies on a file system that cannot be written.",
-        "Check how the share is mounted on the node; a disk with faults turns read-only too.",
+        "{file} is on a read-only file system.",
+        "Check the share's mount options on the node, and its disk: a faulty disk also becomes "
+        "read-only.",
         _ISSUES + "d-eniz/jupymd/issues/11",
-        otherwise="A file system that the run writes to cannot be written.",
+        otherwise="A file system that the run writes to is read-only.",
     ),
     Rule(
         "share_stale",
         message(r"Stale (?:NFS )?file handle|\[Errno 116\]|Transport endpoint is not connected"),
-        "A share was away: files that were open there are gone.",
+        "A share was unavailable: open files on it are lost.",
         "Check that the node sees the share, then resume.",
         _ISSUES + "BrightcoveOS/Diamond/issues/626",
     ),
@@ -85,9 +86,9 @@ RULES = (
     Rule(
         "disk_fault",
         message(r"\[Errno (?:5|121)\] (?:Input/output error|Remote I/O error)$"),
-        "What the program reads or writes was gone: a disk, a share, or the terminal that it was "
-        "started from.",
-        "Check the disk and the share of the node; started from a terminal, start it detached.",
+        "A disk, a share or the terminal that the program uses was disconnected.",
+        "Check the node's disk and share. If the program was started from a terminal, start it "
+        "detached.",
         _ISSUES + "open-mmlab/mmdetection/issues/6461",
         where=RANK,
         weight=Weight.VAGUE,
@@ -95,8 +96,8 @@ RULES = (
     Rule(
         "file_denied",
         message(r"PermissionError: \[Errno (?:13|1)\] [^\n:]*: '(?P<file>[^'\n]+)'"),
-        "The user who runs jobs may not use {file}.",
-        "Give the user on the node the rights to it, or write to the job's own folder.",
+        "The user who runs jobs has no permission for {file}.",
+        "Give the user on the node permission for it, or write to the job's own folder.",
         "https://docs.python.org/3/library/exceptions.html#PermissionError",
         where=(Where.RAISED,),
     ),
@@ -112,7 +113,7 @@ RULES = (
         "open_files",
         message(r"unable to open shared memory object(?![^\n]*\(2\))"),
         "The loader's workers could not hand over a batch: shared memory could not be opened.",
-        "The limit of open files is mostly reached then (ulimit -n): use fewer loader workers, or "
+        "Usually the limit of open files is reached (ulimit -n): use fewer loader workers, or "
         "have it raised.",
         _ISSUES + "pytorch/pytorch/issues/14768",
         where=(Where.RAISED,),
@@ -121,8 +122,8 @@ RULES = (
     Rule(
         "shm_lost",
         message(r"unable to open shared memory object[^\n]*No such file or directory \(2\)"),
-        "A batch was gone from shared memory before it was taken from the worker that made it.",
-        "Leave the sharing strategy of torch.multiprocessing at file_descriptor, and let nobody "
+        "A batch in shared memory was deleted before it was read.",
+        "Keep the sharing strategy of torch.multiprocessing at file_descriptor, and do not "
         "clean /dev/shm while jobs run.",
         _ISSUES + "KatherLab/MediSwarm/issues/574",
         where=RANK,
@@ -135,7 +136,7 @@ RULES = (
             r"|BlockingIOError: \[Errno 11\] Resource temporarily unavailable"
             r"|std::system_error'?\s+what\(\): +Resource temporarily unavailable"
         ),
-        "The user reached the limit of processes or threads on the node.",
+        "The user reached the node's limit of processes or threads.",
         "Use fewer processes or loader workers, or have the node's limit raised (ulimit -u).",
         "https://man7.org/linux/man-pages/man2/fork.2.html",
     ),
@@ -152,10 +153,10 @@ RULES = (
             r"|job killed: v?mem \w+ exceeded limit|the node running low on memory"
             r"|Killed process \d+ \([^\n]*total-vm|The node was low on resource: memory"
         ),
-        "The memory of the node is full: {wanted} more was wanted.",
+        "The node is out of memory: {wanted} more was requested.",
         "Choose a smaller batch size, fewer processes on the node or fewer loader workers.",
         _ISSUES + "numpy/numpy/pull/13306",
-        otherwise="The memory of the node is full.",
+        otherwise="The node is out of memory.",
     ),
     Rule(
         "library_mismatch",
@@ -164,7 +165,7 @@ RULES = (
             r"(?![^\n]*\(ignored\))|Error loading shared library (?P<library2>[\w.+-]+): No such"
         ),
         "The compiled library {library} was not found on the node.",
-        _SETUP + " When it is none of ours, have it installed there.",
+        _SETUP + " If it is not one of Ringmaster's, have it installed there.",
         _ISSUES + "horovod/horovod/issues/3476",
         where=(Where.RAISED,),
     ),
@@ -186,7 +187,7 @@ RULES = (
             r"|numpy\.(?:dtype|ndarray|ufunc) size changed|RuntimeError: Numpy is not available"
             r"|Intel MKL FATAL ERROR|libgcc_s\.so\.1 must be installed"
         ),
-        "A compiled library does not fit the others that are installed.",
+        "A compiled library is incompatible with the other installed ones.",
         _SETUP,
         _ISSUES + "horovod/horovod/issues/1301",
     ),
@@ -199,9 +200,9 @@ RULES = (
             r"(?P<module2>[\w, -]+)"
             r"|PackageNotFoundError: (?:No package metadata was found for )?(?P<module3>[\w.-]+)"
         ),
-        "The Python module {module} is not there: it is neither installed on the node nor brought "
-        "along with the program.",
-        "Bring the module along with the model or the loader, or do without it.",
+        "The Python module {module} is missing: it is not installed on the node and not "
+        "included with the program.",
+        "Include the module with the model or the loader, or remove its use.",
         "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError",
         where=(Where.RAISED,),
     ),
@@ -213,8 +214,8 @@ RULES = (
             r"|contains a parameter group that doesn't match)|unexpected key \S+ in state_dict"
             r"|size mismatch for [\w.]+: copying a param|While copying the parameter named"
         ),
-        "The saved weights do not fit the model {model}: it was changed since they were saved.",
-        "Go back to the version of the model that made the weights, or start without them.",
+        "The saved weights do not fit the model {model}: it was changed after they were saved.",
+        "Use the version of the model that saved the weights, or start without them.",
         _ISSUES + "Helias/Car-Model-Recognition/issues/2",
         where=(Where.RAISED,),
         otherwise="The saved weights do not fit the model or its optimizer.",
@@ -237,24 +238,24 @@ RULES = (
             r"|DataLossError|Unable to load weights from pytorch checkpoint file for '(?P<file3>[^'"
             r"\n]+)"
         ),
-        "A file is damaged or of another kind than expected: {file}.",
-        "Verify the dataset and the checkpoint; import the dataset again when files are damaged.",
+        "A file is damaged or has an unexpected format: {file}.",
+        "Verify the dataset and the checkpoint; import the dataset again if files are damaged.",
         "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
         where=(Where.RAISED,),
-        otherwise="A file is damaged or of another kind than expected.",
+        otherwise="A file is damaged or has an unexpected format.",
     ),
     Rule(
         "port_taken",
         message(r"Address already in use|EADDRINUSE|no port available in the range"),
-        "A network port that the program wants is taken by another one.",
-        "Wait a minute, or end what is left of earlier runs on the node, then resume.",
+        "A network port that the program needs is in use.",
+        "Wait a minute, or end left-over processes of earlier runs on the node, then resume.",
         "https://man7.org/linux/man-pages/man2/bind.2.html",
     ),
     Rule(
         "pickle",
         message(r"[Cc]an't pickle|cannot pickle '|Can't get local (?:attribute|object)"),
-        "The loader's workers cannot be started: the loader holds something that cannot be sent "
-        "to another process.",
+        "The loader's workers cannot be started: the loader holds an object that cannot be "
+        "pickled.",
         "Make lambdas and inner functions of the loader module-level functions, or use no workers.",
         "https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled",
         where=(Where.RAISED,),
@@ -262,9 +263,9 @@ RULES = (
     Rule(
         "worker_killed",
         message(r"DataLoader worker (?:\(pid(?:\(s\))? [\d, ]+\) )?is killed by signal: Killed"),
-        "A worker process of the loader was killed from outside: mostly the node's memory ran out.",
-        "The kernel does this when memory runs out: “dmesg” on the node tells. Use fewer loader "
-        "workers or a smaller batch size.",
+        "A loader worker was killed: usually the node ran out of memory.",
+        "Run “dmesg” on the node to see whether memory ran out. Use fewer loader workers or a "
+        "smaller batch size.",
         _ISSUES + "Abe404/root_painter/issues/174",
         where=RANK,
         weight=Weight.VAGUE,
@@ -278,8 +279,9 @@ RULES = (
             r"|A process in the process pool was terminated abruptly"
             r"|Pin memory thread exited unexpectedly"
         ),
-        "A worker process of the loader died; the log does not say of what.",
-        "Use fewer loader workers; with none at all, once, the fault shows itself in the rank.",
+        "A loader worker crashed.",
+        "Use fewer loader workers. Run the job once with none: the error then appears in the "
+        "rank's log.",
         "https://docs.pytorch.org/docs/stable/data.html",
         where=RANK,
         weight=Weight.VAGUE,
@@ -292,9 +294,9 @@ RULES = (
             r"(?P<library>(?!libc[.-]|ld-|libpthread|libstdc|libgcc"
             r"|libpython)[\w.+-]{1,99}\.so[\w.]*)"
         ),
-        "Compiled code crashed ({signal}) in {library}; the log does not say why.",
-        "When the library is a part of the model or the loader, mend it there; else set the node "
-        "up again, or bring another version of it.",
+        "Compiled code crashed ({signal}) in {library}.",
+        "If the library is part of the model or the loader, fix it there. Otherwise set the "
+        "node up again, or use another version of it.",
         _ISSUES + "horovod/horovod/issues/585",
         where=LINES,
         weight=Weight.VAGUE,
@@ -306,10 +308,9 @@ RULES = (
             r"|Floating point exception)(?:.|\n){0,400}?\(most recent call first\):\s+"
             r"File \"(?:[^\"\n]*/)?(?P<file>[^\"\n/]+)\", line (?P<line>\d+)"
         ),
-        "Compiled code crashed ({signal}), called by {file}, line {line}; the log does not say "
-        "why.",
-        "Look at what that line gives to the library it calls; when it is right, set the node up "
-        "again, or bring another version of the library.",
+        "Compiled code crashed ({signal}), called by {file}, line {line}.",
+        "Check the arguments that this line passes to the library. If they are right, set the "
+        "node up again, or use another version of the library.",
         "https://docs.python.org/3/library/faulthandler.html",
         where=LINES,
         weight=Weight.VAGUE,
@@ -335,13 +336,13 @@ RULES = (
             r"|stack smashing detected|LLVM ERROR|\b(?P<signal8>[Ss]egmentation fault|Bus error"
             r"|Floating point exception)\b"
         ),
-        "Compiled code crashed ({signal}); the log does not say why.",
-        "Look for extensions in compiled code in the model and the loader; when there are none, "
-        "set the node up again.",
+        "Compiled code crashed ({signal}).",
+        "Check compiled extensions of the model and the loader. If there are none, set the node "
+        "up again.",
         _ISSUES + "horovod/horovod/issues/107",
         where=ANYWHERE,
         weight=Weight.VAGUE,
-        otherwise="Compiled code crashed; the log does not say why.",
+        otherwise="Compiled code crashed.",
     ),
     Rule(
         "crash",
@@ -350,10 +351,10 @@ RULES = (
             r"(?: '[^'\n]+'\s+what\(\): +(?P<what>[^\n]+?)\.?$)?"
         ),
         "Compiled code stopped with “{what}”.",
-        "Look at the logs of the other ranks, and at what was written before this.",
+        "Open the logs of the other ranks and read the lines before this one.",
         _ISSUES + "horovod/horovod/issues/107",
         weight=Weight.ECHO,
-        otherwise="Compiled code crashed; the log does not say why.",
+        otherwise="Compiled code crashed.",
     ),
     Rule(
         "killed",
@@ -366,13 +367,12 @@ RULES = (
             r"|KILLED BY SIGNAL: 9 \(|EXIT STRING: Killed|^\s*Exit code: +137$"
             r"|\b(?:[Ee]xit(?:ed)?|returned?|status|code)\b[\w :=-]{0,20}\b137\b"
         ),
-        "Rank {rank} on {node} was killed from outside (signal 9): mostly the node's memory ran "
-        "out.",
-        "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "
-        "ended it.",
+        "Rank {rank} on {node} was killed (signal 9): usually the node ran out of memory.",
+        "Run “dmesg” on the node to see whether memory ran out. If not, a user or another "
+        "program ended it.",
         _ISSUES + "open-mpi/ompi/issues/2661",
         where=LINES,
         weight=Weight.VAGUE,
-        otherwise="A process was killed from outside (signal 9): mostly the node's memory ran out.",
+        otherwise="A process was killed (signal 9): usually the node ran out of memory.",
     ),
 )

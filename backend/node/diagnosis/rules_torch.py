@@ -1,4 +1,4 @@
-"""Messages of PyTorch and Horovod themselves that no plain mistake in the code explains."""
+"""Messages of PyTorch and Horovod that no common mistake in the code explains."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RULES = (
             r"|CUDA Error: out of memory|CUDA runtime error: out of memory"
             r"|torch(?:\.cuda)?\.OutOfMemoryError|NVRTC_ERROR_OUT_OF_MEMORY"
         ),
-        "The GPU's memory is full.",
-        "Choose a smaller batch size, or end what else uses the GPU.",
+        "Out of GPU memory.",
+        "Choose a smaller batch size, or end other processes on the GPU.",
         _TORCH + "/csrc/cuda",
         where=RANK,
     ),
@@ -34,16 +34,16 @@ RULES = (
             r"|GPU is required"
             r"|requires a (?:CUDA )?GPU|No supported gpu backend|No available GPUs?"
         ),
-        "There is no GPU that this program can use.",
-        "Check the node: its driver, and whether its PyTorch is one with CUDA.",
+        "The program found no usable GPU.",
+        "Check the node: its driver, and whether its PyTorch was built with CUDA.",
         _TORCH + "/cuda/__init__.py",
         where=_RAISED,
     ),
     Rule(
         "gpu_fork",
         message(r"only dense CPU tensors can be pinned|[Cc]annot pin 'torch\.cuda"),
-        "The loader gave tensors that are on the GPU, where only those of the processor may be.",
-        "Keep the loader on the processor: the job itself moves batches to the GPU.",
+        "The loader returned tensors on the GPU; they must be on the CPU.",
+        "Keep the loader on the CPU: the job moves batches to the GPU.",
         "https://docs.pytorch.org/docs/stable/notes/multiprocessing.html",
         where=_RAISED,
     ),
@@ -58,10 +58,10 @@ RULES = (
             r"|(?:CUDA )?compute capability[^\n]*(?:too low|not supported|at least|>= ?\d|required)"
             r"|type fp8\w* not supported|'sm_\d+' is not defined"
         ),
-        "The program wants what this kind of GPU does not have, or its libraries have no code for "
-        "it.",
-        "Choose a node with another kind of GPU, switch the feature off that is named, or set the "
-        "node up again.",
+        "The program needs a feature that this GPU model does not have, or its libraries do not "
+        "support this model.",
+        "Choose a node with another GPU model, turn the named feature off, or set the node up "
+        "again.",
         _TORCH + "/cuda/__init__.py",
         where=_RAISED,
     ),
@@ -76,7 +76,8 @@ RULES = (
         "Set the node up again, with a PyTorch that has it.",
         _TORCH + "/distributed/distributed_c10d.py",
         where=_RAISED,
-        otherwise="The installed PyTorch was built without what ranks talk over.",
+        otherwise="The installed PyTorch was built without the backend that the ranks "
+        "communicate with.",
     ),
     Rule(
         "nccl_version",
@@ -84,9 +85,8 @@ RULES = (
             r"NCCL version mismatch|[Mm]ismatched NCCL version"
             r"|NCCL WARN [^\n]*version (?:\S+ )?(?:mismatch|incompatib)"
         ),
-        "The NCCL that was found is not the one that the program was built for, or differs between "
-        "ranks.",
-        "Take other NCCL libraries out of LD_LIBRARY_PATH on the nodes; else set them up again.",
+        "The NCCL version is not the one that the program was built for, or differs between ranks.",
+        "Remove other NCCL libraries from LD_LIBRARY_PATH on the nodes, or set them up again.",
         "https://github.com/NVIDIA/nccl/blob/master/src/init.cc",
     ),
     Rule(
@@ -108,8 +108,8 @@ RULES = (
             r"(?:errno: (?:99|13|97)|Permission denied|Cannot assign)"
             r"|(?:bind|listen)[^\n]*(?:Cannot assign requested address|Permission denied)"
         ),
-        "The address or port at which the ranks were to meet cannot be opened on this node.",
-        "It must be an address of the node that rank 0 runs on, and a port above 1023.",
+        "The address or port for the ranks' rendezvous cannot be opened on this node.",
+        "Use an address of the node that rank 0 runs on, and a port above 1023.",
         _TORCH + "/csrc/distributed/c10d/socket.cpp",
         where=RANK,
     ),
@@ -120,17 +120,17 @@ RULES = (
             r"|makeUVDevice\(\): interface or hostname can't be empty"
         ),
         "PyTorch found no network card of this node for {address}.",
-        "Mostly the node's own name leads to another address than its own: mend /etc/hosts there. "
+        "Usually the node's own name resolves to another node's address: fix /etc/hosts there. "
         "GLOO_SOCKET_IFNAME in the job's environment names the card to use.",
         "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc",
         where=RANK,
-        otherwise="PyTorch found no network card of this node to use.",
+        otherwise="PyTorch found no usable network card on this node.",
     ),
     Rule(
         "host_name",
         message(r"network addresses of \((?P<host>[\w.-]+), \d+\) cannot be retrieved \(gai error"),
-        "The name {host} leads to no address.",
-        "Add the node by its address, or mend the name on the nodes.",
+        "The name {host} does not resolve to an address.",
+        "Add the node by its address, or fix the name resolution on the nodes.",
         _TORCH + "/csrc/distributed/c10d/socket.cpp",
         where=RANK,
     ),
@@ -144,8 +144,8 @@ RULES = (
             r"|\[gloo\][^\n]*Timed out|Application timeout caused pair closure"
             r"|DistStoreError: "
         ),
-        "The ranks waited in vain for one that did not take part in a step. Its own log tells why.",
-        "Look at the logs of the other ranks: one hangs, or took another branch in the model.",
+        "One rank stopped taking part. See its log for the reason.",
+        "Open the logs of the other ranks: one rank hangs, or took another branch in the model.",
         _TORCH + "/csrc/distributed/c10d",
         where=RANK,
         weight=Weight.VAGUE,
@@ -157,8 +157,8 @@ RULES = (
             r"|store->get\('[^']*'\) got error: (?:Connection (?:reset|closed)|Broken pipe)"
             r"|recvValue failed on SocketImpl|[Ff]ailed to recv, got 0 bytes"
         ),
-        "Another rank had gone already, and its partners ended for it.",
-        "Look at the log of the rank that ended first.",
+        "Other ranks ended because one had ended before.",
+        "Open the log of the rank that ended first.",
         _TORCH + "/csrc/distributed/c10d",
         where=RANK,
         weight=Weight.ECHO,
@@ -170,9 +170,8 @@ RULES = (
             r"|triton\.compiler\.errors\.\w+|CompilationError: at \d+:\d+"
             r"|LoweringException: |TorchRuntimeError: |Internal Triton PTX codegen error"
         ),
-        "torch.compile, or Triton, could not make machine code of a part of the model.",
-        "Run it once without torch.compile; when that works, leave the part that is named out of "
-        "it.",
+        "torch.compile or Triton could not compile a part of the model.",
+        "Run the job once without torch.compile. If that works, exclude the named part from it.",
         "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
         where=_RAISED,
         weight=Weight.VAGUE,
@@ -180,9 +179,9 @@ RULES = (
     Rule(
         "killed",
         message(r"process \d+ terminated with signal SIGKILL"),
-        "A process was killed from outside (signal 9): mostly the node's memory ran out.",
-        "The kernel does this when memory runs out: “dmesg” on the node tells. Else somebody "
-        "ended it.",
+        "A process was killed (signal 9): usually the node ran out of memory.",
+        "Run “dmesg” on the node to see whether memory ran out. If not, a user or another "
+        "program ended it.",
         _TORCH + "/multiprocessing/spawn.py",
         where=RANK,
         weight=Weight.VAGUE,
@@ -190,9 +189,9 @@ RULES = (
     Rule(
         "crash",
         message(r"process \d+ terminated with signal (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE))"),
-        "Compiled code crashed ({signal}); the log does not say why.",
-        "Look for extensions in compiled code in the model and the loader; when there are none, "
-        "set the node up again.",
+        "Compiled code crashed ({signal}).",
+        "Check compiled extensions of the model and the loader. If there are none, set the node "
+        "up again.",
         _TORCH + "/multiprocessing/spawn.py",
         where=RANK,
         weight=Weight.VAGUE,
@@ -211,9 +210,9 @@ RULES = (
             r"|unsupported GNU version|Unable to JIT load the \w+ op"
             r"|CUDAMismatchException|Installed CUDA version \S+ does not match"
         ),
-        "The program builds compiled code while it runs, and that did not work.",
-        "Install a compiler, and the CUDA toolkit of PyTorch's version, on the node; the lines "
-        "before tell what it lacks.",
+        "The program could not build its compiled code.",
+        "Install a compiler on the node, and the CUDA toolkit of PyTorch's version; the lines "
+        "above name what is missing.",
         "https://docs.pytorch.org/docs/stable/cpp_extension.html",
         where=_RAISED,
     ),
@@ -223,9 +222,9 @@ RULES = (
             r"Could not run '(?P<operation>[^'\n]+)' with arguments from the 'Sparse\w+' backend"
             r"|(?P<operation2>\w+) does not support sparse gradients"
         ),
-        "{operation} takes no sparse tensors, and an embedding with sparse=True has a sparse "
-        "gradient.",
-        "Make the embedding without sparse=True, or convert the tensor with .to_dense().",
+        "{operation} does not accept sparse tensors, and an embedding with sparse=True has a "
+        "sparse gradient.",
+        "Create the embedding without sparse=True, or convert the tensor with .to_dense().",
         "https://docs.pytorch.org/docs/stable/sparse.html",
         where=_RAISED,
     ),
@@ -243,8 +242,8 @@ RULES = (
             r"|bitsandbytes[^\n]*(?:CUDA Setup"
             r"|libbitsandbytes\S+: )|CUDA Setup failed despite"
         ),
-        "A compiled part of a library is not there, or was built without what is asked of it.",
-        "Have the library built again on the node, against the PyTorch and CUDA that it has.",
+        "A compiled part of a library is missing, or was built without the requested feature.",
+        "Have the library rebuilt on the node for its PyTorch and CUDA.",
         "https://docs.pytorch.org/docs/stable/cpp_extension.html",
         where=_RAISED,
     ),
@@ -255,9 +254,9 @@ RULES = (
             r"|Only Tensors created explicitly by the user"
             r"|cowardly refusing to serialize non-leaf"
         ),
-        "The program sends something to another process, or copies it, that cannot be sent.",
+        "The program sends or copies an object that cannot be pickled.",
         "Open files and connections inside the worker; make lambdas and inner functions "
-        "module-level functions; detach tensors before they are handed on.",
+        "module-level functions; detach tensors before you pass them.",
         "https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled",
         where=_RAISED,
     ),
@@ -271,7 +270,7 @@ RULES = (
             r"|KeyError: '(?:\w+\.){2,}(?:weight|bias|running_mean|running_var)'"
         ),
         "The saved weights do not fit the model or its optimizer.",
-        "Go back to the version of the model that made the weights, or start without them.",
+        "Use the version of the model that saved the weights, or start without them.",
         _TORCH + "/nn/modules/module.py",
         where=_RAISED,
     ),
@@ -282,8 +281,8 @@ RULES = (
             r"|^\s+(?:size mismatch for \S+: copying a param|(?:Missing"
             r"|Unexpected) key\(s\) in state)"
         ),
-        "The saved weights do not fit the model {model}: it was changed since they were saved.",
-        "Go back to the version of the model that made the weights, or start without them.",
+        "The saved weights do not fit the model {model}: it was changed after they were saved.",
+        "Use the version of the model that saved the weights, or start without them.",
         _TORCH + "/nn/modules/module.py",
         where=LINES,
         weight=Weight.VAGUE,
@@ -312,12 +311,12 @@ RULES = (
             r"|could not connect to some hosts via ssh"
             r"|ssh not successful for host (?P<host>\S+?):?$"
         ),
-        "{host} did not answer SSH as horovodrun asked it to.",
-        "Check that the node is on, that its SSH server runs, and that it lets the cluster's key "
-        "in.",
+        "{host} did not answer horovodrun over SSH.",
+        "Check that the node is on, that its SSH server runs, and that it accepts the cluster's "
+        "key.",
         _HOROVOD + "/runner/launch.py",
         weight=Weight.VAGUE,
-        otherwise="A node did not answer SSH as horovodrun asked it to.",
+        otherwise="A node did not answer horovodrun over SSH.",
     ),
     Rule(
         "horovod_setup",
@@ -329,8 +328,8 @@ RULES = (
             r"|backward_passes_per_step must be > 0|Process set provided does not exist"
             r"|register process set with mismatching|tried to set up mismatching numbers of process"
         ),
-        "The code gave Horovod what it does not take: the line says what.",
-        "The job wraps the optimizer itself: leave Horovod out of the model's code.",
+        "The code called Horovod incorrectly; the line below names the mistake.",
+        "The job wraps the optimizer itself: remove Horovod from the model's code.",
         _HOROVOD + "/torch/optimizer.py",
         where=RANK,
     ),
@@ -338,8 +337,7 @@ RULES = (
         "horovod_stall",
         message(r"Stalled ranks:|One or more rank[^\n]*Will shutdown"),
         "Some ranks waited for others that did not take part in a step.",
-        "Look at the logs of the ranks that were missing: one hangs, or took another branch in the "
-        "model.",
+        "Open the logs of the missing ranks: one hangs, or took another branch in the model.",
         _HOROVOD + "/common/stall_inspector.cc",
         weight=Weight.VAGUE,
     ),

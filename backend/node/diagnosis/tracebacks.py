@@ -31,16 +31,17 @@ _LIBRARY = re.compile(
 _WRAPPER = re.compile(r"\S+: Caught \w+ in (?:DataLoader worker|replica|pin memory thread)")
 _CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__init__)\.py$")
 _LAST_LINES = 12
-"""So much may a program still say after the exception that ends it; more, and it was caught."""
+"""Lines that a program may still write after the exception that ends it; with more it was caught.
+"""
 _BETWEEN = 3
-"""So much may stand between the exceptions of one end."""
+"""Lines that may separate the exceptions of one end."""
 _MESSAGE_LINES = 8
 _MOST = 12
 
 
 @dataclass(frozen=True)
 class TracebackFrame:
-    """``source`` is the line of code, "" where the log does not show it."""
+    """``source`` is the line of code, "" if the log does not show it."""
 
     file: str
     line: int
@@ -68,22 +69,22 @@ class Raised:
 
     @property
     def is_of_cleaning(self) -> bool:
-        """Raised where Python tidies up or writes logs: it says so, and goes on."""
+        """Raised while Python shuts down or writes logs: it reports this and continues."""
         return any(_CLEANING.search(frame.file) for frame in self.frames)
 
     @property
     def is_wrapper(self) -> bool:
-        """Only hands on what another process raised, whose own traceback follows."""
+        """Only re-raises what another process raised, whose own traceback follows."""
         return bool(_WRAPPER.match(self.text))
 
     @property
     def of_user(self) -> TracebackFrame | None:
-        """The innermost frame that is in no library."""
+        """The innermost frame that is not in a library."""
         return next((one for one in reversed(self.frames) if not one.is_of_library), None)
 
 
 def without_ignored(lines: Sequence[str]) -> list[str]:
-    """The lines, with those about exceptions that Python ignored made empty."""
+    """Return the lines, with those about exceptions that Python ignored blanked."""
     kept = list(lines)
     index = 0
     while index < len(kept):
@@ -106,10 +107,11 @@ def _belongs(line: str) -> bool:
 
 
 def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Raised, ...], ...]:
-    """The exceptions at the end of a log, as they came; of each what led to it, first things first.
+    """Return the exceptions at the end of a log, in order; each with its causes, the first one
+    first.
 
-    Several stand there when ranks share a log, or when a launcher tells what it saw. Empty when
-    the program wrote on after them, so that they cannot have been its end (``must_be_last``).
+    There are several when ranks share a log, or when a launcher reports another process. Empty if
+    the program kept writing after them, so that they did not end it (``must_be_last``).
     """
     found: list[tuple[Raised, ...]] = []
     end = len(lines) - 1
@@ -166,7 +168,7 @@ def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
 
 
 def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
-    """The exception whose type stands in this line."""
+    """Return the exception whose type is in this line."""
     line = lines[index]
     match = _RAISED.match(line)
     below_frames = _AFTER_FRAMES.match(line)
@@ -185,7 +187,7 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether it can be a further line of an exception's message."""
+    """Return whether the line can continue an exception's message."""
     return bool(line.strip()) and not line.startswith(_HEADER) and not _FRAME.match(line)
 
 
@@ -212,7 +214,7 @@ def _frames_before(lines: Sequence[str], index: int) -> tuple[TracebackFrame, ..
 
 
 def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ...]:
-    """The frames of a traceback that Rich drew into a box, whose last line is ``bottom``."""
+    """Read the frames of a traceback that Rich drew into a box, whose last line is ``bottom``."""
     frames: list[TracebackFrame] = []
     source = ""
     for position in range(bottom - 1, -1, -1):
@@ -233,11 +235,11 @@ def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ..
 
 
 def _is_below_bare_frame(lines: Sequence[str], index: int) -> bool:
-    """Whether it is the code below a frame, in a traceback that lost its blanks on its way."""
+    """Return whether it is the code below a frame, in a traceback that lost its indentation."""
     return index > 0 and lines[index - 1].startswith('File "')
 
 
 def _source(lines: Sequence[str], index: int) -> str:
-    """The line of code that a traceback shows below a frame."""
+    """Return the line of code that a traceback shows below a frame."""
     line = lines[index + 1] if index + 1 < len(lines) else ""
     return line.strip() if line.startswith((" ", "\t")) and not _FRAME.match(line) else ""

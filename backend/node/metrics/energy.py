@@ -1,8 +1,8 @@
-"""What the GPUs of a run use, by the counters that their drivers keep.
+"""Energy that the GPUs of a run use, from the counters of their drivers.
 
-Of a node with an agent the counters are in its last reading; of this computer, which has none, the
-driver is asked. A figure that could be wrong is not given: where a node's agent was away, or a GPU
-does not count, nothing is known.
+The counters of a node with an agent are in its last reading; on this computer, which has none, the
+driver is queried. A figure that could be wrong is not given: if a node's agent was away, or a GPU
+has no counter, the energy is unknown.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from backend.records.jobs.launch import RankPlan
 from backend.records.nodes.reading import Gpu, NodeReading
 
 _SHORTEST_BEATS = 20
-"""A reading is up to one beat old: of a run of fewer beats the figure would be far off."""
+"""A reading is up to one heartbeat old: for a shorter run the figure would be too inaccurate."""
 _LIVELY = 0.9
-"""So many of the beats that an agent means to make are enough for one that was there."""
+"""The share of the expected heartbeats that proves that an agent was running."""
 
 
 @dataclass(frozen=True)
 class _Counters:
-    """``beat_s`` counts the seconds for which an agent worked; None where there is no agent."""
+    """``beat_s`` counts the seconds for which an agent worked; None without an agent."""
 
     used_j: Mapping[str, float]
     beat_s: float | None = None
@@ -54,7 +54,7 @@ class EnergyMeter:
         self._before = self._read()
 
     def used_j(self) -> float | None:
-        """Joules that all GPUs of the run used since `begin`, None where it is not known of all."""
+        """Return the joules that all GPUs used since `begin`, None unless known for all."""
         before, now = self._before, self._read()
         lasted_s = self._clock() - self._began_s
         used = 0.0
@@ -85,8 +85,8 @@ class EnergyMeter:
                 _by_uuid(reading.gpus), float(reading.heartbeat) * interval_s, interval_s
             )
         except (OSError, ValueError, TypeError):
-            # A node whose data root is its own writes its readings elsewhere; and what another
-            # user wrote must not end the supervisor.
+            # A node with its own data root writes its readings elsewhere. A file that another user
+            # wrote must not end the supervisor.
             return None
 
 
@@ -95,7 +95,7 @@ def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float]:
 
 
 def _was_there(first: _Counters, last: _Counters, lasted_s: float) -> bool:
-    """Whether an agent wrote readings all the time, the last of them at the end."""
+    """Return whether an agent wrote readings all the time, the last of them at the end."""
     if first.beat_s is None or last.beat_s is None:
         return True
     beats_s = last.beat_s - first.beat_s

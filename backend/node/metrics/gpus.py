@@ -1,11 +1,11 @@
-"""The GPUs of this computer as the NVIDIA driver tells of them, and who is on them.
+"""GPUs of this computer as the NVIDIA driver reports them, and the processes on them.
 
-Every question to the driver may be refused by itself (a GeForce has no ECC, a virtual GPU no fan),
-so each answer stands alone and None means that it was not given. A GPU that was there and answers
-no more stays in the list: a training that lost one ends with a sentence about NCCL otherwise.
+The driver may refuse each query separately (a GeForce has no ECC, a virtual GPU no fan), so each
+value may be None. A GPU that stopped responding stays in the list: otherwise a training that lost
+one ends with a sentence about NCCL.
 
-Readings are cheap because what does not change is asked once, what hardly changes in each 15th
-reading only, and what was refused not before that.
+Readings are cheap because constant values are queried once, and values that rarely change or were
+refused only in each 15th reading.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backend.records.nodes.reading import Gpu, GpuProcess, MigInstance
 
 NO_DRIVER = "CPU only: no NVIDIA driver was found"
 _LIMIT_S = 3.0
-"""A driver that loses a GPU can hang whoever asks it."""
+"""A driver that loses a GPU can hang its caller."""
 _SLOW_EVERY = 15
 _UNKNOWN_STATE = 32
 _REASONS = {
@@ -44,11 +44,11 @@ _REASONS = {
 
 
 class _Lost(Exception):
-    """The GPU answers nothing any more."""
+    """The GPU no longer responds."""
 
 
 class _Ask:
-    """Questions about one GPU, or one instance of it; None for what the driver does not tell."""
+    """Queries for one GPU, or an instance of it; None for a value that the driver lacks."""
 
     def __init__(self, nvml: Any, handle: object) -> None:
         self.nvml = nvml
@@ -78,7 +78,7 @@ class _Known:
 
 
 class Gpus:
-    """Reads the GPUs again and again."""
+    """Reads the GPUs repeatedly."""
 
     def __init__(self) -> None:
         self.driver = ""
@@ -90,11 +90,11 @@ class Gpus:
         self._owners: dict[int, tuple[ProcessIdentity, Owner]] = {}
 
     def read(self) -> tuple[tuple[Gpu, ...], str]:
-        """All GPUs, or none and why. A driver that hangs is given up after some seconds."""
+        """Return all GPUs, or none and the reason. A driver that hangs is soon abandoned."""
         try:
             return self._bounded.call(self._read)
         except TimeoutError:
-            return (), "GPUs cannot be read: the NVIDIA driver does not answer"
+            return (), "GPUs cannot be read: the NVIDIA driver does not respond"
 
     def _read(self) -> tuple[tuple[Gpu, ...], str]:
         try:
@@ -115,7 +115,7 @@ class Gpus:
             return (), NO_DRIVER
         except pynvml.NVMLError as error:
             self._forget_driver()
-            return (), f"GPUs cannot be read: the NVIDIA driver says “{error}”"
+            return (), f"GPUs cannot be read: the NVIDIA driver reports “{error}”"
         is_slow_round = self._count % _SLOW_EVERY == 0
         self._count += 1
         gpus = [self._gpu(index, is_slow_round) for index in range(count)]
@@ -125,21 +125,21 @@ class Gpus:
         return found, "" if found else "CPU only: the NVIDIA driver sees no GPU"
 
     def _forget_driver(self) -> None:
-        """The driver may come back, after an update for one."""
+        """Close the driver; it may be available later, for example after an update."""
         if self._nvml is not None:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
         self._nvml = None
 
     def _with_lost(self, gpus: list[Gpu]) -> tuple[Gpu, ...]:
-        """A driver that was loaded anew does not count what is gone."""
+        """Add lost GPUs: a driver that was loaded again does not count them."""
         there = {gpu.uuid for gpu in gpus}
         self._seen.update((gpu.uuid, gpu) for gpu in gpus if gpu.uuid and not gpu.lost)
         gone = [_lost(one) for uuid, one in self._seen.items() if uuid not in there]
         return tuple(sorted(gpus + gone, key=lambda gpu: gpu.index))
 
     def _gpu(self, index: int, is_slow_round: bool) -> Gpu | None:
-        """One GPU, or None when this process may not see it (a container)."""
+        """Return one GPU, or None if this process may not see it (in a container)."""
         known = self._known.setdefault(index, _Known())
         try:
             if known.ask is None and (is_slow_round or not known.fixed):
@@ -194,7 +194,7 @@ class Gpus:
 
     def _processes(self, ask: _Ask) -> tuple[GpuProcess, ...]:
         found: dict[int, tuple[int | None, bool]] = {}
-        # Who does both computes: the first word about a process stands.
+        # A process with both kinds of work computes: its first entry stays.
         for kind, only_draws in (("Compute", False), ("Graphics", True)):
             for one in ask(f"nvmlDeviceGet{kind}RunningProcesses") or ():
                 found.setdefault(int(one.pid), (one.usedGpuMemory, only_draws))
@@ -220,7 +220,7 @@ class Gpus:
 
 
 def _memory(ask: _Ask) -> Any:
-    """Memory as nvidia-smi counts it: what the driver reserves is not in use.
+    """Read the memory as nvidia-smi counts it: what the driver reserves is not in use.
 
     NVML calls that version 2 of the answer, and drivers before 510 do not have it.
     """
@@ -229,7 +229,7 @@ def _memory(ask: _Ask) -> Any:
 
 
 def _slow(ask: _Ask) -> dict[str, Any]:
-    """What hardly ever changes."""
+    """Read the values that rarely change."""
     corrected, uncorrected = _ecc(ask, ask.nvml.NVML_AGGREGATE_ECC)
     rows = ask("nvmlDeviceGetRemappedRows")
     pages = ask("nvmlDeviceGetRetiredPagesPendingStatus")
@@ -254,7 +254,7 @@ def _mig_instances(ask: _Ask) -> Iterator[MigInstance]:
     for index in range(ask("nvmlDeviceGetMaxMigDeviceCount") or 0):
         try:
             handle = ask.nvml.nvmlDeviceGetMigDeviceHandleByIndex(ask.handle, index)
-        except ask.nvml.NVMLError:  # no instance in this place
+        except ask.nvml.NVMLError:  # no instance at this index
             continue
         of_instance = _Ask(ask.nvml, handle)
         memory = _memory(of_instance)
@@ -268,7 +268,7 @@ def _mig_instances(ask: _Ask) -> Iterator[MigInstance]:
 
 
 def _ecc(ask: _Ask, counter: int) -> tuple[int | None, int | None]:
-    """Errors that were corrected, and that could not be."""
+    """Return the errors that were corrected, and those that could not be."""
     question, nvml = "nvmlDeviceGetTotalEccErrors", ask.nvml
     return (
         ask(question, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, counter),

@@ -1,4 +1,4 @@
-"""What the agent keeps of the last hours and the last week, in files that stay within a bound."""
+"""History of the last hours and the last week that the agent keeps, in files of bounded size."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from backend.records.nodes.history import EVERY_S, WEEK_EVERY_S, names_line, pas
 from backend.records.nodes.reading import HealthFinding, NodeReading, bad_gpus, words_by_gpu
 
 LIMIT_BYTES = 1_500_000
-"""Of each file: with eight GPUs more than a day in narrow steps, more than a week in wide ones."""
+"""For each file: with eight GPUs more than a day in short steps, more than a week in long ones."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What is due to be kept, None where nothing is yet."""
+    """The lines that are due, None if none is."""
 
     hours: bytes | None = None
     week: bytes | None = None
 
 
 class HistoryWriter:
-    """Gathers readings into lines. `lines` belongs to the thread that reads, `append` may hang."""
+    """Gathers readings into lines. `lines` belongs to the thread that reads; `append` may hang."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class HistoryWriter:
         self._week = _Kept(folder.week, folder.earlier_week, WEEK_EVERY_S, limit_bytes)
 
     def lines(self, reading: NodeReading) -> Lines:
-        """The lines that are due; what is not well in between is in the next ones."""
+        """Return the lines that are due; problems between them are in the next ones."""
         now_s, at_s = time.monotonic(), self._clock()
         self._health = self._health.after(reading, now_s)
         found = self._health.findings
@@ -49,7 +49,7 @@ class HistoryWriter:
         return Lines(hours, week)
 
     def append(self, lines: Lines, reading: NodeReading) -> None:
-        """Keep the lines.
+        """Append the lines to the files.
 
         Raises:
             OSError: They cannot be written now.
@@ -60,7 +60,7 @@ class HistoryWriter:
 
 
 class _Kept:
-    """Lines at one distance, in a file and the full one before it."""
+    """Lines at one interval, in a file and the full file before it."""
 
     def __init__(self, path: Path, earlier: Path, every_s: float, limit_bytes: int) -> None:
         self._path, self._earlier = path, earlier
@@ -92,7 +92,7 @@ class _Kept:
 
     def _write(self, descriptor: int, line: bytes, uuids: tuple[str, ...], is_new: bool) -> None:
         if is_new or uuids != self._named:
-            # A line that an agent did not finish must not take the next one along.
+            # A line that an agent did not finish must not damage the next one.
             line = (b"" if is_new else b"\n") + names_line(uuids) + line
         os.write(descriptor, line)
         self._named = uuids

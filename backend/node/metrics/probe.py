@@ -1,7 +1,7 @@
-"""One reading of this computer: processors, memory, disk, network, GPUs and who is on them.
+"""One reading of this computer: processors, memory, disk, network, GPUs and their processes.
 
-The data root is asked in a thread that can be given up: `statvfs` on a share that hangs cannot be
-interrupted. ``python -m backend.node.metrics.probe NAME DATA_ROOT`` prints one reading as a JSON
+The data root is queried in a thread that can be abandoned: `statvfs` on a share that hangs cannot
+be interrupted. ``python -m backend.node.metrics.probe NAME DATA_ROOT`` prints one reading as a JSON
 object.
 """
 
@@ -24,7 +24,7 @@ _MEMORY = frozenset({"MemTotal", "MemAvailable", "SwapTotal", "SwapFree"})
 
 
 class Probe:
-    """Reads this computer again and again; rates come from the difference to the last reading."""
+    """Reads this computer repeatedly; rates come from the difference to the last reading."""
 
     def __init__(self, name: str, data_root: Path, interval_s: float = 2.0) -> None:
         self._name = name
@@ -77,14 +77,14 @@ class Probe:
         )
 
     def _disk_room(self) -> tuple[int | None, int | None]:
-        """Size and room of the data root's file system."""
+        """Return size and free space of the data root's file system."""
         with suppress(OSError):
             found = self._disk.call(lambda: os.statvfs(self._disk_path))
             return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
         return None, None
 
     def _core_use_percent(self) -> dict[str, float]:
-        """By the kernel's name of a core; "cpu" is all of them together."""
+        """Return the use by the kernel's name of a core; "cpu" is all of them together."""
         counts = _cpu_counts()
         last, self._last_cpu = self._last_cpu, counts
         if not last or counts["cpu"][0] <= last["cpu"][0]:
@@ -102,7 +102,7 @@ class Probe:
         return max(0, received - last[1]) / over_s, max(0, sent - last[2]) / over_s
 
     def _network_bytes(self) -> tuple[int, int]:
-        """Bytes in and out of the real interfaces; of all but the loop where none is real."""
+        """Return bytes in and out of the physical interfaces, or of all except the loopback."""
         counts: dict[str, tuple[int, int]] = {}
         with open("/proc/net/dev", encoding="ascii") as file:
             for line in file.readlines()[2:]:
@@ -118,7 +118,7 @@ class Probe:
 
 
 def read_once(name: str, data_root: Path, over_s: float = 0.2) -> NodeReading:
-    """One reading with rates in it, for who looks only once."""
+    """Return a single reading that includes rates."""
     probe = Probe(name, data_root)
     probe.read()
     time.sleep(over_s)
@@ -131,7 +131,7 @@ def main() -> None:
 
 
 def _cpu_counts() -> dict[str, tuple[int, int]]:
-    """Ticks in all and idle ones, since boot."""
+    """Return the total and idle ticks since boot."""
     found = {}
     with open("/proc/stat", encoding="ascii") as file:
         for line in file:
@@ -145,7 +145,7 @@ def _cpu_counts() -> dict[str, tuple[int, int]]:
 
 def _busy_percent(last: tuple[int, int], now: tuple[int, int]) -> float:
     ticks, idle = now[0] - last[0], now[1] - last[1]
-    # The kernel's counts of idle time go back now and then.
+    # The kernel's idle counts sometimes decrease.
     return round(100.0 * min(max(1 - idle / ticks, 0.0), 1.0), 1) if ticks > 0 else 0.0
 
 

@@ -1,10 +1,10 @@
-"""Tells the end of a run once, however many there are who would tell it.
+"""Send the notification of a run's end once, however many programs could send it.
 
-Who tells has claimed it: ``told-<target>.1.json`` in the run's folder is created exclusively, so of
-two desktops and the run's own head one sends. A claim whose holder is gone is not removed, but
-overtaken by the next number, which again only one can create; nobody can take away a claim that he
-did not see. A message goes out twice only where its sender was killed between the answer of the
-server and the next line here.
+The sender claims it first: it creates a numbered file in the run's folder exclusively, so of two
+desktops and the run's own head node one sends. A claim whose holder is gone is not removed but
+superseded by the next number, which again only one can create; a claim cannot be removed by a
+program that did not see it. A message is sent twice only if its sender was killed between the
+server's answer and the next line here.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from backend.records.notifications.notification import NotificationTarget, RunEn
 
 TRYING, SENT, GIVEN_UP = "trying", "sent", "given up"
 DELAYS_S = (5.0, 15.0, 60.0, 180.0, 600.0)
-"""Between two tries; the last one is repeated."""
+"""Delays between two tries; the last one is repeated."""
 MOST_TRIES = 48
-"""Some seven hours and a half: a mail server that is away for the night costs nothing."""
+"""About seven and a half hours: a mail server may be away for a night."""
 ABANDONED_S = 2 * DELAYS_S[-1]
-"""A claim on another computer that has not moved for so long has no holder any more."""
+"""A claim on another computer that has not changed for this long has no holder any more."""
 
 Send = Callable[[NotificationTarget, RunEndMessage], None]
 
 
 class Writer(Protocol):
-    """How the run's folder is changed; a `DataRootAccess` is one."""
+    """Writer of the run's folder; a `DataRootAccess` is one."""
 
     def create(self, path: Path, value: bytes) -> None:
-        """A file that was not there, or FileExistsError."""
+        """Create a file, or raise FileExistsError."""
 
     def replace_json(self, path: Path, value: Any) -> None: ...
 
 
 class LocalFiles:
-    """The folder is mounted here."""
+    """Writer of a folder that is mounted here."""
 
     def create(self, path: Path, value: bytes) -> None:
         with path.open("xb") as file:
@@ -66,10 +66,10 @@ class _Claim:
 
 
 class NotificationDelivery:
-    """One run's message, to all who are to get it. Call `look` until nothing is left.
+    """One run's message to all its targets. Call `poll` until nothing is left.
 
     Attributes:
-        trouble: Why the last try did not succeed, one sentence, or "".
+        trouble: Why the last try failed, one sentence, or "".
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class NotificationDelivery:
         self.trouble = ""
 
     def poll(self) -> float | None:
-        """Do what is due; returns the seconds after which to look again, None when all is over.
+        """Send what is due; return the seconds until the next call, None when all is done.
 
         Raises:
             OSError: The run's folder cannot be read or written now.
@@ -127,7 +127,7 @@ class NotificationDelivery:
         return None
 
     def _end(self, claim: _Claim, state: str, why: str = "") -> None:
-        # What was sent stays sent, even where that cannot be written any more.
+        # A sent message stays sent, even if that cannot be recorded.
         claim.is_over = True
         self._write(claim, state, why)
 
@@ -136,7 +136,7 @@ class NotificationDelivery:
             self._writer.replace_json(claim.path, _record(state, claim.tries, why))
 
     def _take(self, target: NotificationTarget) -> _Claim | None:
-        """The claim, when it is this process's from now on."""
+        """Return the claim if it belongs to this process from now on."""
         number, held = self._newest(target)
         if number and not self._is_abandoned(target, held):
             return None
@@ -168,7 +168,7 @@ class NotificationDelivery:
         return now - since > ABANDONED_S
 
     def _newest(self, target: NotificationTarget) -> tuple[int, Mapping[str, Any]]:
-        """Number and content of the claim that counts; 0 when there is none."""
+        """Return number and content of the valid claim; 0 without one."""
         number = 0
         while self._path(target, number + 1).exists():
             number += 1
@@ -177,7 +177,7 @@ class NotificationDelivery:
         try:
             return number, read_json(self._path(target, number))
         except ValueError:
-            # It was created a moment ago, and what is in it comes.
+            # It was created a moment ago, and its content follows.
             return number, {}
 
     def _path(self, target: NotificationTarget, number: int) -> Path:
@@ -191,7 +191,7 @@ def _record(state: str, tries: int, why: str = "") -> dict[str, Any]:
 
 
 def _own() -> ProcessIdentity | None:
-    """None where no ``/proc`` tells it."""
+    """Return this process, or None without ``/proc``."""
     with suppress(OSError):
         return process_identity.process(os.getpid())
     return None

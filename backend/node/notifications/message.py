@@ -1,4 +1,4 @@
-"""What is told of the end of a run: its cause, and the last lines of the rank that failed."""
+"""Notification of the end of a run: its cause, and the last lines of the rank that failed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHORTEST_SECRET = 4
 
 
 def tail_of(path: Path) -> bytes:
-    """The end of a log, nothing where there is none."""
+    """Read the end of a log, empty if there is none."""
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         return file.read()
@@ -39,9 +39,9 @@ def message_of(
     channels: Channels,
     read_tail: Callable[[Path], bytes] = tail_of,
 ) -> RunEndMessage | None:
-    """The message about run ``run``, or None when its end is nothing to tell (or not there yet).
+    """Return the message about run ``run``, or None if its end needs none (or is not recorded yet).
 
-    Values of the job's own environment are left out: a token in it may stand in a traceback.
+    Values of the job's own environment are left out: a traceback may contain a token from it.
     """
     try:
         ended = RunExit.from_dict(read_json(folder.attempt(run).exit))
@@ -72,7 +72,7 @@ def message_of(
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """The last lines that a run wrote, as plain text."""
+    """Return the last lines that a run wrote, as plain text."""
     found: list[str] = []
     for line in lines:
         if line.startswith(_RUN_BEGINS):

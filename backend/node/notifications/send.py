@@ -1,7 +1,9 @@
-"""Tells the end of one run: ``python -m backend.node.notifications.send --job FOLDER --run N``.
+"""Send the notification of a run's end: ``python -m backend.node.notifications.send --job FOLDER
+--run N``.
 
-The supervisor starts it as its last act, so that a webhook and a mail go out although nobody has a
-window open. It needs no password: what needs one is told by a desktop, which has a keyring.
+The supervisor starts it as its last action, so that a webhook and a mail are sent even without an
+open window. It needs no password: a target that needs one is served by a desktop, which has a
+keyring.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _MOST_S = 8 * 3600.0
 
 
 def settings_path(data_root: Path) -> Path:
-    """Where a user's settings of notices for a data root lie on this computer."""
+    """Return where a user's notification settings for a data root are on this computer."""
     return settings_folder() / settings_name(os.path.realpath(data_root))
 
 
@@ -41,14 +43,14 @@ def settings_folder() -> Path:
 
 
 def channels_for(folder: JobFolder) -> Channels | None:
-    """What this user wants to be told of the data root that holds ``folder``; None for nothing."""
+    """Return this user's channels for the data root that holds ``folder``; None for none."""
     with suppress(OSError, ValueError, RuntimeError):
         return Channels.from_dict(read_json(settings_path(folder.path.parents[1])))
     return None
 
 
 def begin(folder: JobFolder, run: int) -> bool:
-    """Tell the end of a run in a process that nobody waits for; False when nobody wants it told."""
+    """Send the notification in a detached process; return False if no user has enabled one."""
     channels = channels_for(folder)
     if channels is None or not any(not target.needs_password for target in channels.targets):
         return False
@@ -73,12 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.notifications.send", description=__doc__)
     parser.add_argument("--job", type=Path, required=True, help="folder of the job")
     parser.add_argument("--run", type=int, required=True)
-    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    parser.add_argument(
+        "--detach", action="store_true", help="return at once and continue in the background"
+    )
     options = parser.parse_args(arguments)
-    # No zombie stays with an agent that lives for months.
+    # The agent lives for months: no zombie may stay with it.
     if options.detach and os.fork():
         return 0
-    # A supervisor has all signals blocked, and what it starts inherits that.
+    # A supervisor has all signals blocked, and its children inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     folder = JobFolder(options.job.absolute())
     channels = channels_for(folder)
@@ -88,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tell(folder: JobFolder, run: int, channels: Channels) -> None:
-    # Only here: an agent imports this module for `begin`, and stays small without these.
+    # Imported only here: an agent imports this module for `begin`, and stays small without these.
     from backend.node.notifications.delivery import NotificationDelivery
     from backend.node.notifications.message import message_of
     from backend.node.notifications.transport import post_webhook, send_mail

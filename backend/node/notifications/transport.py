@@ -1,6 +1,6 @@
-"""Sends one message, once: to a webhook or by mail. Says in words why it could not.
+"""Send one message once, by webhook or mail, and report in a sentence why it failed.
 
-No sentence from here holds the address of a webhook: it is a key to a channel.
+No sentence from here contains the address of a webhook: it gives access to a channel.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from backend.records.notifications.notification import PLAIN, TLS, Mail, RunEndM
 _LIMIT_S = 15.0
 _AGAIN = (408, 425, 429)
 _NOT_SHOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "```": "'''"}
-"""Slack takes ``<!channel>`` for a call to all, Mattermost ``@all``; a name of a job is neither."""
+"""Slack reads ``<!channel>`` as a call to all, Mattermost ``@all``; a job's name must not be one.
+"""
 
 
 class NotSent(Exception):
-    """``str()`` is one sentence. ``is_final``: another try would end alike."""
+    """``str()`` is one sentence. ``is_final``: another try would fail the same way."""
 
     def __init__(self, sentence: str, is_final: bool = False) -> None:
         super().__init__(sentence)
@@ -42,13 +43,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> None:
-        """A message that was redirected would arrive empty, and elsewhere."""
+        """Refuse redirects: a redirected message would arrive empty, and at another place."""
 
 
 def post_webhook(
     address: str, message: RunEndMessage, context: ssl.SSLContext | None = None
 ) -> None:
-    """One POST of JSON. Slack, Mattermost and Teams show its ``text``; the rest is for programs.
+    """Send one POST of JSON. Slack, Mattermost and Teams show its ``text``; the rest is for
+    programs.
 
     Raises:
         NotSent: It did not arrive.
@@ -75,7 +77,7 @@ def post_webhook(
 
 
 def body(message: RunEndMessage) -> dict[str, Any]:
-    """What a webhook gets."""
+    """Return the content for a webhook."""
     lines = f"\n```\n{_shown(chr(10).join(message.lines))}\n```" if message.lines else ""
     where = f" ({_shown(', '.join(message.nodes))})" if message.nodes else ""
     cause = " ".join(part for part in (message.cause, message.remedy) if part)
@@ -99,17 +101,17 @@ def body(message: RunEndMessage) -> dict[str, Any]:
 def send_mail(
     mail: Mail, password: str, message: RunEndMessage, context: ssl.SSLContext | None = None
 ) -> None:
-    """One mail.
+    """Send one mail.
 
     Raises:
-        NotSent: The server did not take it.
+        NotSent: The server did not accept it.
     """
     letter = EmailMessage()
     letter["Subject"] = f"[Ringmaster] {message.title}"
     letter["From"] = mail.sender
     letter["To"] = ", ".join(mail.to)
     letter["Date"] = formatdate()
-    # The same for whoever sends it, so that a mailbox that got it twice can tell.
+    # The same for each sender, so that a mailbox can detect a duplicate.
     letter["Message-ID"] = f"<{message.job_id}.{message.run}@ringmaster.invalid>"
     parts = [message.cause, message.remedy]
     if message.nodes:
@@ -125,18 +127,18 @@ def send_mail(
         raise NotSent(why, is_final=True) from None
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
-        why = f"{mail.host} does not take mail for {', '.join(error.recipients)}."
+        why = f"{mail.host} does not accept mail for {', '.join(error.recipients)}."
         raise NotSent(why, is_final=all(code >= 500 for code in codes)) from None
     except smtplib.SMTPResponseException as error:
         answer = error.smtp_error
         told = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
-        why = f"{mail.host} did not take the mail: {error.smtp_code} {told[:200]}."
+        why = f"{mail.host} did not accept the mail: {error.smtp_code} {told[:200]}."
         raise NotSent(why, is_final=error.smtp_code >= 500) from None
     except smtplib.SMTPNotSupportedError:
-        why = f"{mail.host} does not offer what was chosen (STARTTLS, or a sign-in)."
+        why = f"{mail.host} does not support the chosen settings (STARTTLS, or a sign-in)."
         raise NotSent(why, is_final=True) from None
     except (OSError, smtplib.SMTPException, ValueError) as error:
-        raise NotSent(f"{mail.host} did not take the mail: {_words(error)}.") from None
+        raise NotSent(f"{mail.host} did not accept the mail: {_words(error)}.") from None
 
 
 def _deliver(mail: Mail, password: str, letter: EmailMessage, context: ssl.SSLContext) -> None:

@@ -1,4 +1,4 @@
-"""The waiting jobs of a data root, as its files tell them."""
+"""Queued jobs of a data root, read from its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.records.queue.entry import QueueEntry, is_a_desk
 
 
 def queued_ids(root: DataRoot) -> tuple[str, ...]:
-    """The jobs that may be waiting; whether one is, its own folder says. Cheap.
+    """Return the jobs that may be queued; the job's own folder decides. Cheap.
 
     Raises:
         OSError: The data root cannot be read.
@@ -22,16 +22,16 @@ def queued_ids(root: DataRoot) -> tuple[str, ...]:
     try:
         names = os.listdir(root.queue)
     except FileNotFoundError:
-        # A share that is not mounted is no empty queue.
+        # A share that is not mounted is not an empty queue.
         os.stat(root.jobs)
         return ()
     return tuple(sorted(n for n in names if not n.startswith(".") and n != root.paused.name))
 
 
 def entry_of(folder: JobFolder) -> QueueEntry | None:
-    """The job's place in the queue, None when it does not wait. A file that cannot be read is none.
+    """Return the job's queue entry, None if it is not queued or its file cannot be read.
 
-    An entry whose run is claimed is spent: the claim takes a job out of the queue, in one step.
+    An entry whose run is claimed is used up: the claim removes a job from the queue, in one step.
     """
     try:
         entry = QueueEntry.from_dict(read_json(folder.queued))
@@ -43,7 +43,7 @@ def entry_of(folder: JobFolder) -> QueueEntry | None:
 
 
 def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
-    """Every waiting job, in no order.
+    """Return every queued job, unordered.
 
     Raises:
         OSError: The data root cannot be read.
@@ -53,9 +53,9 @@ def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
 
 
 def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
-    """Whether it is for the node, or computer, with this key to start it, as this user.
+    """Return whether the node, or computer, with this key is to start it, as this user.
 
-    Several people may share a computer that has no agent; each one's jobs run as their own.
+    Several users may share a computer that has no agent; each user's jobs run as that user.
     """
     if entry.head != key:
         return False
@@ -68,7 +68,7 @@ def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
 
 
 def who_paused(root: DataRoot) -> str | None:
-    """None: nobody; else the end of a sentence (" by ben")."""
+    """Return None if the queue is not paused, otherwise the end of a sentence (" by ben")."""
     try:
         raw = read_json(root.paused)
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def who_paused(root: DataRoot) -> str | None:
 
 
 def leave(root: DataRoot, folder: JobFolder) -> None:
-    """The job waits no longer; also tidies what a claim left."""
+    """Remove the job from the queue; also remove the files that a claim left."""
     with suppress(OSError):
         folder.queued.unlink(missing_ok=True)
         folder.queued_launch.unlink(missing_ok=True)
@@ -88,9 +88,9 @@ def leave(root: DataRoot, folder: JobFolder) -> None:
 
 
 def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
-    """Who claimed this run for the queue, and was gone before it was started; else None.
+    """Return the process that claimed this run for the queue and ended before its start, or None.
 
-    Only the computer that claimed it can say so.
+    Only the computer that claimed it can know.
     """
     attempt = folder.attempt(run)
     if attempt.supervisor.exists() or attempt.exit.exists():

@@ -1,7 +1,7 @@
-"""Advances the queue on a computer that has no agent: ``python -m backend.node.queue.keeper``.
+"""Queue service of a computer that has no agent: ``python -m backend.node.queue.keeper``.
 
-A desktop starts it when a job is queued that this computer is to lead. It needs nobody from then
-on, and ends when no such job waits and nothing runs that it could have to close.
+A desktop starts it when a job is queued that this computer is to lead. It then runs on its own, and
+ends when no such job is queued and no run is left that it might have to close.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ _TOUCH_EVERY_S = 3600.0
 
 
 def lock_of(root: DataRoot) -> AgentLock:
-    """Held by the keeper of a data root on this computer."""
+    """Return the lock that the queue service of a data root on this computer holds."""
     return AgentLock(Path(os.path.abspath(root.queue)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.queue.keeper", description=__doc__)
     parser.add_argument("--data-root", type=Path, required=True)
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks")
-    parser.add_argument("--detach", action="store_true", help="return at once and go on alone")
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two rounds")
+    parser.add_argument(
+        "--detach", action="store_true", help="return at once and continue in the background"
+    )
     options = parser.parse_args(arguments)
     if not 0.1 <= options.interval <= 60:
-        parser.error("--interval is between 0.1 and 60 seconds")
+        parser.error("--interval must be between 0.1 and 60 seconds")
     root = DataRoot(Path(os.path.abspath(options.data_root)))
     lock = lock_of(root)
     try:
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Keeper:
-    """Looks again and again until nothing is left to be done here."""
+    """Repeats rounds until no work is left on this computer."""
 
     def __init__(self, root: DataRoot, interval_s: float) -> None:
         self._root = root
@@ -82,11 +84,12 @@ class Keeper:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         next_touch = time.monotonic() + _TOUCH_EVERY_S
         while True:
-            # What lasts longer is waited for in the next rounds.
+            # What takes longer is waited for in the next rounds.
             with suppress(OSError):
                 if not self._rounds.call(self._round):
                     lock.leave()
-                    # Who queued a job meanwhile found the lock held, and started no other keeper.
+                    # A program that queued a job meanwhile found the lock held and started no other
+                    # service.
                     if not self._has_work() or not lock.take():
                         return
                     lock.sign()
@@ -97,7 +100,7 @@ class Keeper:
                 return
 
     def _round(self) -> bool:
-        """Whether there is anything left to be done."""
+        """Return whether any work is left."""
         self._begun.update(self._watch.poll())
         self._runs.poll()
         self._begun = {job for job in self._begun if not self._is_over(job)}

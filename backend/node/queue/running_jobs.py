@@ -1,7 +1,7 @@
-"""The runs that are under way anywhere in a data root, and what each has of the nodes.
+"""Current runs of a data root, and the resources that each uses on the nodes.
 
-One look costs a `stat` for each job whose newest run is over, and reads two small files of each
-that is not: who looks often should look no more often than that allows.
+One poll costs a `stat` for each job whose newest run is over, and reads two small files of each
+other job: callers choose their interval accordingly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOREIGN_DESK = "?"
 
 @dataclass(frozen=True)
 class RunningJobs:
-    """``is_complete`` is false while a run was claimed and nobody can say yet what it has."""
+    """``is_complete`` is false while a run was claimed whose resources are not known yet."""
 
     running: tuple[Running, ...]
     tags: frozenset[str]
@@ -36,18 +36,18 @@ class RunningJobs:
 
 
 class LiveRuns:
-    """Looks again and again; remembers which jobs' newest run is over."""
+    """Polls repeatedly; remembers which jobs' newest run is over."""
 
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._monotonic = monotonic
         self._over: dict[str, int] = {}
-        """By job whose newest run is over: when ``attempts`` had changed then."""
+        """For each job whose newest run is over: when ``attempts`` had changed then."""
         self._claims: dict[tuple[str, int], float] = {}
         """When a run without a supervisor was first seen."""
 
     def read(self, fresh: Collection[str] = ()) -> RunningJobs:
-        """One look; of the jobs in ``fresh`` nothing is believed that was seen before.
+        """Poll once; jobs in ``fresh`` are read again without the cache.
 
         Raises:
             OSError: The data root cannot be read.
@@ -71,11 +71,11 @@ class LiveRuns:
         return RunningJobs(tuple(running), frozenset(tags), is_complete)
 
     def _live_run(self, folder: JobFolder, is_fresh: bool) -> int:
-        """Number of the run that is under way, or 0."""
+        """Return the number of the current run, or 0."""
         job = folder.job_id
         try:
             if is_fresh or job not in self._over:
-                # NFS remembers for a while what a folder held; opening it makes it ask.
+                # NFS caches a folder's content for a while; opening it refreshes the cache.
                 os.close(os.open(folder.attempts, os.O_RDONLY))
             changed = os.stat(folder.attempts).st_mtime_ns
         except (FileNotFoundError, NotADirectoryError):
@@ -99,7 +99,7 @@ class LiveRuns:
 
 
 def _frozen(folder: JobFolder, run: int) -> Launch | None:
-    """What a run was queued with that has just been claimed."""
+    """Return the launch that a run was queued with, if it has just been claimed."""
     try:
         launch = Launch.from_dict(read_json(folder.queued_launch))
     except (OSError, ValueError):
@@ -126,13 +126,13 @@ def _running(folder: JobFolder, launch: Launch) -> Running:
 
 
 def _desk_of(folder: JobFolder, launch: Launch) -> str:
-    """Which computer calls itself "this-computer" in a run."""
+    """Return which computer a run calls "this-computer"."""
     if all(plan.node != THIS_COMPUTER for plan in launch.ranks):
         return ""
     try:
         raw = read_json(folder.attempt(launch.run).supervisor)
         supervisor = ProcessIdentity.from_dict(raw)
     except (OSError, ValueError, KeyError, TypeError):
-        # Just claimed: it may be this one, and soon its supervisor will say.
+        # Just claimed: it may be this one, and its supervisor will record it soon.
         return machine()
     return machine() if process_identity.is_here(supervisor) else _FOREIGN_DESK

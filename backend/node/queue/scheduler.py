@@ -1,8 +1,8 @@
-"""Advances the queue of a data root: starts here whatever is to start here when its turn comes.
+"""Advance the queue of a data root: start each job of this computer when its turn comes.
 
-Each head node looks after the jobs that it leads, by the same files and the same rule
-(`records.queue`) as all others, so nobody has to be asked and nobody has to be first. An agent has
-one of these, and so has the keeper of "this computer" (`backend.node.queue.keeper`).
+Each head node is responsible for the jobs that it leads, with the same files and the same rule
+(`records.queue`) as all others, so no central service is needed. An agent has one scheduler, and so
+has the queue service of "this computer" (`backend.node.queue.keeper`).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from backend.records.queue.scheduling import (
 )
 
 _SHARE_OF_TIME = 20
-"""A look that took a second is followed by so many without one."""
+"""A poll that took a second is followed by this many seconds without one."""
 _GO_ON_AFTER_S = 10.0
-"""A supervisor that was started just before its starter ended has said so by then."""
+"""A supervisor that started just before its starter ended has recorded itself by then."""
 
 
 class QueueWatch:
-    """One round after the other. ``node`` is the name under which this computer leads jobs.
+    """Runs one round after the other. ``node`` is the name under which this computer leads jobs.
 
-    ``reading`` gives this computer's own newest reading, None while there is none.
+    ``reading`` returns this computer's own newest reading, None if there is none.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class QueueWatch:
         self._abandoned: dict[str, float] = {}
         self._not_until = 0.0
         self.has_work = False
-        """Whether a job waits that this computer leads, as the last look found."""
+        """True if a job is queued that this computer leads, as of the last poll."""
 
     def poll(self) -> tuple[str, ...]:
-        """One round; returns the ids of the jobs that were started here.
+        """Run one round; return the ids of the jobs that were started here.
 
         Raises:
             OSError: The data root cannot be read.
@@ -82,7 +82,7 @@ class QueueWatch:
         if mine:
             begun += self._advance(entries)
         self._waited = frozenset(ids)
-        # Each look costs a little for every job there ever was.
+        # Each poll costs a little for every job of the data root.
         self._not_until = begin + (self._monotonic() - begin) * _SHARE_OF_TIME
         return tuple(begun)
 
@@ -94,8 +94,8 @@ class QueueWatch:
         return entry
 
     def _advance(self, entries: Sequence[QueueEntry]) -> list[str]:
-        """Start what may start. Only the look right before it counts."""
-        # A job that waited a moment ago may run now, and NFS may not tell unless it is asked.
+        """Start what may start. Only the state right before each start counts."""
+        # A job that waited a moment ago may run now, and NFS may report it only when it is asked.
         live = self._live.read(self._waited | {entry.job_id for entry in entries})
         scene = self._scene(entries, live)
         if scene is None or not live.is_complete:
@@ -117,11 +117,11 @@ class QueueWatch:
             return queue_starter.start(self._root, folder, entry.run)
         except BackendError as error:
             refusal = error.with_remedy
-            # Whoever takes it out in this moment wins: a job that left the queue stays out.
+            # A user who removes it at this moment wins: a job that left the queue stays out.
             with suppress(OSError):
                 if folder.queued.exists():
                     replace_json(folder.queued, replace(entry, refusal=refusal).to_dict())
-        except OSError:  # full, or away: the next round tries again
+        except OSError:  # full, or unavailable: the next round tries again
             pass
         return False
 
@@ -149,7 +149,7 @@ class QueueWatch:
         return False
 
     def _tidy(self, folder: JobFolder) -> None:
-        """Where a run was claimed the queue has nothing more to say; by hand, too."""
+        """Remove queue files of a job whose run was claimed, by the queue or by a user."""
         run = folder.newest_run() if folder.path.is_dir() else 0
         attempt = folder.attempt(run)
         if not folder.path.is_dir() or (
@@ -159,10 +159,10 @@ class QueueWatch:
         ):
             queue_entries.leave(self._root, folder)
 
-    # What is known of the nodes.
+    # Known facts about the nodes.
 
     def _scene(self, entries: Sequence[QueueEntry], live: RunningJobs) -> Scene | None:
-        """None while this computer has no reading of itself."""
+        """Return None while this computer has no reading of itself."""
         own = self._reading()
         if own is None:
             return None
@@ -171,7 +171,7 @@ class QueueWatch:
             if key == self._key:
                 nodes[key] = node_view_of(own, live.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):
-                nodes[key] = NodeView(why_down="Only its own computer can say.")
+                nodes[key] = NodeView(why_down="Only that computer knows its status.")
             else:
                 nodes.update(self._other(key, live))
         who = queue_entries.who_paused(self._root)
@@ -189,7 +189,7 @@ class QueueWatch:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            return {name: NodeView(why_down=f"{name} cannot be looked up: {error}.")}
+            return {name: NodeView(why_down=f"{name} cannot be read: {error}.")}
         why = "" if entry.in_service else f"{name} is out of service."
         try:
             reading, is_alive = self._beats.read(name)
@@ -199,5 +199,5 @@ class QueueWatch:
                 return {name: NodeView(why_down=why)}
             return {name: node_view_of(reading, live.tags, why_down=why)}
         except (TypeError, ValueError, AttributeError):
-            # Whoever may write to its folder may write anything; the other nodes go on.
+            # A user who can write to its folder may write anything; the other nodes continue.
             return {name: NodeView(why_down=f"The status of {name} cannot be used.")}

@@ -1,9 +1,9 @@
-"""Starting a queued job with nobody there: its launch was made when it was queued.
+"""Start of a queued job without a user: its launch was created when it was queued.
 
-What a desktop does at a start (`services.run_start`) is done again here with plain files, because
-this runs on a node and knows no catalogue. Making ``attempts/<n>`` is the claim, so that of a
-desktop and an agent one starts. After it everything can be done twice: an agent that ended in
-between finds its own name in ``claimed.json`` when it is back, and goes on.
+It repeats what a desktop does at a start (`services.run_start`) with plain files, because this runs
+on a node without a catalogue. Making ``attempts/<n>`` is the claim, so that of a desktop and an
+agent one starts. After it every step can be repeated: an agent that ended in between finds its own
+name in ``claimed.json`` when it is back, and continues.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from backend.records.jobs.status import RunStatus
 
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
-_AGAIN = "Take the job out of the queue and queue it again."
+_AGAIN = "Remove the job from the queue and queue it again."
 
 
 def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
-    """Start a job whose turn has come; False when somebody else was first.
+    """Start a job whose turn has come; return False if another program was first.
 
     Raises:
         BackendError: It cannot be started as it was queued; nothing was claimed.
@@ -51,7 +51,7 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
 
 
 def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
-    """Everything from the claim to the supervisor. An end where there is no way on is written.
+    """Do everything from the claim to the supervisor; write an end if it cannot be started.
 
     Raises:
         OSError: The job's folder cannot be written.
@@ -71,10 +71,10 @@ def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
 
 
 def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
-    """After a claim of this computer's that was not followed by a start.
+    """Continue after a claim of this computer that was not followed by a start.
 
     Raises:
-        BackendError: What it was to start cannot be read any more.
+        BackendError: The launch can no longer be read.
         OSError: The job's folder cannot be written.
     """
     launch = _launch(folder, run)
@@ -83,7 +83,7 @@ def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
 
 
 def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatus:
-    """STARTING; a run that goes on shows how far the job is from its first moment."""
+    """Return STARTING; a resumed run shows the job's progress from its first moment."""
     starting = RunStatus(
         state=JobState.STARTING,
         run=launch.run,
@@ -100,7 +100,7 @@ def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatu
     starting = replace(starting, heartbeat=before.heartbeat + 1)
     if not launch.resume_from:
         return starting
-    # A start that was interrupted goes on with the status that it wrote itself.
+    # A start that was interrupted continues with the status that it wrote itself.
     is_own = before.run == launch.run
     took_s = timestamps.seconds(before.updated) - timestamps.seconds(
         before.started or before.updated
@@ -124,27 +124,29 @@ def _launch(folder: JobFolder, run: int) -> Launch:
     try:
         launch = Launch.from_dict(read_json(folder.queued_launch))
     except (OSError, ValueError) as error:
-        raise BackendError(f"What it was to start cannot be read: {error}.", _AGAIN) from error
+        raise BackendError(f"The launch record cannot be read: {error}.", _AGAIN) from error
     if launch.run != run or launch.job_id != folder.job_id:
-        raise BackendError("What was frozen for its start belongs to another run.", _AGAIN)
+        raise BackendError("The launch record belongs to another run.", _AGAIN)
     return launch
 
 
 def _insist(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
-    """Everything that would make another run of it than the one that was queued."""
+    """Raise if the run would differ from the one that was queued."""
     if not _is_trusted(root, folder.queued_launch):
         raise BackendError(
-            f"Everybody may write to {root.jobs}, and what it was to start belongs to a user "
-            "whom this node does not know.",
-            "Let only those write to the data root who may run jobs: chmod o-w.",
+            f"All users may write to {root.jobs}, and the launch record belongs to a user "
+            "unknown to this node.",
+            "Remove the write permission of other users from the data root: chmod o-w.",
         )
     code_roots = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
     for path in (launch.python, *code_roots):
         if path and not os.path.exists(path):
-            raise BackendError(f"{path} is gone since it was queued.", _AGAIN)
+            raise BackendError(f"{path} was removed after the job was queued.", _AGAIN)
     for checkpoint in (launch.resume_from, launch.start_from):
         if checkpoint and not os.path.exists(checkpoint):
-            raise BackendError(f"The checkpoint {checkpoint} is gone since it was queued.", _AGAIN)
+            raise BackendError(
+                f"The checkpoint {checkpoint} was removed after the job was queued.", _AGAIN
+            )
     sources = {
         "model": launch.model_source,
         "dataset": launch.dataset_files,
@@ -156,13 +158,13 @@ def _insist(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         changed = _changed(Path(sources[key]), digest, is_code=key in _CODE)
         if changed:
             raise BackendError(
-                f"The {key.replace('_', ' ')} is not the one that was queued: {changed}.",
-                f"Put it back, or import it as a new version. {_AGAIN}",
+                f"The {key.replace('_', ' ')} has changed since the job was queued: {changed}.",
+                f"Restore it, or import it as a new version. {_AGAIN}",
             )
 
 
 def _is_trusted(root: DataRoot, path: Path) -> bool:
-    """Who may write to the data root may start jobs; where everybody may, only its owner may."""
+    """Return whether the file's owner may write to the data root, or owns it if all users may."""
     jobs = os.stat(root.jobs)
     if not jobs.st_mode & stat.S_IWOTH:
         return True
@@ -170,7 +172,7 @@ def _is_trusted(root: DataRoot, path: Path) -> bool:
 
 
 def _changed(content: Path, digest: str, *, is_code: bool) -> str:
-    """What is not as it was pinned, or "". Only code is hashed: data may take an hour."""
+    """Return what differs from the pinned version, or "". Data is not hashed: it takes long."""
     manifest = content.parent / "files.sha256"
     try:
         listing = manifest.read_bytes()
@@ -203,7 +205,7 @@ def _claim(folder: JobFolder, run: int) -> bool:
 
 
 def _move_earlier_runs(folder: JobFolder, run: int) -> None:
-    """What they left goes to ``runs/<n>``; what was moved already stays moved."""
+    """Move the files of earlier runs to ``runs/<n>``; files that were moved already stay there."""
     target = folder.runs / str(run - 1)
     mode = stat.S_IMODE(folder.path.stat().st_mode)
     for path in (folder.runs, target, target / "attempts"):

@@ -1,4 +1,4 @@
-"""Records that must be written although the share is away or full just now."""
+"""Records that must be written although the share is away or full at the moment."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from backend.records.base.preallocated_file import PreallocatedFile
 
 
 def write_until_done(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
-    """Replace ``path``, again and again until it works or the time is over.
+    """Replace ``path``, with retries until it works or the time is over.
 
-    What `PreallocatedFile.take` took for it is given back.
+    The space that `PreallocatedFile.take` reserved for it is released.
 
     Raises:
-        OSError: It did not work in the time given.
+        OSError: It did not work in the given time.
     """
     deadline = time.monotonic() + limit_s
     spare = PreallocatedFile(path)

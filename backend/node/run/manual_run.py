@@ -1,7 +1,7 @@
-"""A run that a person started by pasting its command: in a folder of its own below the job's.
+"""A run that a user started by pasting its command, in its own folder below the job's.
 
-The guards of its ranks make that folder, each as far as another has not. It begins as the job's
-newest run did and leaves the job as it is: nobody watches over it, and no list shows it.
+The guards of its ranks make that folder; each makes what is still missing. It begins as the job's
+newest run did and does not change the job: it has no supervisor, and no list shows it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolder, Launch]:
-    """The folder of the run called ``name``, and what it is to do.
+    """Return the folder of the run called ``name``, and its launch.
 
     Raises:
-        BackendError: It was run before, or the job is at another run than ``run`` now.
+        BackendError: The run exists already, or the job's current run is not ``run``.
         OSError: The job's folder cannot be read or written.
         ValueError: Its launch record cannot be used.
     """
     if not _NAME.fullmatch(name):
-        raise BackendError(f"“{name}” is no name for a folder.", "Use letters and digits.")
+        raise BackendError(f"“{name}” is not a valid folder name.", "Use letters and digits only.")
     launch = Launch.from_dict(read_json(folder.launch))
     if launch.run != run:
         raise BackendError(
-            f"The job has had run {launch.run} since this command was copied.", "Copy it anew."
+            f"The job started run {launch.run} after this command was copied.",
+            "Copy the command again.",
         )
     own = folder.by_hand(name)
     launch = replace(launch, job_id=launch.by_hand_id(name), run=1)
@@ -42,17 +43,17 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
         (own.attempt(1).path / f"begun-{rank}").touch(exist_ok=False)
     except FileExistsError as error:
         raise BackendError(
-            f"{own.path} holds what this command made before, and is left as it is.",
-            f"Give it another name at its end, instead of {name}.",
+            f"{own.path} holds the results of an earlier run of this command; it is kept.",
+            f"Replace {name} at the end of the command by another name.",
         ) from error
     replace_json(own.launch, launch.to_dict())
     if rank == 0:
-        _tell(f"Training in {own.path}; Ctrl+C ends it.")
+        _tell(f"Training in {own.path}; press Ctrl+C to end it.")
     return own, launch
 
 
 def refuse(error: Exception) -> int:
-    """Say on the terminal why nothing was started."""
+    """Print on the terminal why nothing was started."""
     remedy = error.remedy if isinstance(error, BackendError) else ""
     _tell(" ".join(filter(None, (str(error), remedy))))
     return 1

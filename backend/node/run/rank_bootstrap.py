@@ -1,6 +1,6 @@
-"""The first lines that run in a rank: be able to say where it stands, then become the rank.
+"""The first lines that run in a rank: set up the stack dumps, then become the rank.
 
-Executed by path, not by ``-m``, so that the working folder (which a user's code fills) is never on
+Executed by path, not by ``-m``, so that the working folder (which user code fills) is never on
 ``sys.path``. The dumps of `faulthandler` go to memory shared with the guard and not to the log,
 because a loader's workers inherit the same log and write into it at the same time.
 """

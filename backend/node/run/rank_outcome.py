@@ -1,7 +1,7 @@
-"""How a rank ended, judged from what its guard saw. Pure: no file, no process.
+"""End of a rank, derived from what its guard saw. Pure: no file, no process.
 
-A rank that leaves with code 0 before the end is as wrong as one that crashes: the others wait for
-it for ever (`sys.exit` in a user's model does that). So the last beat decides, not the code.
+A rank that exits with code 0 before the end is as wrong as one that crashes: the others wait for it
+forever (`sys.exit` in a user's model causes this). So the last heartbeat decides, not the code.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ LOG_LINES = 20
 class EndedBy(Enum):
     ITSELF = "itself"
     LAUNCHER = "launcher"
-    """The guard was told to end: mpirun ends everything, or is gone."""
+    """The guard was ended by mpirun, which ends all ranks or is gone itself."""
     STALL = "stall"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the guard saw of a rank. ``log_tail`` is the end of its log, of this run only."""
+    """Observations of a rank by its guard. ``log_tail`` is the end of its log, of this run only."""
 
     phase: Phase
     ended_by: EndedBy
     wait_status: int | None = None
-    """As of `os.waitpid`; None when the rank never started or could not be ended."""
+    """As of `os.waitpid`; None if the rank never started or could not be ended."""
     error: RankError | None = None
     error_is_secondary: bool = False
     dump: str = ""
@@ -48,7 +48,7 @@ class Seen:
 def rank_exit(
     plan: RankPlan, run: int, host: str, seen: Seen, user_folders: Sequence[str]
 ) -> RankExit:
-    """The exit record of a rank."""
+    """Return the exit record of a rank."""
     code, number = _split(seen.wait_status)
     record = RankExit(
         rank=plan.rank,
@@ -60,11 +60,11 @@ def rank_exit(
         signal=wording.signal_name(number) if number else "",
     )
     if seen.phase in (Phase.FINISHED, Phase.INTERRUPTED):
-        # Its last act is done and on disk; what happens to it afterwards takes nothing back.
+        # Its last action is done and on disk; what happens to it afterwards does not matter.
         done = "finished" if seen.phase is Phase.FINISHED else "interrupted"
         return replace(record, outcome=done)
     if seen.error is not None:
-        # A rank may tell of another one (the loss of rank 3 was NaN); it names it then.
+        # A rank may report another one (the loss of rank 3 was NaN); it names it then.
         rank = plan.rank if seen.error.rank is None else seen.error.rank
         error = replace(seen.error, rank=rank, node=seen.error.node or plan.node)
         return replace(record, outcome="error", error=error, secondary=seen.error_is_secondary)
@@ -79,7 +79,7 @@ def rank_exit(
 
     if seen.ended_by is EndedBy.STALL:
         waited = seen.phase is Phase.WAITING_FOR_OTHERS
-        since = " after the wish to stop" if seen.stop_was_wished else ""
+        since = " after the stop request" if seen.stop_was_wished else ""
         return failed(
             "stalled",
             f"{who} made no progress for {wording.seconds(seen.stall_s)}{since} "
@@ -98,7 +98,7 @@ def rank_exit(
         return failed("signal", _killed(who, number, seen, at), trace)
     if code is None:
         return failed("error", f"{who} did not start.", seen.log_tail)
-    # Only MPI itself leaves while it waits for others: one of them was lost.
+    # Only MPI itself exits while it waits for others: one of them was lost.
     waited = seen.phase is Phase.WAITING_FOR_OTHERS
     return failed("exit", _left(who, code, seen), seen.log_tail, secondary=waited)
 
@@ -115,8 +115,8 @@ def _killed(who: str, number: int, seen: Seen, at: str) -> str:
     name = wording.signal_name(number)
     if number == signal.SIGKILL and seen.out_of_memory:
         return (
-            f"{who} was killed by signal 9 (SIGKILL) {seen.phase.text}, because the computer "
-            "ran out of memory; choose a smaller batch size or fewer processes."
+            f"{who} was killed by signal 9 (SIGKILL) {seen.phase.text} because the computer ran "
+            "out of memory; choose a smaller batch size or fewer processes."
         )
     reason = wording.crash_reason(number)
     if reason:
@@ -130,7 +130,7 @@ def _left(who: str, code: int, seen: Seen) -> str:
         return f"{who} ended {seen.phase.text}: {lines[-1].strip()}"
     if code == 0:
         return (
-            f"{who} left with exit code 0 {seen.phase.text}, before the training was over; "
-            "look for sys.exit or os._exit in the model and the loader."
+            f"{who} exited with code 0 {seen.phase.text}, before the training was over; look for "
+            "sys.exit or os._exit in the model and the loader."
         )
-    return f"{who} left with exit code {code} {seen.phase.text}."
+    return f"{who} exited with code {code} {seen.phase.text}."

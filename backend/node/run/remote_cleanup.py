@@ -1,7 +1,7 @@
-"""Ending what is left of a run on its other nodes, from the head node, when mpirun is gone.
+"""Cleanup of a run on its other nodes, from the head node, after mpirun has ended.
 
-mpirun ends its ranks well as long as it reaches a node, and the guards there end them when it does
-not. What is left can only be a process whose guard was killed; it still carries the run's tag.
+mpirun ends its ranks as long as it reaches a node, and otherwise the guards there end them. Only a
+process whose guard was killed can be left; it still carries the run's tag.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SSH_ITSELF_FAILED = 255
 
 @dataclass(frozen=True)
 class CleanupResult:
-    """What is to be said of a node, mostly "", and whether it could be reached at all."""
+    """The message about a node, usually "", and whether it could be reached at all."""
 
     sentence: str
     reached: bool = True
 
 
 def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, CleanupResult]:
-    """Sweep every node of the run but this one.
+    """Clean up every node of the run except this one.
 
-    All nodes at once, and none longer than the limit. Of nodes that are apart, what their ranks
-    wrote is in ``folder`` afterwards.
+    All nodes at once, and none longer than the limit. The output of ranks on nodes that do not see
+    the data root is in ``folder`` afterwards.
     """
     if not launch.ssh_config:
         return {}
@@ -50,7 +50,7 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         if node == head:
             continue
         command = ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
-        # Neither a tag nor these paths holds what a shell would read: both are made by us.
+        # Neither a tag nor these paths contain shell syntax: the program makes both.
         command += ["env", f"PYTHONPATH={code_root}", launch.python, "-m", __name__, tag]
         command += [str(folder.path)] if launch.apart else []
         with suppress(OSError):
@@ -80,12 +80,16 @@ def _answer(
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return CleanupResult("did not answer, so it could not be swept", reached=False)
+        return CleanupResult(
+            "did not answer, so left-over processes could not be ended", reached=False
+        )
     lines = remote_logs.take(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
         return CleanupResult(lines[-1] if lines else "")
-    why = lines[-1] if lines else f"ssh ended with {process.returncode}"
-    return CleanupResult(f"could not be swept: {why}", process.returncode != _SSH_ITSELF_FAILED)
+    why = lines[-1] if lines else f"ssh exited with code {process.returncode}"
+    return CleanupResult(
+        f"could not be cleaned up: {why}", process.returncode != _SSH_ITSELF_FAILED
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,13 +97,15 @@ def main(arguments: Sequence[str]) -> int:
     tag = arguments[0]
     found = len(process_cleanup.tagged(tag))
     left = process_cleanup.end_tagged(tag, 1.0) if found else ()
-    # When all have ended, they have written all that they will.
+    # When all have ended, they have written all of their output.
     for folder in map(JobFolder, map(Path, arguments[1:])):
         sys.stdout.write(remote_logs.say(folder, int(tag.rpartition("/")[2])))
     if found:
         numbers = ", ".join(map(str, left))
         sys.stdout.write(
-            f"processes {numbers} could not be ended" if left else f"ended {found} left processes"
+            f"processes {numbers} could not be ended"
+            if left
+            else f"ended {found} left-over processes"
         )
     return 0
 

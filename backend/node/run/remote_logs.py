@@ -1,7 +1,7 @@
-"""What ranks on other nodes wrote of a run, brought to its head where they see no data root.
+"""Logs and exit records of ranks on other nodes, copied to the head node without a data root.
 
-The other node prints one line of JSON, the head puts it into its own folder of the job: the records
-of how each rank ended, whole, and the end of each log.
+The other node prints one line of JSON, and the head node puts it into its own folder of the job:
+the exit records of the ranks, complete, and the end of each log.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from backend.records.base.layout import JobFolder
 _MARK = "ringmaster-words "
 _LOG_BYTES = 2_000_000
 _RECORD_BYTES = 4_000_000
-# Each byte is a character of it: a log may hold anything.
+# Each byte becomes one character: a log may hold anything.
 _ONE_TO_ONE = "latin-1"
 
 
 def say(folder: JobFolder, run: int) -> str:
-    """On the other node: a line with what its ranks wrote in this run."""
+    """On the other node: return a line with what its ranks wrote in this run."""
     said: dict[str, Any] = {"records": {}, "logs": {}}
     attempt = folder.attempt(run).path
     for path in _files(attempt, "rank-*.json"):
         said["records"][path.name] = _tail(path, _RECORD_BYTES)[1]
-    # The launch record was brought there after the logs of earlier runs.
+    # The launch record was copied there after the logs of earlier runs.
     since = _changed(folder.launch)
     for path in _files(folder.logs, "rank-*.log"):
         if _changed(path) >= since:
@@ -39,7 +39,7 @@ def say(folder: JobFolder, run: int) -> str:
 
 
 def take(output: bytes, folder: JobFolder, run: int, ranks: Sequence[int]) -> str:
-    """On the head: keep what was said of ``ranks``; gives all that was printed beside."""
+    """On the head node: keep the output of ``ranks``; return all other output."""
     rest = []
     for line in output.decode("utf-8", "replace").splitlines():
         if not line.startswith(_MARK):
@@ -57,14 +57,14 @@ def _keep(said: Any, folder: JobFolder, run: int, ranks: Sequence[int]) -> None:
         if log.name in said["logs"]:
             begin, text = said["logs"][log.name]
             _append(log, int(begin), text.encode(_ONE_TO_ONE))
-        # Last, as its guard writes it: who reads how a rank ended may read its log.
+        # Last, as its guard writes it: a reader of the exit record may read the log.
         for path in (attempt.rank_error(rank), attempt.rank_exit(rank)):
             if path.name in said["records"]:
                 replace_bytes(path, said["records"][path.name].encode(_ONE_TO_ONE))
 
 
 def _append(log: Path, begin: int, piece: bytes) -> None:
-    """The head has what the other node had of earlier runs."""
+    """Append a piece; the head node has what the other node had of earlier runs."""
     have = run_files.size(log)
     with log.open("ab") as file:
         if begin > have:
@@ -84,7 +84,7 @@ def _changed(path: Path) -> float:
 
 
 def _tail(path: Path, limit_bytes: int) -> tuple[int, str]:
-    """Where the end of a file begins, and that end."""
+    """Return the offset of the end of a file, and that end."""
     begin = max(0, run_files.size(path) - limit_bytes)
     try:
         with path.open("rb") as file:

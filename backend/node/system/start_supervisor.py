@@ -1,4 +1,4 @@
-"""Starting a supervisor so that nothing ties it to who starts it, here or on another node."""
+"""Start of a supervisor that does not depend on its starter, here or on another node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CODE_ROOT = Path(__file__).resolve().parents[3]
 
 
 def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...]:
-    """What starts a supervisor and returns at once; it has no parent that could end it.
+    """Return the command that starts a supervisor without a parent and returns at once.
 
-    The process forks and leaves, so that no zombie stays with a window that lives for days, and
-    what ends the window's session or process group does not reach the supervisor.
+    The process forks and exits, so that no zombie stays with a window that lives for days, and
+    signals to the window's session or process group do not reach the supervisor.
     """
     command = (python, "-m", "backend.node.run.supervisor", "--job", job_folder, "--run", str(run))
     return (*command, "--detach")
@@ -26,7 +26,7 @@ def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...
 def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: str = "") -> None:
     """Start the supervisor of a run on this computer and return at once.
 
-    ``code_root`` is the folder that holds the package ``backend``, this one's if unsaid.
+    ``code_root`` is the folder that holds the package ``backend``, by default this one's.
 
     Raises:
         BackendError: It did not start.
@@ -49,12 +49,12 @@ def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: st
         ) from error
     if done.returncode != 0:
         raise BackendError(
-            f"The supervisor of run {run} ended at once with code {done.returncode}: "
+            f"The supervisor of run {run} exited at once with code {done.returncode}: "
             f"{last_line(done.stderr)}"
         )
 
 
 def last_line(output: bytes) -> str:
-    """What a process that failed said last, for a sentence."""
+    """Return the last line of a failed process's output, for a sentence."""
     lines = output.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing."
+    return lines[-1] if lines else "it printed nothing."

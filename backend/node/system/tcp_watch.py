@@ -1,9 +1,9 @@
-"""Whether what a process sends over TCP is still taken by the other side, as the kernel knows it.
+"""Detect TCP connections of a process that the other side no longer acknowledges.
 
-mpirun and its daemons notice by keepalive that one of them was lost, within a minute. But the
-kernel sends no keepalive while something that was sent is not acknowledged: it sends that again, at
-ever longer intervals, for 15 minutes (tcp(7), ``tcp_retries2``). That is how it is when a node is
-lost while daemons talk to each other, as they do when ranks begin.
+mpirun and its daemons notice a lost one by keepalive within a minute. But the kernel sends no
+keepalive while sent data is not acknowledged: it resends that data at growing intervals for 15
+minutes (tcp(7), ``tcp_retries2``). This happens when a node is lost while daemons exchange data, as
+they do when ranks begin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from backend.base.log import suppress
 
 LIMIT_S = 50.0
-"""So that all is over within 90 s; after a cut of 15 s the next try may come 15 s late."""
+"""Everything is over within 90 s then; after a cut of 15 s the next try may come 15 s late."""
 _LOOK_S = 5.0
 _RETRANSMITTING = "01"
 _SOCKET = "socket:["
@@ -30,14 +30,14 @@ class TcpStallWatch:
         self._since: dict[str, float] = {}
 
     def any(self, now: float) -> bool:
-        """Whether one of them has sent the same again and again for `LIMIT_S`, in vain.
+        """Return whether a connection has resent the same data for `LIMIT_S`.
 
-        ``now`` is a time as of `time.monotonic`; the kernel is asked every few seconds.
+        ``now`` is a time as of `time.monotonic`; the kernel is queried every few seconds.
         """
         if now >= self._next_look:
             self._next_look = now + _LOOK_S
             waiting: set[str] = set()
-            # One that has just ended has no connections.
+            # A process that has just ended has no connections.
             with suppress(OSError):
                 waiting = set(self._unanswered())
             self._since = {one: self._since.get(one, now) for one in waiting}

@@ -1,8 +1,8 @@
-"""What a run leaves on a computer beside its job folder, named so that anybody can remove it.
+"""Files of a run outside its job folder, named so that any process can find and remove them.
 
-mpirun's session folder stays behind when mpirun is killed, and the memory that ranks share stays,
-16 MiB for each killed rank, until the next reboot. Their names follow from the run's tag, so that
-whoever finds the run's end finds them too: guard, supervisor, or a reader much later.
+mpirun's session folder stays behind when mpirun is killed, and so does the memory that ranks share,
+16 MiB for each killed rank, until the next reboot. Their names are derived from the run's tag, so
+that the process that notices the run's end finds them: guard, supervisor, or a later reader.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 
 
 def shared_memory_folder(tag: str) -> Path:
-    """Where the ranks of a run on one node keep what they exchange."""
+    """Return where the ranks of a run on one node keep what they exchange."""
     return Path("/dev/shm") / _name(tag)
 
 
 def session_folder(tag: str) -> Path:
-    """TMPDIR of a run's mpirun. Short: PMIx makes sockets some 50 bytes below, of 107 in all."""
+    """Return TMPDIR of a run's mpirun. Short: PMIx adds some 50 bytes, of 107 for a socket."""
     return Path("/tmp") / _name(tag)
 
 
 def make_own(folder: Path) -> bool:
-    """Make the folder where everybody may make one; False when it is another user's."""
+    """Make the folder where all users may make one; return False if it is another user's."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder.lstat().st_uid == os.geteuid()
@@ -33,7 +33,7 @@ def make_own(folder: Path) -> bool:
 
 
 def remove(tag: str) -> None:
-    """Remove both, of a run of which nothing lives here any more."""
+    """Remove both, of a run that has no living process here."""
     for folder in (shared_memory_folder(tag), session_folder(tag)):
         shutil.rmtree(folder, ignore_errors=True)
 

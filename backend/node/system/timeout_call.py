@@ -1,7 +1,7 @@
 """Calls that may never return: a share that is away, a driver that hangs.
 
-Neither can be interrupted, so such a call goes to a thread that is left behind when it hangs. A
-thread that was left behind ends by itself when the call returns after all.
+Neither can be interrupted, so such a call runs in a thread that is abandoned when it hangs. An
+abandoned thread ends by itself if the call returns later.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 _MOST_HANGING = 4
-"""A share that was mounted anew answers although the calls to the old one hang for ever."""
+"""A share that was mounted again answers although the calls to the old one hang forever."""
 
 
 class TimeoutCall:
     """One call at a time; while one hangs, the next ones are refused at once.
 
-    A call that hangs for longer than ``give_up_s`` is left behind, and another one is tried.
+    A call that hangs for longer than ``give_up_s`` is abandoned, and another one is tried.
     """
 
     def __init__(self, limit_s: float, give_up_s: float = 60.0) -> None:
@@ -30,7 +30,7 @@ class TimeoutCall:
         self._left: list[threading.Thread] = []
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """What ``work`` returns.
+        """Return the result of ``work``.
 
         Raises:
             TimeoutError: It did not return within the limit, or an earlier call still hangs.
@@ -55,7 +55,7 @@ class TimeoutCall:
         return answer[0]
 
     def begin(self, work: Callable[[], object]) -> bool:
-        """Let ``work``, which must not raise, go on by itself; False while an earlier one does."""
+        """Run ``work``, which must not raise, in the background; return False if one still runs."""
         return self._start(work)
 
     def _start(self, run: Callable[[], Any]) -> bool:

@@ -1,4 +1,4 @@
-"""How a rank, its place and its ending are told in one sentence."""
+"""Words for a rank, its place and its end in a sentence."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from backend.records.jobs.launch import RankPlan
 
 _RULE = re.compile(r"^-{10,}\s*$", re.MULTILINE)
 _CRASHES = {
-    signal.SIGSEGV: "it used memory that is not its own",
+    signal.SIGSEGV: "it accessed invalid memory",
     signal.SIGBUS: "memory behind a file or shared memory was missing; /dev/shm may be full",
-    signal.SIGFPE: "an arithmetic fault in compiled code",
-    signal.SIGILL: "an instruction that this processor does not have",
-    signal.SIGABRT: "compiled code gave up",
+    signal.SIGFPE: "an arithmetic error in compiled code",
+    signal.SIGILL: "an instruction that this CPU does not have",
+    signal.SIGABRT: "compiled code aborted",
 }
 
 
@@ -34,15 +34,15 @@ def signal_name(number: int) -> str:
 
 
 def crash_reason(number: int) -> str:
-    """Why compiled code dies of this signal, or ""."""
+    """Return why compiled code dies of this signal, or ""."""
     return next((why for one, why in _CRASHES.items() if one == number), "")
 
 
 def last_said(output: str) -> str:
-    """The last line of what a program printed that holds a word, or "".
+    """Return the last line of a program's output that contains a word, or "".
 
-    What mpirun says stands between two rules of dashes and begins with what happened: of that, the
-    first paragraph.
+    mpirun's messages stand between two rules of dashes and begin with the problem: of those, return
+    the first paragraph.
     """
     *framed, after = _RULE.split(output)
     if len(framed) > 1 and not after.strip() and framed[-1].strip():

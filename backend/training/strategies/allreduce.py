@@ -1,18 +1,18 @@
 """Synchronous data parallelism over Horovod: every rank applies the mean of all gradients.
 
-Small gradients lie in few flat buckets that live as long as the job, each reduced by one call, and
-the ballot is the tail of one of them, so agreeing adds no message to a step. Large ones travel
-each by itself in the memory where autograd left them: nothing is zeroed, added or copied.
+Small gradients are in a few flat buckets that live as long as the job, each reduced by one call,
+and the sync vector is the tail of one of them, so agreement adds no message to a step. Large ones
+are reduced separately in the memory where autograd left them: nothing is zeroed, added or copied.
 
-Behind the ballot stands one number for each parameter, 1 where a rank's step used it. A parameter
-that no rank used has no gradient after `reduce`, as on one process.
+After the sync vector there is one number for each parameter, 1 if a rank's step used it. A
+parameter that no rank used has no gradient after `reduce`, as on one process.
 
-Horovod's own ``DistributedOptimizer`` sends one tensor for each parameter and fuses what happens
-to be ready in the same cycle of a millisecond; then the grouping, and with it the order in which a
-ring adds up, depends on timing. Fusion is switched off here: what is reduced together is fixed, so
-a run repeats bit for bit on any number of ranks (tried on 2 and 4 by
-``tests/backend/training/test_resume.py``). What it costs beside Horovod's way is measured by
-``tests/benchmarks/step_overhead.py`` and, across nodes, ``tests/benchmarks/nodes.py``.
+Horovod's own ``DistributedOptimizer`` sends one tensor for each parameter and fuses those that are
+ready in the same cycle of a millisecond; then the grouping, and with it the order in which a ring
+adds up, depends on timing. Fusion is turned off here: the groups are fixed, so a run repeats bit
+for bit on any number of ranks (tested on 2 and 4 by ``tests/backend/training/test_resume.py``). Its
+cost compared to Horovod's way is measured by ``tests/benchmarks/step_overhead.py`` and, across
+nodes, ``tests/benchmarks/nodes.py``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from backend.base.errors import BackendError
 from backend.training.strategies.base import Strategy
 
 SINGLE_BYTES = 2**20
-"""A parameter from here on is a message of its own."""
+"""A parameter of at least this size is a message of its own."""
 BUCKET_BYTES = 32 * 2**20
 WHOLE_BYTES = 8 * 2**20
-"""Up to here small gradients go out in one piece; of more the last layers' travel while the first
-are still computed."""
+"""Up to this size small gradients are one message; of more, those of the last layers are sent while
+the first are still computed.
+"""
 LAST_BYTES = 2**20
-"""The bucket that leaves last, with the first layers, is the one that is waited for."""
+"""The bucket that is sent last, with the first layers, is the one that is waited for."""
 
 
 class AllReduce(Strategy):
@@ -59,7 +60,7 @@ class AllReduce(Strategy):
         except ImportError as error:
             raise BackendError(
                 f"Horovod cannot be loaded on this node: {error}.",
-                "Provision the node again, or choose the strategy “alone” for one process.",
+                "Set the node up again, or choose the strategy “alone” for one process.",
             ) from error
         self._hvd = horovod.torch
 
@@ -67,7 +68,7 @@ class AllReduce(Strategy):
         # Horovod reads these in `init`.
         os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
         os.environ["HOROVOD_AUTOTUNE"] = "0"
-        # The guard ends a rank that hangs; this is for the case that no guard is there.
+        # The guard ends a rank that hangs; this is for runs without a guard.
         os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_limit_s) + 30))
         os.environ.setdefault(
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(2 * int(stall_limit_s) + 60)
@@ -81,7 +82,7 @@ class AllReduce(Strategy):
         self._share(list(model.buffers()))
 
     def _share(self, tensors: list[torch.Tensor]) -> None:
-        """Rank 0's values of ``tensors`` into everyone's, by their bytes and in one message."""
+        """Copy rank 0's ``tensors`` to every rank, by their bytes and in one message."""
         tensors = [tensor.detach() for tensor in tensors if tensor.numel()]
         if not tensors or self.world_size == 1:
             return
@@ -104,7 +105,7 @@ class AllReduce(Strategy):
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         groups = grouped(self._parameters)
-        # The last small one to leave: by then it is known which parameters the step used.
+        # The last small one to be sent: by then it is known which parameters the step used.
         carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
         tail = ballot_size + len(self._parameters)
         ballot: Bucket | None = None
@@ -118,7 +119,7 @@ class AllReduce(Strategy):
             else:
                 self._messages.append(Bucket(self._hvd, name, group, 0))
         if ballot is None:
-            # No small gradient of 32 bits: the ballot goes alone, beside the gradients.
+            # No small gradient of 32 bits: the sync vector is a message of its own.
             ballot = Bucket(self._hvd, "ballot", [], tail)
             self._messages.append(ballot)
         for message in self._messages:
@@ -140,7 +141,7 @@ class AllReduce(Strategy):
             message.send()
         for message in self._messages:
             message.receive()
-        # Only a rank that lacks a gradient has to look whether another has one.
+        # Only a rank that lacks a gradient has to check whether another has one.
         used = self._used.tolist() if places else []
         for place in places:
             if not used[place]:
@@ -169,10 +170,10 @@ class AllReduce(Strategy):
 
 
 def grouped(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
-    """Which parameters share a message, in the order in which their gradients are there.
+    """Group parameters that share a message, in the order in which their gradients are ready.
 
-    That is from the last layer to the first. Towards the first the groups halve: what leaves after
-    the backward pass is small, and what leaves early is few messages.
+    That is from the last layer to the first. Towards the first the groups halve: what is sent after
+    the backward pass is small, and what is sent early is few messages.
     """
     groups = [[parameter] for parameter in parameters if is_large(parameter)]
     kinds: dict[tuple[torch.dtype, torch.device], list[torch.nn.Parameter]] = {}
@@ -226,17 +227,17 @@ class GradientMessage(ABC):
 
     @abstractmethod
     def _collect(self) -> torch.Tensor:
-        """What is to be reduced, contiguous and shared with `gradients`."""
+        """Return the data to reduce, contiguous and shared with `gradients`."""
 
     @abstractmethod
     def unused(self) -> list[torch.nn.Parameter]:
-        """Those without a gradient of this step, before `send`."""
+        """Return those without a gradient of this step, before `send`."""
 
     def watch(self, *, send: bool) -> None:
-        """From now on note which gradients are there.
+        """Record from now on which gradients are ready.
 
         Args:
-            send: The message leaves in the backward pass, when its last gradient is there.
+            send: Send the message in the backward pass, when its last gradient is ready.
         """
         self._sends_early = send
         for parameter in self.parameters:
@@ -255,7 +256,7 @@ class GradientMessage(ABC):
         if self._handle is not None:
             return
         self._content = self._wire = self._collect()
-        # MPI knows neither bfloat16 nor complex numbers.
+        # MPI supports neither bfloat16 nor complex numbers.
         if self._content.is_complex():
             self._wire = torch.view_as_real(self._content)
         elif self._content.dtype is torch.bfloat16:
@@ -298,7 +299,7 @@ class Single(GradientMessage):
 
 
 class Bucket(GradientMessage):
-    """Gradients of some parameters in one flat tensor, and perhaps the ballot behind them.
+    """Gradients of some parameters in one flat tensor, possibly with the sync vector at its end.
 
     Each parameter's ``grad`` is a view into it that autograd adds to, so nothing is copied.
     """
@@ -329,12 +330,12 @@ class Bucket(GradientMessage):
         super().zero()
         self._gradients.zero_()
         for parameter, view in self._pairs:
-            # A user's own zero_grad() takes the view away.
+            # A user's own zero_grad() removes the view.
             if parameter.grad is not view:
                 parameter.grad = view
 
     def unused(self) -> list[torch.nn.Parameter]:
-        # A gradient that a user's code put there itself has not passed by `_arrived`.
+        # A gradient that user code set itself did not trigger `_arrived`.
         return [
             parameter
             for parameter, view in self._pairs

@@ -1,7 +1,7 @@
 """One process with plain PyTorch: for laptops, tests, and nodes without Horovod.
 
 A model trains here as it does with `AllReduce` on one process: sparse gradients become dense, and a
-parameter that a step does not use has no gradient, so that the optimizer leaves it as it is.
+parameter that a step does not use has no gradient, so that the optimizer does not change it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What the training loop asks of a strategy: how the workers of one job cooperate.
+"""Interface of a strategy: how the workers of one job cooperate in the training loop.
 
-The loop computes an output and a loss; everything that crosses from one rank to another goes
-through here. A strategy that averages gradients (``allreduce``, later ``ddp``) implements `adopt`,
-`zero` and `reduce`. One that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in
-`zero`, pushes the gradient in `reduce` and hands the loop's own optimizer nothing to do by
-overriding `step`. Either way the *ballot* travels with whatever `reduce` sends, so that agreeing
-costs no message of its own, and every rank leaves `reduce` with the same ballot.
+The loop computes an output and a loss; everything that is exchanged between ranks goes through the
+strategy. A strategy that averages gradients (``allreduce``, later ``ddp``) implements `adopt`,
+`zero` and `reduce`. One that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in `zero`,
+pushes the gradient in `reduce`, and overrides `step` so that the loop's own optimizer does nothing.
+Either way the *sync vector* is part of what `reduce` sends, so that agreement costs no message of
+its own, and every rank has the same vector after `reduce`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """One rank's part in the job. Every method but the properties is called by all ranks alike."""
+    """One rank's part in the job. All ranks call every method; the properties are local."""
 
     name: str
 
@@ -41,40 +41,40 @@ class Strategy(ABC):
 
     @abstractmethod
     def join(self, stall_limit_s: float) -> None:
-        """Meet the other ranks, after `load`. `rank` and `world_size` hold afterwards."""
+        """Meet the other ranks, after `load`. `rank` and `world_size` are valid afterwards."""
 
     @abstractmethod
     def share_model(self, model: torch.nn.Module) -> None:
-        """Every rank gets rank 0's parameters and buffers."""
+        """Copy rank 0's parameters and buffers to every rank."""
 
     @abstractmethod
     def share_buffers(self, model: torch.nn.Module) -> None:
-        """Every rank gets rank 0's buffers (running means), before all judge one model."""
+        """Copy rank 0's buffers (running means) to every rank, before all evaluate one model."""
 
     @abstractmethod
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
         """Prepare for steps with this model.
 
         Returns:
-            The ballot: a float32 vector on the model's device. The loop fills it before each
-            backward pass and reads it after `reduce`.
+            The sync vector: float32, on the model's device. The loop fills it before each backward
+            pass and reads it after `reduce`.
         """
 
     @abstractmethod
     def zero(self) -> None:
-        """Before a backward pass: no gradients yet. The ballot is filled."""
+        """Clear the gradients before a backward pass. The sync vector is filled."""
 
     @abstractmethod
     def reduce(self) -> None:
-        """After a backward pass: gradients and ballot become the mean over all ranks.
+        """Average gradients and sync vector over all ranks after a backward pass.
 
-        A rank whose step did not use a parameter counts as a gradient of zeros. Where no rank used
-        it, its ``grad`` is None afterwards, so that weight decay and momentum do not change it.
+        A rank whose step did not use a parameter counts as a gradient of zeros. If no rank used it,
+        its ``grad`` is None afterwards, so that weight decay and momentum do not change it.
         """
 
     @abstractmethod
     def gradient_norm(self) -> torch.Tensor:
-        """Norm over all gradients, as `reduce` left them."""
+        """Return the norm over all gradients, as `reduce` left them."""
 
     @abstractmethod
     def scale_gradients(self, factor: torch.Tensor) -> None: ...
@@ -85,12 +85,12 @@ class Strategy(ABC):
 
     @abstractmethod
     def total(self, values: torch.Tensor) -> torch.Tensor:
-        """Sum of ``values`` (float64, on the processor) over all ranks."""
+        """Return the sum of ``values`` (float64, on the CPU) over all ranks."""
 
     @abstractmethod
     def gather(self, value: Any) -> list[Any]:
-        """The values of all ranks, by rank. Costs some milliseconds; never once a step."""
+        """Return the values of all ranks, by rank. Costs some milliseconds; never once a step."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Part from the other ranks, when all are done."""
+        """Disconnect from the other ranks, when all are done."""

@@ -1,7 +1,7 @@
-"""Whether a model can be trained: imported, built, and one step on one batch.
+"""Check that a model can be trained: imported, built, and one step on one batch.
 
-A check that passes a model which fails in its first step is worse than none, so the step is made
-the way a rank makes it: the loader's batch, forward, loss, backward, metrics.
+A check that passes a model which fails in its first step is worse than none, so the step is made as
+a rank makes it: the loader's batch, forward, loss, backward, metrics.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ class _Counts(TypedDict):
 
 def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``model``; optional ``loader`` with ``dataset``, and ``batch_size`` (4)."""
-    report("PyTorch is loaded")
+    report("Loading PyTorch…")
     from backend.training.data import seed_everything
 
     if request.get("loader"):
         # The loader first, and the same seed twice: as in a rank.
-        report("A batch is loaded")
+        report("Loading a batch…")
         seed_everything(JobConfig.seed)
         try:
             data, target, drawn = _batch(request)
         except UserCodeError as error:
             error.part = "loader"
             raise
-    report("The model is imported and built")
+    report("Importing and building the model…")
     seed_everything(JobConfig.seed)
     model = load_model(Path(request["model"]))
     has_metrics = callable(getattr(model, "metrics", None))
     if not request.get("loader"):
-        warnings = ["No loader was given, so no step was tried."]
+        warnings = ["No loader was given, so no step was made."]
         if needs_first_batch(model):
             warnings.append("Layers that take their size from the first batch are not counted.")
         return ModelCheck(
@@ -78,20 +78,20 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
             warnings=tuple(warnings),
         ).to_dict()
     if needs_first_batch(model):
-        report("The model sees its first batch")
+        report("Passing the first batch to the model…")
         materialize(model, data)
     require_restorable(model)
     check = _step(model, data, target, has_metrics, report)
     warnings = [
-        f"“{name}” of the loader is a generator of its own: its state is in no checkpoint, and a "
-        "resumed job draws other numbers. Draw from random, numpy.random or torch."
+        f"“{name}” of the loader is its own random generator: its state is in no checkpoint, and "
+        "a resumed job draws other numbers. Use random, numpy.random or torch instead."
         for name in drawn
     ]
     return replace(check, warnings=(*check.warnings, *warnings)).to_dict()
 
 
 def _batch(request: Mapping[str, Any]) -> tuple[Any, Any, list[str]]:
-    """Data and target of the first batch, and the loader's own generators that it drew from."""
+    """Return data and target of the first batch, and the loader's own generators that were used."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
     size = min(len(dataset), int(request.get("batch_size", 4)))
     before = generators(dataset.user_dataset)
@@ -109,10 +109,10 @@ def _step(
     hooks = [
         module.register_forward_hook(_noter(outputs, name))
         for name, module in list(model.named_modules())[:_MOST_LAYERS]
-        # Compiled to TorchScript, a module takes no hooks.
+        # Compiled to TorchScript, a module accepts no hooks.
         if name and not isinstance(module, torch.jit.ScriptModule)
     ]
-    report("The model's forward runs")
+    report("Running the model's forward…")
     begin = time.perf_counter()
     known, shapes, before = set(model.parameters()), state_shapes(model), plain_state(model)
     output = compute_output(model, data)
@@ -120,15 +120,15 @@ def _step(
     require_same_state(model, shapes)
     for hook in hooks:
         hook.remove()
-    report("The model's loss is computed")
+    report("Computing the model's loss…")
     loss = compute_loss(model, output, target)
     forward_ms = (time.perf_counter() - begin) * 1000
-    report("The model's backward runs")
+    report("Running the backward pass…")
     begin = time.perf_counter()
     with calling("The backward of the model's loss"):
         torch.autograd.backward(loss)
     backward_ms = (time.perf_counter() - begin) * 1000
-    report("The model's metrics are computed")
+    report("Computing the model's metrics…")
     metrics = compute_metrics(model, output, target)
     return ModelCheck(
         **_counts(model.parameters()),
@@ -160,7 +160,10 @@ def _warnings(
     import torch
 
     if not math.isfinite(loss.item()):
-        yield f"The loss of the first batch is {loss.item()}; look at the data and the loss."
+        yield (
+            f"The loss of the first batch is {loss.item()}. Check the data for such values, and "
+            "the loss for logarithms and divisions by zero."
+        )
     idle = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if idle:
         yield (
@@ -172,14 +175,14 @@ def _warnings(
         if parameter.grad is not None and not torch.isfinite(parameter.grad).all()
     ]
     if bad and math.isfinite(loss.item()):
-        yield f"The gradient of {bad[0]} holds values that are no numbers."
+        yield f"The gradient of {bad[0]} contains NaN or infinite values."
     for name, value in metrics.items():
         if not math.isfinite(value):
             yield f"The metric “{name}” is {value} for the first batch."
     for name in not_saved:
         yield (
-            f"“{name}” of the model changes while it trains and is in no checkpoint: a resumed job "
-            "begins with its first value. Make it a buffer, or use get_extra_state."
+            f"“{name}” of the model changes during training and is in no checkpoint: a resumed "
+            "job begins with its first value. Make it a buffer, or use get_extra_state."
         )
 
 
@@ -199,7 +202,7 @@ def _counts(parameters: Iterable[torch.nn.Parameter]) -> _Counts:
 
 
 def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[LayerRow]:
-    """Modules that hold parameters themselves or have no parts. A parameter counts once."""
+    """Yield modules that hold parameters themselves or have no parts. A parameter counts once."""
     import torch
     from torch.nn.parameter import is_lazy
 

@@ -1,4 +1,4 @@
-"""Some samples of each class, however rare it is, and not too many in all."""
+"""Selection of samples of each class, even rare ones, limited in total."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _OF_EACH, _IN_ALL = 24, 240
 class ClassSamples:
     """The first ones of each class, in the order in which the set is read.
 
-    As classes come, each keeps fewer, down to one: of a thousand classes a thousand samples stay.
+    As more classes appear, each keeps fewer, down to one: of a thousand classes a thousand samples
+    stay.
     """
 
     def __init__(self) -> None:
@@ -18,7 +19,7 @@ class ClassSamples:
         self._of_each = _OF_EACH
 
     def wants(self, of_class: str) -> bool:
-        """Whether one more of this class is kept; none of no class ("")."""
+        """Return whether one more of this class is kept; no class ("") keeps none."""
         return bool(of_class) and len(self._by_class.get(of_class, ())) < self._of_each
 
     def add(self, sample: SamplePreview) -> None:
@@ -29,6 +30,6 @@ class ClassSamples:
                 del kept[self._of_each :]
 
     def all(self) -> tuple[SamplePreview, ...]:
-        """By their number in the set."""
+        """Return the samples by their number in the set."""
         kept = (sample for samples in self._by_class.values() for sample in samples)
         return tuple(sorted(kept, key=lambda sample: sample.index))

@@ -1,4 +1,4 @@
-"""How many items a job trains and validates on: what steps per epoch are counted by."""
+"""Number of items a job trains and validates on, from which steps per epoch are computed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from backend.training.user_code import open_data
 
 def measure(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``loader`` and ``dataset``; optional ``validation_loader`` and ``validation_dataset``."""
-    report("The loader is opened")
+    report("Opening the loader…")
     training, validation = open_data(
         Path(request["loader"]),
         Path(request["dataset"]),
         path_or_none(request.get("validation_loader")),
         path_or_none(request.get("validation_dataset")),
     )
-    report("The items are counted")
+    report("Counting the items…")
     return DataSize(len(training), None if validation is None else len(validation)).to_dict()
 
 

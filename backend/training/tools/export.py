@@ -1,9 +1,8 @@
-"""A checkpoint as others can use it: a state dict, safetensors, ONNX, or a zip that needs no
-Ringmaster.
+"""Export of a checkpoint: a state dict, safetensors, ONNX, or a zip that does not need Ringmaster.
 
-The checkpoint is opened once, and hash and contents are read through that one handle: what the
-clean-up of old checkpoints removes meanwhile can still be read, and nobody can swap the file
-between the check and the loading. The result goes to the path ``partial``; who asked puts it in its
+The checkpoint is opened once, and hash and contents are read through that one handle: a checkpoint
+that the clean-up removes meanwhile can still be read, and the file cannot be exchanged between the
+check and the loading. The result is written to the path ``partial``; the caller moves it to its
 place.
 """
 
@@ -45,17 +44,20 @@ _HERE = Path(__file__).parent
 
 
 def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
-    """``format``, ``checkpoint``, ``partial`` (where to write) and ``model``; for ONNX also
-    ``loader`` and ``dataset``; for zip also ``files`` (name -> text) and ``history``."""
+    """Write the export.
+
+    The request has ``format``, ``checkpoint``, ``partial`` (where to write) and ``model``; for ONNX
+    also ``loader`` and ``dataset``; for zip also ``files`` (name -> text) and ``history``.
+    """
     wanted = str(request["format"])
     if wanted not in EXPORT_FORMATS:
         raise BackendError(
-            f"“{wanted}” is no format of an export; choose one of {', '.join(EXPORT_FORMATS)}."
+            f"“{wanted}” is not an export format; choose one of {', '.join(EXPORT_FORMATS)}."
         )
     record, state = load_checkpoint(Path(request["checkpoint"]), report)
     partial = Path(request["partial"])
     notes: list[str] = []
-    report("The export is written")
+    report("Writing the export…")
     try:
         if wanted == "pt":
             with partial.open("wb") as file:
@@ -71,16 +73,16 @@ def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
     except OSError as error:
         raise BackendError(
             f"The export cannot be written to {partial.parent}: {error.strerror or error}.",
-            "Look at the space that is left there, or choose another folder.",
+            "Free space in that folder, or choose another folder.",
         ) from error
     return {"bytes": partial.stat().st_size, "notes": notes}
 
 
-# --- reading the checkpoint -------------------------------------------------------------------
+# --- the checkpoint ---------------------------------------------------------------------------
 
 
 def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoint, dict[str, Any]]:
-    """The record beside a checkpoint and its model's state, after the hash was found right."""
+    """Return a checkpoint's record and its model's state, after its hash was verified."""
     import torch
 
     try:
@@ -88,33 +90,33 @@ def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoin
             record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
             if _sha256(file, record.bytes, report) != record.sha256:
                 raise BackendError(
-                    f"The checkpoint {record.name} was changed after it was written: "
-                    "its hash differs.",
+                    f"The checkpoint {record.name} was changed after it was written: its hash "
+                    "differs.",
                     "Choose the checkpoint before it.",
                 )
             file.seek(0)
-            report("The checkpoint is loaded")
+            report("Loading the checkpoint…")
             content = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise BackendError(
-            f"The checkpoint {path.stem} is not there any more.", "Choose another one of the job."
+            f"The checkpoint {path.stem} no longer exists.", "Choose another checkpoint of the job."
         ) from error
     except OSError as error:
         raise BackendError(f"The checkpoint {path.stem} cannot be read: {error}.") from error
     except ValueError as error:
         raise BackendError(
-            f"What stands beside the checkpoint {path.stem} cannot be used: {error}.",
+            f"The record of the checkpoint {path.stem} cannot be used: {error}.",
             "Choose the checkpoint before it.",
         ) from error
     except (RuntimeError, EOFError, KeyError, pickle.UnpicklingError) as error:
         raise BackendError(
-            f"The checkpoint {path.stem} holds something that is no checkpoint; "
-            "nothing of it was run.",
+            f"The checkpoint {path.stem} contains an object that is not allowed in one; nothing "
+            "of it was executed.",
             "Choose the checkpoint before it.",
         ) from error
     state = content.get("model") if isinstance(content, dict) else None
     if not isinstance(state, dict):
-        raise BackendError(f"The checkpoint {path.stem} holds no model.")
+        raise BackendError(f"The checkpoint {path.stem} contains no model.")
     return record, dict(state)
 
 
@@ -124,7 +126,7 @@ def _sha256(file: IO[bytes], total: int, report: tool_protocol.Report) -> str:
     while piece := file.read(_READ_BYTES):
         hashed.update(piece)
         done += len(piece)
-        report("The checkpoint is checked", done, total)
+        report("Verifying the checkpoint…", done, total)
     return hashed.hexdigest()
 
 
@@ -137,7 +139,7 @@ def _save(state: Any, file: IO[bytes]) -> None:
     try:
         torch.save(state, file)
     except RuntimeError as error:
-        # What torch makes of a full disk.
+        # torch's error for a full disk.
         raise OSError(describe(error)) from error
 
 
@@ -148,10 +150,11 @@ def _save_safetensors(state: dict[str, Any], record: Checkpoint, partial: Path) 
     other = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if other:
         raise BackendError(
-            f"“{other[0]}” of the model's state is no tensor, and safetensors holds only tensors.",
+            f"“{other[0]}” of the model's state is not a tensor, and safetensors stores only "
+            "tensors.",
             "Export it as pt or zip.",
         )
-    # Tied weights share memory, which the format has no word for.
+    # Tied weights share memory, which the format cannot express.
     tensors = {name: value.detach().clone().contiguous() for name, value in state.items()}
     safetensors.torch.save_file(
         tensors,
@@ -168,12 +171,12 @@ def _save_onnx(
 
     if not request.get("loader"):
         raise BackendError(
-            "ONNX needs one batch to follow through the model, and no loader was given.",
+            "ONNX needs a batch to trace the model with, and no loader was given.",
             "Export it as pt, safetensors or zip.",
         )
-    report("A batch is loaded")
+    report("Loading a batch…")
     data = _two_items(request)
-    report("The model is built")
+    report("Building the model…")
     model = load_model(Path(request["model"]))
     if needs_first_batch(model):
         materialize(model, data)
@@ -182,7 +185,7 @@ def _save_onnx(
     with torch.no_grad():
         compute_output(model, data)
     notes = _trace(model, data, partial, report)
-    report("The ONNX file is checked")
+    report("Checking the ONNX file…")
     try:
         onnx.checker.check_model(str(partial), full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -193,7 +196,7 @@ def _save_onnx(
 
 
 def _two_items(request: Mapping[str, Any]) -> Any:
-    """The data of a batch of two: an exporter may take a size of one for a fact of the model."""
+    """Return the data of a batch of two: an exporter may treat a size of one as constant."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
     data, _ = split_batch(dataset.collate([dataset[n] for n in range(min(2, len(dataset)))]))
     return data
@@ -202,7 +205,7 @@ def _two_items(request: Mapping[str, Any]) -> Any:
 def _trace(
     model: torch.nn.Module, data: Any, partial: Path, report: tool_protocol.Report
 ) -> list[str]:
-    """Export with a free batch size; where the model does not allow that, with the size of 2."""
+    """Export with a free batch size, or with the size of 2 if the model does not allow that."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -228,21 +231,21 @@ def _trace(
             verbose=False,
         )
 
-    report("The model is traced")
+    report("Tracing the model…")
     try:
         trace((any_size,))
     except torch.onnx.errors.OnnxExporterError as error:
         print_to_log(clean_traceback(error))
-        report("The model is traced with a fixed batch size")
+        report("Tracing the model with a fixed batch size…")
         try:
             trace(None)
         except torch.onnx.errors.OnnxExporterError as second:
             reason = describe(_root(second)).splitlines()[0]
             raise BackendError(
-                f"The model cannot be turned into ONNX: {reason}.",
+                f"The model cannot be exported to ONNX: {reason}.",
                 "Export it as pt, safetensors or zip.",
             ) from second
-        return ["The batch size is fixed at 2: traced, the model takes no other."]
+        return ["The batch size is fixed at 2: the traced model accepts no other."]
     return []
 
 
@@ -253,20 +256,20 @@ def _root(error: BaseException) -> BaseException:
 
 
 def print_to_log(text: str) -> None:
-    """To the tool's output, which the desktop shows on request."""
+    """Print to the tool's output, which the desktop shows on request."""
     os.write(2, text.encode("utf-8", "replace"))
 
 
 def fit(model: torch.nn.Module, state: dict[str, Any]) -> None:
-    """Load the state into the model, or say where they differ."""
+    """Load the state into the model, or report where they differ."""
     try:
         model.load_state_dict(state)
     except (RuntimeError, KeyError) as error:
         own = set(model.state_dict())
         missing, unknown = sorted(own - set(state)), sorted(set(state) - own)
         told = [
-            f"the model has {missing[0]} and the checkpoint has not" if missing else "",
-            f"the checkpoint has {unknown[0]} and the model has not" if unknown else "",
+            f"the model has {missing[0]} and the checkpoint does not" if missing else "",
+            f"the checkpoint has {unknown[0]} and the model does not" if unknown else "",
         ]
         reason = "; ".join(filter(None, told)) or describe(error)
         raise BackendError(
@@ -289,9 +292,9 @@ def _save_zip(
     sums: dict[str, str] = {}
     notes: list[str] = []
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-        report("The weights are packed")
-        # torch seeks in what it writes, and an entry can only be appended to. The file has no
-        # name, so it is gone however this ends.
+        report("Packing the weights…")
+        # torch seeks in its output, and an entry can only be appended to. The file has no name, so
+        # it disappears in any case.
         with tempfile.TemporaryFile(dir=partial.parent) as whole:
             _save(state, whole)
             whole.seek(0)
@@ -302,7 +305,7 @@ def _save_zip(
                     hashed.update(piece)
                     packed.write(piece)
         sums["weights.pt"] = hashed.hexdigest()
-        report("The model's source is packed")
+        report("Packing the model's source…")
         source = Path(request["model"])
         for path in _files(source):
             _add(
@@ -313,7 +316,7 @@ def _save_zip(
             )
         history = request.get("history")
         if history and Path(history).is_file():
-            report("The history is packed")
+            report("Packing the history…")
             blocks = list(history_table.blocks(Path(history)))
             kept = b"".join(block for block in blocks if history_table.is_whole(block))
             _add(archive, sums, "history.toml", kept)
@@ -343,9 +346,9 @@ def _save_zip(
 
 
 def _example(request: Mapping[str, Any]) -> bytes | None:
-    """What a model that takes its sizes from the first batch must see before its weights come.
+    """Return a batch for a model that takes its sizes from the first batch, before its weights.
 
-    Zeros in the shape of a batch: nobody's data leaves with the model.
+    Zeros in the shape of a batch: no user data is exported with the model.
     """
     import torch
     from torch.utils import _pytree as pytree
@@ -384,11 +387,12 @@ def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -
         "example.pt": "a batch of zeros, from which the model takes its sizes",
         "load.py": "loads the model; needs PyTorch and what the model itself imports",
         "model_import.py": "imports model_source for load.py",
-        "job.toml": "how it was trained; environment variables are named without their values",
-        "history.csv": "every step's loss and metrics, for a spreadsheet",
-        "history.toml": "the same as it was written",
+        "job.toml": "the settings of the training; environment variables are named without "
+        "their values",
+        "history.csv": "loss and metrics of every step, for a spreadsheet",
+        "history.toml": "the same, in Ringmaster's own format",
         "checkpoint.json": "epoch, step, metrics and hash of the checkpoint",
-        "SHA256SUMS": "of every file here: `sha256sum -c SHA256SUMS`",
+        "SHA256SUMS": "checksums of every file: `sha256sum -c SHA256SUMS`",
     }
     kept = [n for n in about if n in sums or n in ("model_source/", "SHA256SUMS")]
     lines = [

@@ -1,7 +1,7 @@
-"""Loads the exported model. Needs PyTorch, and what the model itself imports.
+"""Load the exported model. Needs PyTorch, and the packages that the model imports.
 
-``python load.py`` checks every file against SHA256SUMS and counts the parameters. From a program of
-your own::
+``python load.py`` checks every file against SHA256SUMS and counts the parameters. From another
+program::
 
     from load import load_model
 
@@ -20,13 +20,13 @@ HERE = Path(__file__).resolve().parent
 
 
 def load_model() -> torch.nn.Module:
-    """The trained model, ready to be called."""
+    """Return the trained model, ready to be called."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     if str(HERE) not in sys.path:
         sys.path.append(str(HERE))
     from model_import import PREFIX, register  # type: ignore[import-not-found]  # beside it
 
-    # Not on sys.path: a tokenize.py of the model is not the standard library's.
+    # Not on sys.path: a tokenize.py of the model must not replace the standard library's.
     source = register(HERE / "model_source", PREFIX + hashlib.sha256(bytes(HERE)).hexdigest())
     model: torch.nn.Module = importlib.import_module(f"{source.name}.bks_model").UserModel()
     if (HERE / "example.pt").exists():
@@ -40,7 +40,7 @@ def load_model() -> torch.nn.Module:
 
 
 def check_files() -> None:
-    """Raise when a file is not what was exported."""
+    """Raise if a file differs from the exported one."""
     for line in (HERE / "SHA256SUMS").read_text(encoding="utf-8").splitlines():
         expected, name = line.split("  ", 1)
         if hashlib.sha256((HERE / name).read_bytes()).hexdigest() != expected:
@@ -50,4 +50,4 @@ def check_files() -> None:
 if __name__ == "__main__":
     check_files()
     parameters = sum(parameter.numel() for parameter in load_model().parameters())
-    sys.stdout.write(f"All files are as they were exported. {parameters:,} parameters loaded.\n")
+    sys.stdout.write(f"All files match the export. {parameters:,} parameters loaded.\n")

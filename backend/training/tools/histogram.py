@@ -1,4 +1,4 @@
-"""What the numbers of one channel are: mean, deviation, range, and how they are spread."""
+"""Statistics of one channel's numbers: mean, deviation, range, and distribution."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from backend.records.library.preview import ChannelStatistics, Histogram
 from backend.training.tools.thumbnails import Array
 
 _BINS = 65
-"""So that 0…1 with its end is 64 stretches and the one that begins at 1."""
+"""The range 0…1 including its end is then 64 bins and the one that begins at 1."""
 _LARGEST, _SMALLEST = 1e300, 1e-300
-"""Beyond them, stretches would be wider or narrower than a double can tell."""
+"""Beyond these, bins would be wider or narrower than a double can represent."""
 _FINEST = 2.0**-40
-"""Of the first values: the width that stretches begin with."""
+"""Of the first values: the initial width of a bin."""
 
 
 class Spread:
-    """Of many arrays, one after the other.
+    """Statistics over many arrays, one after the other.
 
     Mean and deviation after Chan et al. 1979, which loses no digits.
     """
@@ -35,7 +35,7 @@ class Spread:
         self.inf_count = 0
 
     def add(self, row: Array) -> bool:
-        """True when a value is no number."""
+        """Add a row; return True if a value is NaN or infinite."""
         values = row.astype(numpy.float64)
         bad = False
         if row.dtype.kind in "fc":
@@ -73,16 +73,16 @@ class Spread:
 
 
 class _Bins:
-    """Counts in equal stretches that double as the range grows, so each value is seen once.
+    """Counts in bins of equal width, which doubles as the range grows, so each value is read once.
 
-    Their width is a power of two and they begin at multiples of it: whole numbers and the steps of
-    a byte fall into all of them alike.
+    The width is a power of two and bins begin at multiples of it: whole numbers and the steps of a
+    byte are distributed evenly.
     """
 
     def __init__(self) -> None:
         self._counts = numpy.zeros(0, numpy.int64)
         self._first = 0
-        """The stretch of ``_counts[0]``, counted from zero in widths."""
+        """The bin of ``_counts[0]``, counted from zero in widths."""
         self._width = 0.0
 
     def add(self, values: Array) -> None:
@@ -106,7 +106,7 @@ class _Bins:
         self._counts += numpy.bincount(places, minlength=len(self._counts))
 
     def _reaches(self, low: float, high: float) -> bool:
-        """Whether these and all that came before lie in few enough stretches."""
+        """Return whether these and all values before fit in few enough bins."""
         first, last = low / self._width, high / self._width
         if len(self._counts):
             first = min(first, self._first)
@@ -121,12 +121,12 @@ class _Bins:
         self._width *= 2
 
     def _is_sparse(self) -> bool:
-        """Whether every other stretch is empty: twice as wide ones would tell no less."""
+        """Return whether every other bin is empty: bins of twice the width would show the same."""
         filled = numpy.flatnonzero(self._counts) + self._first
         return len(filled) > 1 and not (filled % 2).any()
 
     def histogram(self) -> Histogram | None:
-        """None when there was no value. As coarse as the values are: of 0, 1, 2 three stretches."""
+        """Return None without a value. As coarse as the values are: three bins for 0, 1, 2."""
         if not len(self._counts):
             return None
         while self._is_sparse():

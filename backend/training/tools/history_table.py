@@ -1,6 +1,6 @@
 """A job's history as a table: one line for each step, one column for each metric.
 
-The exported table is for spreadsheets, so a value that is none is an empty cell.
+The exported table is for spreadsheets, so a value that is NaN is an empty cell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMES = json.JSONDecoder()
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Every block of ``history.toml``, also half ones, but for the one that is being written."""
+    """Yield the blocks of ``history.toml``, also incomplete ones, except the one being written."""
     block = b""
     with path.open("rb") as lines:
         for line in lines:
@@ -42,15 +42,16 @@ def is_whole(block: bytes) -> bool:
 
 
 def rows(found: Iterable[bytes]) -> tuple[dict[int, Row], int]:
-    """Step -> (epoch, metrics), without what a resumed run superseded; and how many blocks of
-    ``found`` cannot be read."""
+    """Return step -> (epoch, metrics), without steps that a resumed run replaced, and the number of
+    blocks in ``found`` that cannot be read.
+    """
     table: dict[int, Row] = {}
     damaged = last = 0
     for block in found:
         try:
             first, epoch, metrics = _parse(block)
         except (KeyError, ValueError):
-            # It costs its own steps only.
+            # A damaged block loses only its own steps.
             damaged += 1
             continue
         if first <= last:
@@ -70,7 +71,7 @@ def _parse(block: bytes) -> tuple[int, int, dict[str, list[float]]]:
         raise ValueError("half a block")
     values: dict[str, str] = {}
     metrics: dict[str, list[float]] = {}
-    # Not `splitlines`: a name may hold what ends a line elsewhere.
+    # Not `splitlines`: a name may contain other line separators.
     for line in block.decode().split("\n"):
         if line.startswith(_METRIC):
             name, end = _NAMES.raw_decode(line, len(_METRIC))

@@ -1,7 +1,7 @@
-"""A dataset as its loader gives it: samples, shapes, classes, ranges, and what is wrong with it.
+"""Preview of a dataset as its loader returns it: samples, shapes, classes, ranges, and problems.
 
-All items are read when the time allows. When it does not, those that were read lie evenly over the
-whole set, because many sets are sorted by class and their beginning would lie about the rest.
+All items are read if the time allows. Otherwise the items read are spread evenly over the whole
+set, because many sets are sorted by class and their beginning is not representative.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _MOST_SHAPES = 64
 def preview(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``loader``, ``dataset``; optional ``split``, ``samples`` (48), ``budget_s`` (20)."""
     split = str(request.get("split", "training"))
-    report("The loader is opened")
+    report("Opening the loader…")
     from backend.training.data import seed_everything
 
-    # As a rank of a job does: data which are left to chance are the same there.
+    # As a rank of a job does it: random data are the same there.
     seed_everything(JobConfig.seed)
     loader = load_loader(Path(request["loader"]))
     opened = loader.validation if split == "validation" else loader.training
@@ -63,7 +63,7 @@ def preview(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[st
 
 
 class Survey:
-    """Goes through the items and adds up what they are."""
+    """Reads the items and gathers their statistics."""
 
     def __init__(self, data: UserData, split: str, report: tool_protocol.Report) -> None:
         self._data = data
@@ -116,20 +116,20 @@ class Survey:
         ).to_dict()
 
     def _examine(self, index: int, left_s: float, is_shown: bool) -> bool:
-        """Look at one item; False when the time ran out in it."""
+        """Read one item; return False if the time ran out."""
         begin = time.perf_counter()
         try:
             with tool_protocol.at_most(left_s):
                 item = self._data.item(index)
         except tool_protocol.OutOfTime:
             waited = time.perf_counter() - begin
-            # With a second of patience and more, the item is to blame and not the clock.
+            # If at least a second was left, the item is too slow, not the time too short.
             if waited > 1:
                 self._fault(
                     ItemFault(
-                        f"Item {number_format.count(index)} of {self._data.class_name} did not "
-                        f"come within {waited:.0f} s.",
-                        "Look for a loop without an end or a download in __getitem__.",
+                        f"Item {number_format.count(index)} of {self._data.class_name} was not "
+                        f"read within {waited:.0f} s.",
+                        "Check __getitem__ for an endless loop or a download.",
                         index,
                     )
                 )
@@ -170,12 +170,12 @@ class Survey:
     def _fault(self, fault: ItemFault) -> None:
         self._fault_count += 1
         self._faults.append(fault)
-        # The first ones by number, whichever came first in this order of looking.
+        # The first ones by number, in any order of reading.
         self._faults.sort(key=lambda one: one.index or 0)
         del self._faults[_MOST_FAULTS:]
 
     def _add(self, path: str, array: Array) -> bool:
-        """Add to the statistics; True when a value is no number."""
+        """Add to the statistics; return True if a value is NaN or infinite."""
         values = numpy.abs(array) if array.dtype.kind == "c" else array
         layout = picture_layout(tuple(values.shape))
         if layout == "HWC":
@@ -188,7 +188,7 @@ class Survey:
         return bad
 
     def _count_class(self, target: Any) -> str:
-        """The name of the item's class, "" when targets are no classes."""
+        """Return the name of the item's class, "" if targets are not classes."""
         if not self._all_classes:
             return ""
         key: str | int
@@ -217,11 +217,11 @@ class Survey:
         return str(key)
 
     def _try_batch(self) -> None:
-        """Whether the first items make a batch, as training will make it."""
+        """Check that the first items make a batch, as training makes it."""
         items = [self._kept[index] for index in sorted(self._kept)][:4]
         if not items:
             return
-        self._report("A batch is made")
+        self._report("Making a batch…")
         try:
             with tool_protocol.at_most(30):
                 split_batch(self._data.collate(items))
@@ -237,7 +237,7 @@ class Survey:
             self._compare_shapes()
 
     def _compare_shapes(self) -> None:
-        """Four items may agree by chance where the whole set does not."""
+        """Compare the shapes of all items: four may match by chance."""
         by_path: dict[str, list[tuple[int, ...] | None]] = {}
         for path, shape, _ in self._shapes:
             by_path.setdefault(path, []).append(shape)
@@ -248,9 +248,9 @@ class Survey:
                 self._faults.append(
                     ItemFault(
                         f"Items of {self._data.class_name} have different shapes at {path}, so "
-                        f"they make no batch: {first} and {second}.",
-                        f"Bring them to one shape, or give {self._data.class_name} a method "
-                        "collate(self, items).",
+                        f"they cannot form a batch: {first} and {second}.",
+                        "Bring them to one shape, or add a method collate(self, items) to "
+                        f"{self._data.class_name}.",
                     )
                 )
                 return
@@ -259,14 +259,14 @@ class Survey:
         if examined < self._count:
             yield (
                 f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the "
-                "time given; the figures are of those."
+                "available time; the figures are for those."
             )
         if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
             name = self._name(next(iter(self._classes)))
             seen = number_format.count(sum(self._classes.values()))
             yield (
-                f"All {seen} items looked at are of one class ({name}); "
-                "a model learns nothing from that."
+                f"All {seen} samples read are of one class ({name}); a model cannot learn from "
+                "that."
             )
         rare = rare_words(self._class_counts())
         if rare:
@@ -280,18 +280,18 @@ class Survey:
                 if number
             )
             yield (
-                f"The data holds values that are no numbers ({kinds}), first in item "
-                f"{number_format.count(min(self._bad_items))}; the loss will be none either."
+                f"The data contains NaN or infinite values ({kinds}), first in item "
+                f"{number_format.count(min(self._bad_items))}, so the loss will be NaN too."
             )
 
 
 def _has_columns(array: Array) -> bool:
-    """Whether each place of the array means something of its own, as a column of a table does."""
+    """Return whether each column of the array has its own meaning, as in a table."""
     return array.ndim == 1 and 0 < array.size <= _MOST_CHANNELS
 
 
 def _is_measured(path: str, array: Array) -> bool:
-    """Data, and targets that are measured too; a class or a mask has no mean."""
+    """Return whether values have a mean: data and measured targets, not a class or a mask."""
     if path.startswith("target"):
         return array.dtype.kind == "f" and (array.ndim == 0 or _has_columns(array))
     return True
@@ -306,7 +306,7 @@ def _shape_words(shape: tuple[int, ...] | None) -> str:
 
 
 def _class_names(dataset: Any) -> list[str]:
-    """``dataset.classes``, by the custom of torchvision."""
+    """Return ``dataset.classes``, by the convention of torchvision."""
     names = getattr(dataset, "classes", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
         return [name[:100] for name in names[:_MOST_CLASSES]]
@@ -318,14 +318,14 @@ def _evenly(count: int, wanted: int) -> list[int]:
 
 
 def _order(count: int, first: list[int]) -> Iterator[int]:
-    """Every index once, ``first`` before the others; each part of it covers the whole set."""
+    """Yield every index once, ``first`` before the others; each part of it covers the whole set."""
     yield from (first[number] for number in _scattered(len(first)))
     done = set(first)
     yield from (index for index in _scattered(count) if index not in done)
 
 
 def _scattered(count: int) -> Iterator[int]:
-    """Every number below ``count`` once, in steps of the golden ratio, which fill it evenly."""
+    """Yield every number below ``count`` once, spread evenly by steps of the golden ratio."""
     step = max(1, int(count * 0.6180339887))
     while math.gcd(step, count) != 1:
         step += 1

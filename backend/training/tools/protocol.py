@@ -1,12 +1,12 @@
-"""How a tool gets its request, tells how far it is, and hands its result back.
+"""Protocol of a tool: its request, its progress and its result.
 
-A user's code runs in the same process and may print anything, close standard output, leave
-processes behind or end Python. So the result is a file of its own, written whole; progress is
-another; and standard input is a rope to the desktop: when it breaks, the desktop is gone and the
-tool ends with everything it started.
+User code runs in the same process and may print anything, close standard output, leave processes
+behind or exit Python. So the result is a file of its own, written whole; progress is another; and
+standard input is a pipe from the desktop: when it closes, the desktop is gone and the tool ends
+with everything it started.
 
-``python -m backend.training.tools.NAME REQUEST RESULT PROGRESS``, three paths. Exit code 0: the
-result stands in RESULT; 1: an error stands there. No RESULT: the process was ended.
+``python -m backend.training.tools.NAME REQUEST RESULT PROGRESS``, three paths. Exit code 0: RESULT
+has the result; 1: it has an error. No RESULT: the process was ended.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from backend.training.user_code import UserCodeError, is_out_of_memory
 _PR_SET_CHILD_SUBREAPER = 36
 _REPORT_INTERVAL_S = 0.1
 _KILL_S = 3.0
-"""A killed process is gone in milliseconds, or stands in a share that hangs and stays."""
+"""A killed process ends within milliseconds, or hangs in a share and stays."""
 
 
 class Report:
-    """Where the tool is now; what the desktop shows, and names when the tool is ended."""
+    """The tool's current action, which the desktop shows, and names when the tool is ended."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8", buffering=1)
@@ -56,19 +56,19 @@ class Report:
 
 
 class OutOfTime(BaseException):
-    """The time for one piece of a user's work is over. No Exception: user code must not eat it."""
+    """The time for user code is over. Not an Exception, so that user code does not catch it."""
 
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Break off what runs inside after this time. It cannot break off a call into C."""
+    """Interrupt the block after this time. It cannot interrupt a call into C."""
 
     def ring(number: int, frame: object) -> None:
         raise OutOfTime
 
     begin = time.monotonic()
     before = signal.signal(signal.SIGALRM, ring)
-    # Another alarm may be under way (a user's, a test's) and rings afterwards as it would have.
+    # Another alarm may be active (a user's, a test's); it fires later as before.
     other_s, every_s = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
         yield
@@ -85,7 +85,7 @@ def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoRe
     request, result, progress = (Path(path) for path in sys.argv[1:4])
     _settle()
     asked = json.loads(request.read_bytes())
-    # Where the code stands when the time is nearly over, even if it stands in a call into C.
+    # Dump the stack shortly before the time is over, even within a call into C.
     faulthandler.dump_traceback_later(max(0.9 * float(asked["time_limit_s"]), 0.1))
     try:
         with contextlib.closing(Report(progress)) as report:
@@ -106,7 +106,7 @@ def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoRe
         sys.stdout.flush()
         sys.stderr.flush()
     _end_descendants()
-    # Threads and exit handlers of a user's code would keep the process for ever.
+    # Threads and exit handlers of user code would keep the process alive.
     os._exit(0 if answer["ok"] else 1)
 
 
@@ -123,10 +123,10 @@ def _refusal(error: BackendError) -> dict[str, Any]:
 
 
 def _settle() -> None:
-    """Arrange for an end that leaves nothing behind, before any code of a user runs."""
+    """Prepare for an end that leaves nothing behind, before any user code runs."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
-        # When memory runs out, this process goes before the desktop does.
+        # If memory runs out, the kernel ends this process before the desktop.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -145,7 +145,7 @@ def _hold(rope: int) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill what a user's code left running: all of it falls to this subreaper, layer by layer."""
+    """Kill processes that user code left: all become children of this subreaper, layer by layer."""
     deadline = time.monotonic() + _KILL_S
     while (children := _children()) and time.monotonic() < deadline:
         for pid in children:
@@ -158,11 +158,11 @@ def _end_descendants() -> None:
 
 
 def _children() -> list[int]:
-    """Direct children that live, from ``/proc``: its ``children`` file is not in every kernel."""
+    """Return living direct children from ``/proc``: not every kernel has its ``children`` file."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name before the last bracket may hold anything.
+            # The name before the last bracket may contain any character.
             state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
             if int(parent) == os.getpid() and state not in (b"Z", b"X"):
                 found.append(int(stat.parent.name))

@@ -1,7 +1,7 @@
-"""Something of an item as a person can see it: a small picture, a curve, a few numbers.
+"""Thumbnails of an item: a small picture, a curve, a few numbers.
 
-PNG is written here because its simplest form is three chunks and zlib does the rest; a library
-for it would have to be on every node.
+PNG is written here because its simplest form is three chunks and zlib does the rest; a library for
+it would have to be on every node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARTS = 32
 
 
 def parts_of(item: Any) -> list[tuple[str, Any]]:
-    """The leaves of an item with their paths; a pair is ``data`` and ``target``."""
+    """Return the leaves of an item with their paths; a pair is ``data`` and ``target``."""
     if isinstance(item, (tuple, list)) and len(item) == 2:
         leaves = [*_leaves("data", item[0]), *_leaves("target", item[1])]
     else:
@@ -49,7 +49,7 @@ def _leaves(path: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
 
 
 def as_array(value: Any) -> Array | None:
-    """``value`` as an array of numbers, or None when it is none."""
+    """Return ``value`` as an array of numbers, or None if it is not one."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -76,7 +76,7 @@ def type_name(value: Any) -> str:
 
 
 def picture_layout(shape: tuple[int, ...]) -> str:
-    """``CHW``, ``HWC``, ``HW`` or "" when it does not look like a picture."""
+    """Return ``CHW``, ``HWC``, ``HW`` or "" if the shape is not a picture's."""
     if len(shape) == 3 and min(shape) > 0:
         if shape[0] in (1, 3, 4) and min(shape[1:]) >= 4:
             return "CHW"
@@ -86,7 +86,7 @@ def picture_layout(shape: tuple[int, ...]) -> str:
 
 
 def part(path: str, value: Any) -> SamplePart:
-    """One leaf, ready to be shown."""
+    """Return one leaf for display."""
     array = as_array(value)
     if array is None:
         text = repr(value) if not isinstance(value, str) else value
@@ -113,7 +113,7 @@ def part(path: str, value: Any) -> SamplePart:
 
 
 def target_text(value: Any, names: list[str]) -> str:
-    """A target as text; a class by its name where the dataset names them."""
+    """Return a target as text; a class by its name if the dataset names them."""
     array = as_array(value)
     if array is not None and array.size == 1:
         number = array.reshape(-1)[0].item()
@@ -139,7 +139,7 @@ def _floats(array: Array) -> tuple[float | None, ...]:
 
 
 def picture(array: Array, layout: str) -> str:
-    """A PNG in base64. What is no 0…255 or 0…1 is stretched from its lowest to its highest."""
+    """Return a PNG in base64. Other ranges than 0…255 or 0…1 are scaled from lowest to highest."""
     if layout == "HW":
         array = array[:, :, None]
     elif layout == "CHW":
@@ -160,7 +160,7 @@ def picture(array: Array, layout: str) -> str:
 
 
 def png(pixels: Array) -> bytes:
-    """Height × width × 1, 3 or 4 bytes as a PNG file."""
+    """Return height × width × 1, 3 or 4 bytes as a PNG file."""
     height, width, channels = pixels.shape
     colour_type = {1: 0, 3: 2, 4: 6}[channels]
     lines = b"".join(b"\0" + line.tobytes() for line in numpy.ascontiguousarray(pixels))

@@ -1,7 +1,7 @@
-"""State that a step changes and torch does not save: what a resumed job would lack.
+"""State that a step changes and torch does not save: a resumed job would lack it.
 
 PyTorch's guide on saving names parameters and buffers as a module's state; attributes of a module
-are saved where it defines ``get_extra_state`` (torch.nn.Module.get_extra_state).
+are saved if it defines ``get_extra_state`` (torch.nn.Module.get_extra_state).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 
 def plain_state(model: torch.nn.Module) -> dict[str, bytes]:
-    """Attributes of the user's modules that are no parameters, buffers or modules, by name."""
+    """Return attributes of the user's modules, by name, except parameters, buffers and modules."""
     import torch
 
     of_torch = vars(torch.nn.Module()).keys()
@@ -38,7 +38,7 @@ def plain_state(model: torch.nn.Module) -> dict[str, bytes]:
 
 
 def generators(user_dataset: object) -> dict[str, bytes]:
-    """The states of generators of random numbers that a dataset has of its own, by name."""
+    """Return the states of a dataset's own random generators, by name."""
     import torch
 
     found: dict[str, bytes] = {}
@@ -58,7 +58,7 @@ def _keep(found: dict[str, bytes], name: str, value: Any) -> None:
     if isinstance(value, torch.Generator):
         value = value.get_state()
     if isinstance(value, torch.Tensor):
-        # Computed anew in each forward pass: no state.
+        # Computed again in each forward pass: not state.
         if value.requires_grad:
             return
         value = value.detach().cpu()

@@ -1,4 +1,4 @@
-"""The user's model and loader: loading them, building them, calling them, saying what is wrong."""
+"""The user's model and loader: load them, build them, call them, report their errors."""
 
 from backend.training.user_code.batches import (
     ItemFailure,

@@ -1,4 +1,4 @@
-"""Batches, whatever a loader makes them of: pairs of tensors, lists, tuples and dicts, nested."""
+"""Batches of any structure that a loader makes: pairs of tensors, lists, tuples, dicts, nested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ItemFailure:
-    """What a worker hands on in the place of a batch. `split_batch` raises it.
+    """An error that a worker returns in place of a batch. `split_batch` raises it.
 
     An exception that crosses from a worker of torch's DataLoader arrives as one long text.
     """
@@ -23,26 +23,26 @@ class ItemFailure:
 
 
 def split_batch(batch: Any) -> tuple[Any, Any]:
-    """``(data, target)`` of a batch; raises what a worker met on the way to it."""
+    """Return ``(data, target)`` of a batch, or raise the error of its worker."""
     if isinstance(batch, ItemFailure):
         raise batch.error
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
     found = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else a(type(batch).__name__)
     raise UserCodeError(
-        f"The loader makes batches of {found}; a batch is a pair (data, target).",
-        "Return two things from __getitem__ (each may be a tuple or dict), or from collate.",
+        f"The loader makes batches of {found}, but a batch is a pair (data, target).",
+        "Return two values from __getitem__ (each may be a tuple or dict), or from collate.",
     )
 
 
 def to_device(value: Any, device: torch.device | str) -> Any:
-    """A batch with every tensor in it on ``device``; what is no tensor stays as it is."""
+    """Return a batch with every tensor in it on ``device``; other values stay as they are."""
     import torch
 
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
     if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-        packed: Any = value  # a named tuple of which one part must stay on the processor
+        packed: Any = value  # a named tuple with a part that must stay on the CPU
         return packed.to(device)
     if isinstance(value, Mapping):
         return {key: to_device(part, device) for key, part in value.items()}
@@ -54,7 +54,7 @@ def to_device(value: Any, device: torch.device | str) -> Any:
 
 
 def batch_size(value: Any) -> int:
-    """How many items a batch holds: the length of the first tensor in it, 1 when there is none."""
+    """Return the number of items in a batch: the length of its first tensor, 1 without one."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -68,7 +68,7 @@ def batch_size(value: Any) -> int:
 
 
 def shape_of(value: Any) -> str:
-    """Shapes and types of something nested, in one line: ``([1, 8, 8] float32, int)``."""
+    """Return shapes and types of a nested value, in one line: ``([1, 8, 8] float32, int)``."""
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "dtype"):
         return f"{list(shape)} {str(value.dtype).removeprefix('torch.')}"

@@ -24,20 +24,20 @@ LOADER_FILE = "bks_dataset.py"
 
 
 class UserData:
-    """A dataset through its loader, to be given to torch's DataLoader with its `collate`.
+    """A dataset through its loader, for torch's DataLoader with its `collate`.
 
-    ``user_dataset`` is what the user's class made.
+    ``user_dataset`` is the instance of the user's class.
     """
 
     def __init__(self, source: UserSource, class_name: str, user_dataset: Any) -> None:
-        # First, so that a spawned worker knows the source before it meets the user's classes.
+        # First, so that a spawned worker knows the source before the user's classes.
         self.source = source
         self.class_name = class_name
         self.user_dataset = user_dataset
         self._length: int | None = None
 
     def __len__(self) -> int:
-        """The user's ``__len__``, asked once: others count steps by it."""
+        """Return the user's ``__len__``, called once: steps are counted by it."""
         if self._length is None:
             self._length = self._ask_length()
         return self._length
@@ -49,22 +49,22 @@ class UserData:
             length = operator.index(length)
         except TypeError as error:
             raise UserCodeError(
-                f"{self.class_name}.__len__ returns {a(type(length).__name__)}, no whole number."
+                f"{self.class_name}.__len__ returns {a(type(length).__name__)}, not a whole number."
             ) from error
         if length <= 0:
             raise UserCodeError(
                 f"{self.class_name} has no items: its __len__ is {length}.",
-                "Check that the dataset holds the files this loader looks for.",
+                "Check that the dataset contains the files that this loader reads.",
             )
         if length > sys.maxsize:
-            raise UserCodeError(f"{self.class_name}.__len__ is {length}, more than can be counted.")
+            raise UserCodeError(f"{self.class_name}.__len__ is {length}, which is too large.")
         return length
 
     def item(self, index: int) -> Any:
-        """One item.
+        """Return one item.
 
         Raises:
-            UserCodeError: The user's code raised; ``index`` says at which item.
+            UserCodeError: The user's code raised; ``index`` is the item.
         """
         try:
             with calling(f"{self.class_name}, item {number_format.count(index)},", self.source):
@@ -80,7 +80,7 @@ class UserData:
             return ItemFailure(error)
 
     def collate(self, items: list[Any]) -> Any:
-        """Items to a batch: the user's ``collate`` or torch's own way."""
+        """Make a batch of items: with the user's ``collate`` or torch's."""
         for item in items:
             if isinstance(item, ItemFailure):
                 return item
@@ -103,15 +103,15 @@ def _collate(items: list[Any], class_name: str) -> Any:
         shapes = sorted({shape_of(item) for item in items})
         if len(shapes) > 1:
             raise UserCodeError(
-                f"Items of {class_name} have different shapes, so they make no batch: "
+                f"Items of {class_name} have different shapes, so they cannot form a batch: "
                 f"{shapes[0]} and {shapes[1]}.",
-                f"Bring them to one shape, or give {class_name} a method collate(self, items).",
+                f"Bring them to one shape, or add a method collate(self, items) to {class_name}.",
                 clean_traceback(error),
             ) from error
         raise UserCodeError(
-            f"Items of {class_name} make no batch: {describe(error)}.",
-            f"Return tensors, arrays or numbers, or give {class_name} a method "
-            "collate(self, items).",
+            f"Items of {class_name} cannot form a batch: {describe(error)}.",
+            "Return tensors, arrays or numbers, or add a method collate(self, items) to "
+            f"{class_name}.",
             clean_traceback(error),
         ) from error
 
@@ -128,11 +128,11 @@ class UserLoader:
         return getattr(self._module, "UserValDataset", None) is not None
 
     def training(self, files: Path) -> UserData:
-        """``UserDataset`` over the dataset's folder."""
+        """Return ``UserDataset`` over the dataset's folder."""
         return self._open("UserDataset", files)
 
     def validation(self, files: Path) -> UserData:
-        """``UserValDataset`` over the dataset's folder."""
+        """Return ``UserValDataset`` over the dataset's folder."""
         return self._open("UserValDataset", files)
 
     def _open(self, class_name: str, files: Path) -> UserData:
@@ -145,22 +145,22 @@ class UserLoader:
             )
         if not isinstance(made_by, type):
             raise UserCodeError(
-                f"{class_name} in {LOADER_FILE} is {a(type(made_by).__name__)}, no class.",
+                f"{class_name} in {LOADER_FILE} is {a(type(made_by).__name__)}, not a class.",
                 f"Write class {class_name}(torch.utils.data.Dataset).",
             )
         import torch
 
         if issubclass(made_by, torch.utils.data.IterableDataset):
             raise UserCodeError(
-                f"{class_name} is an IterableDataset, which cannot be shared out among processes.",
+                f"{class_name} is an IterableDataset, which cannot be distributed over processes.",
                 "Give it the methods __getitem__ and __len__ of a torch.utils.data.Dataset.",
             )
-        for method, does in (("__getitem__", "gives one item"), ("__len__", "counts them")):
+        for method, does in (("__getitem__", "returns one item"), ("__len__", "counts them")):
             if not callable(getattr(made_by, method, None)):
                 raise UserCodeError(
                     f"{class_name} has no method {method}, which {does}.",
-                    f"Add {method} to {class_name}; a dataset without an end cannot be "
-                    "shared out among processes.",
+                    f"Add {method} to {class_name}; an endless dataset cannot be distributed "
+                    "over processes.",
                 )
         make: Any = made_by
         with calling(f"{class_name}()", self._source):
@@ -169,7 +169,7 @@ class UserLoader:
 
 
 def load_loader(folder: Path) -> UserLoader:
-    """The user's loader.
+    """Return the user's loader.
 
     Raises:
         UserCodeError: It cannot be loaded.
@@ -183,11 +183,11 @@ def open_data(
     validation_loader: Path | None = None,
     validation_dataset: Path | None = None,
 ) -> tuple[UserData, UserData | None]:
-    """Training and validation data of a job.
+    """Return training and validation data of a job.
 
-    Where the job names neither a validation loader nor a validation dataset, the loader's
-    ``UserValDataset`` is used, if it has one. Where it names one, that data is for validation
-    whichever class reads it.
+    If the job names neither a validation loader nor a validation dataset, the loader's
+    ``UserValDataset`` is used, if it has one. If it names one, that data is for validation, with
+    either class.
     """
     training_loader = load_loader(loader)
     training = training_loader.training(dataset)

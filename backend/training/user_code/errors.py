@@ -1,7 +1,7 @@
-"""What a user's code did wrong, in words.
+"""Errors of user code, as sentences.
 
-Everything that it raises comes out as a `UserCodeError`: a sentence, a way out, and the traceback
-without our own frames. Running out of memory is not the user's bug and flies as it is.
+Every exception of user code becomes a `UserCodeError`: a sentence, a remedy, and the traceback
+without the program's own frames. Out of memory is not the user's bug and is raised unchanged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from backend.training.user_code.sources import UserSource, known_sources
 class UserCodeError(BackendError):
     """The user's code cannot be used as it is.
 
-    ``traceback`` begins in the user's file; "" when there is nothing more to see. ``index`` is the
-    item of the dataset at which it happened, where it is known. ``part``: see `ToolError`.
+    ``traceback`` begins in the user's file; "" if there is none to show. ``index`` is the item of
+    the dataset at which it happened, if known. ``part``: see `ToolError`.
     """
 
     part = ""
@@ -43,7 +43,7 @@ class UserCodeError(BackendError):
 
 @contextlib.contextmanager
 def calling(what: str, source: UserSource | None = None) -> Iterator[None]:
-    """``with calling("The model's loss"):`` whatever the user's code raises becomes a sentence."""
+    """``with calling("The model's loss"):`` turns any exception of user code into a sentence."""
     try:
         yield
     except (BackendError, MemoryError):
@@ -55,7 +55,7 @@ def calling(what: str, source: UserSource | None = None) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the computer or of a GPU was too small."""
+    """Return whether the computer or a GPU ran out of memory."""
     import torch
 
     return isinstance(
@@ -64,12 +64,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, what: str, source: UserSource | None = None) -> UserCodeError:
-    """An exception of the user's code as a sentence. ``what`` begins it: "The model's loss"."""
+    """Describe an exception of user code in a sentence. ``what`` begins it: "The model's loss"."""
     trace = clean_traceback(error)
     if isinstance(error, SystemExit):
         return UserCodeError(
-            f"{what} ended the program (sys.exit({'' if error.code is None else error.code!r})).",
-            'Put what should run on its own under if __name__ == "__main__":.',
+            f"{what} exited the program (sys.exit({'' if error.code is None else error.code!r})).",
+            'Move code for direct execution below if __name__ == "__main__":.',
             trace,
         )
     if isinstance(error, SyntaxError) and error.filename:
@@ -95,7 +95,7 @@ def explain(error: BaseException, what: str, source: UserSource | None = None) -
 
 
 def _way_to(module: str, source: UserSource | None) -> str:
-    """How the user gets a top-level module that is missing."""
+    """Return how to get a top-level module that is missing."""
     if module in PYPI_NAMES:
         return f"Install it with {sys.executable} -m pip install {PYPI_NAMES[module]}."
     for known in [source] if source else known_sources.values():
@@ -104,23 +104,23 @@ def _way_to(module: str, source: UserSource | None) -> str:
                 inside = path.parent.relative_to(known.folder)
                 return f"It is in {inside.as_posix()}: import it from {'.'.join(inside.parts)}."
     return (
-        f"If “{module}” is a file or folder of your project, import the folder that holds it, with "
-        "bks_model.py or bks_dataset.py at the top of that folder. If it is a package, install "
-        f"it for {sys.executable}."
+        f"If “{module}” is a file or folder of your project, import the folder that contains it, "
+        "with bks_model.py or bks_dataset.py at the top of that folder. If it is a package, "
+        f"install it for {sys.executable}."
     )
 
 
 _CALL = re.compile(r"(\w+)\(\) (?:missing \d+ required|takes [\w ]+ but \d+ )")
 _SIGNATURES = {
-    "forward": "The model is called with the one object that the loader gives as data; unpack it: "
-    "def forward(self, data): left, right = data.",
+    "forward": "The model is called with one object, the data of the loader; unpack it: def "
+    "forward(self, data): left, right = data.",
     "loss": "It is called with the output and the target: def loss(self, output, target).",
     "metrics": "It is called with the output and the target: def metrics(self, output, target).",
     "collate": "It is called with a list of items: def collate(self, items).",
     "__getitem__": "It is called with a number: def __getitem__(self, index).",
-    "UserModel()": "The model is made without arguments: give each argument a default value.",
-    "UserDataset()": "The loader is made with the dataset's folder alone: give each other argument "
-    "a default value.",
+    "UserModel()": "The model is created without arguments: give each argument a default value.",
+    "UserDataset()": "The loader is created with only the dataset's folder: give each other "
+    "argument a default value.",
 }
 _TYPES = re.compile(
     r"Found dtype \w+ but expected|expected scalar type|have the same dtype|dtype to be \w+"
@@ -129,26 +129,26 @@ _TYPES = re.compile(
 
 
 def _remedy(error: BaseException, what: str, place: str) -> str:
-    """What to do about a wrong signature, a wrong type or an import that leads out; else ""."""
+    """Return the remedy for a wrong signature, type, or import beyond the folder; otherwise ""."""
     text = _text(error)
     if isinstance(error, TypeError) and not place and (call := _CALL.search(text)):
-        # No line of the user's code: the call itself failed, not one inside the function.
+        # No line of user code: the call itself failed, not one inside the function.
         return _SIGNATURES.get(what.replace("UserVal", "User"), _SIGNATURES.get(call[1], ""))
     if isinstance(error, ImportError) and "relative import" in text:
         return (
-            "The import leads out of the files. Import the folder above, with bks_model.py or "
-            "bks_dataset.py at the top of that folder."
+            "The import goes beyond the imported files. Import the folder above, with "
+            "bks_model.py or bks_dataset.py at the top of that folder."
         )
     if isinstance(error, RuntimeError | NotImplementedError) and _TYPES.search(text):
         return (
-            "Give data and targets in the type that the model computes with: mostly 32-bit floats "
-            "(.float()), and class numbers as 64-bit integers (.long())."
+            "Return data and targets in the type that the model computes with: usually 32-bit "
+            "floats (.float()), and class numbers as 64-bit integers (.long())."
         )
     return ""
 
 
 def describe(error: BaseException, limit: int = 300) -> str:
-    """``ValueError: the message``, on one line and without a full stop."""
+    """Return ``ValueError: the message``, on one line and without a full stop."""
     text = " ".join(_public(_text(error)).split()).rstrip(".")
     name = type(error).__name__
     return name if not text else f"{name}: {text if len(text) < limit else text[:limit] + '…'}"
@@ -162,7 +162,7 @@ def _text(error: BaseException) -> str:
 
 
 def _public(text: str) -> str:
-    """``text`` with module names as the user wrote them."""
+    """Return ``text`` with module names as the user wrote them."""
     for name in sorted(known_sources, key=len, reverse=True):
         text = text.replace(f"{name}.", "")
     return text
@@ -180,13 +180,13 @@ def _is_users(filename: str) -> bool:
 
 
 def _where(error: BaseException, source: UserSource | None) -> str:
-    """The last line of the user's own code that the error came through, or ""."""
+    """Return the last line of the user's own code that raised or passed the error, or ""."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
     return f"{_place(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""
 
 
 def clean_traceback(error: BaseException, limit: int = 20_000) -> str:
-    """The traceback from the user's first line on, without the import machinery."""
+    """Return the traceback from the user's first line on, without the import machinery."""
     told = traceback.TracebackException.from_exception(error, limit=-200)
     frames = [f for f in told.stack if not f.filename.startswith("<frozen importlib")]
     first = next((n for n, f in enumerate(frames) if _is_users(f.filename)), None)
@@ -200,5 +200,5 @@ def clean_traceback(error: BaseException, limit: int = 20_000) -> str:
 
 
 def a(name: str) -> str:
-    """The name with its article."""
+    """Return the name with its article."""
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"

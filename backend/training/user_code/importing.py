@@ -1,4 +1,4 @@
-"""Imports the one file with which a model or a loader begins."""
+"""Import of the entry file of a model or a loader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(folder: Path, entry: str, kind: str) -> tuple[UserSource, ModuleType]:
             f"The {kind} has no {entry} at the top of its files.",
             f"Import the folder “{elsewhere.parent.name}”, which has one."
             if elsewhere
-            else f"Add a file {entry}; the gallery's digits example shows one.",
+            else f"Add a file {entry}; the gallery's digits example has one.",
         )
     # A Keras 3 model is a torch module only on this backend, which is chosen when Keras loads.
     os.environ.setdefault("KERAS_BACKEND", "torch")

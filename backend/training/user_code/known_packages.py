@@ -1,7 +1,7 @@
-"""Packages that users' code is known to import, and their names on PyPI.
+"""Packages that user code often imports, and their names on PyPI.
 
-Only these are proposed to be installed.  ``utils``, ``src`` or ``config`` are nearly always a part
-of the user's own project, and PyPI has unrelated packages with such names.
+Only these are suggested for installation.  ``utils``, ``src`` or ``config`` are nearly always a
+part of the user's own project, and PyPI has unrelated packages with such names.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ PYPI_NAMES = {name: name.replace("_", "-") for name in _NAMED_ALIKE.split()} | {
     "umap": "umap-learn",
     "yaml": "pyyaml",
 }
-"""The PyPI name of each module, by the name by which it is imported."""
+"""The PyPI name of each module, by its import name."""

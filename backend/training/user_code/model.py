@@ -1,4 +1,4 @@
-"""The user's ``bks_model.py``: building the model, calling it, and what a model must be."""
+"""The user's ``bks_model.py``: building the model, calling it, and its requirements."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MODEL_FILE = "bks_model.py"
 
 
 def load_model(folder: Path) -> torch.nn.Module:
-    """The user's model, built and on the processor. Seed before: weights are drawn here.
+    """Return the user's model, built on the CPU. Seed before: weights are drawn here.
 
     Its parameters may not exist before the first batch; see `needs_first_batch`.
 
     Raises:
-        UserCodeError: It cannot be loaded or built, or is not what a model must be.
+        UserCodeError: It cannot be loaded or built, or does not meet the requirements.
     """
     import torch
 
@@ -40,21 +40,21 @@ def load_model(folder: Path) -> torch.nn.Module:
             base.__module__.partition(".")[0] == "keras" for base in made_by.__mro__
         )
         raise UserCodeError(
-            f"UserModel in {MODEL_FILE} is no torch.nn.Module.",
-            "Keras runs on another backend here; start with KERAS_BACKEND=torch."
+            f"UserModel in {MODEL_FILE} is not a torch.nn.Module.",
+            "Keras uses another backend here; start with KERAS_BACKEND=torch."
             if keras
             else "Write class UserModel(torch.nn.Module).",
         )
     with calling("UserModel()", source):
         model = made_by()
     if not isinstance(model, torch.nn.Module):
-        raise UserCodeError(f"UserModel() makes a {type(model).__name__}, no torch.nn.Module.")
+        raise UserCodeError(f"UserModel() creates a {type(model).__name__}, not a torch.nn.Module.")
     _loss_of(model)
     return model
 
 
 def _loss_of(model: torch.nn.Module) -> Callable[[Any, Any], Any]:
-    """The model's ``loss``: a method, or a module that its ``__init__`` put there."""
+    """Return the model's ``loss``: a method, or a module that its ``__init__`` set."""
     loss: Any = getattr(model, "loss", None)
     made_by: Any = type(model)
     if loss is None and callable(getattr(made_by, "loss", None)):
@@ -69,7 +69,7 @@ def _loss_of(model: torch.nn.Module) -> Callable[[Any, Any], Any]:
 
 
 def needs_first_batch(model: torch.nn.Module) -> bool:
-    """Whether parameters come into being with the first forward: Keras, and torch's lazy layers."""
+    """Return whether the first forward creates parameters: Keras, and torch's lazy layers."""
     from torch.nn.parameter import is_lazy
 
     if getattr(model, "built", True) is False:
@@ -78,7 +78,7 @@ def needs_first_batch(model: torch.nn.Module) -> bool:
 
 
 def materialize(model: torch.nn.Module, data: Any) -> None:
-    """One forward that leaves statistics and random states alone, for `needs_first_batch`."""
+    """Run one forward without changes to statistics and random states; see `needs_first_batch`."""
     import torch
 
     training = model.training
@@ -88,17 +88,17 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
             model(data)
     finally:
         model.train(training)
-    # Keras makes a layer's container of parameters when they are asked for, and with it new keys
-    # of the state; asked for here, the keys are the same in every process.
+    # Keras creates a layer's container of parameters when they are read, and with it new keys of
+    # the state; read here, the keys are the same in every process.
     for module in list(model.modules()):
         list(module.parameters(recurse=False))
 
 
 def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter]) -> None:
-    """Refuse parameters that a forward pass made or replaced: no optimizer knows them.
+    """Refuse parameters that a forward pass created or replaced: no optimizer knows them.
 
     Args:
-        known: The model's parameters when the optimizer was made.
+        known: The model's parameters when the optimizer was created.
 
     Raises:
         UserCodeError: The model has others now.
@@ -106,24 +106,24 @@ def require_known(model: torch.nn.Module, known: Collection[torch.nn.Parameter])
     new = [name for name, one in model.named_parameters() if one.requires_grad and one not in known]
     if new:
         raise UserCodeError(
-            f"The model's forward made parameters that would never be trained: {some(new)}.",
-            "Make every layer in UserModel.__init__; torch.nn.LazyLinear and its relatives take "
-            "their size from the first batch.",
+            f"The model's forward created parameters that would never be trained: {some(new)}.",
+            "Create every layer in UserModel.__init__; torch.nn.LazyLinear and similar layers "
+            "take their size from the first batch.",
         )
 
 
 def state_shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
-    """Names and shapes in the model's state dict; () for what is no tensor."""
+    """Return names and shapes in the model's state dict; () for other values than tensors."""
     with calling("The model's state_dict"):
         state = model.state_dict()
     return {name: tuple(getattr(value, "shape", ())) for name, value in state.items()}
 
 
 def require_restorable(model: torch.nn.Module) -> None:
-    """Refuse a model that does not take its own state dict: no checkpoint of it could be resumed.
+    """Refuse a model that does not load its own state dict: its checkpoints could not be resumed.
 
     Raises:
-        UserCodeError: Its ``load_state_dict`` refuses what its ``state_dict`` gives.
+        UserCodeError: Its ``load_state_dict`` refuses the result of its ``state_dict``.
     """
     with calling("The model's state_dict"):
         state = model.state_dict()
@@ -131,20 +131,20 @@ def require_restorable(model: torch.nn.Module) -> None:
         model.load_state_dict(state)
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         raise UserCodeError(
-            f"The model's load_state_dict refuses what its state_dict gives: {describe(error)}.",
+            f"The model's load_state_dict refuses the result of its state_dict: {describe(error)}.",
             "Let state_dict return all that load_state_dict needs, or give the model a "
-            "load_state_dict that takes a part; without that no checkpoint could be resumed.",
+            "load_state_dict that accepts a part; otherwise no checkpoint could be resumed.",
         ) from error
 
 
 def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a model whose state dict is another one than when it was built.
+    """Refuse a model whose state dict differs from the one it was built with.
 
     Args:
-        built: `state_shapes` of then, which is what a resumed job's model has.
+        built: `state_shapes` at that time, which is what a resumed job's model has.
 
     Raises:
-        UserCodeError: A name came, went, or has another shape.
+        UserCodeError: A name was added or removed, or has another shape.
     """
     now = state_shapes(model)
     other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
@@ -162,7 +162,7 @@ def compute_output(model: torch.nn.Module, data: Any) -> Any:
 
 
 def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tensor:
-    """``model.loss(output, target)``, proved to be one number that can be trained on."""
+    """Return ``model.loss(output, target)``, checked to be one number that can be trained on."""
     import torch
 
     loss_of = _loss_of(model)
@@ -170,12 +170,12 @@ def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tens
         loss = loss_of(output, target)
     if not isinstance(loss, torch.Tensor):
         raise UserCodeError(
-            f"The model's loss returns {a(type(loss).__name__)}, no tensor.",
+            f"The model's loss returns {a(type(loss).__name__)}, not a tensor.",
             "Return the tensor itself, not its .item().",
         )
     if loss.numel() != 1:
         raise UserCodeError(
-            f"The model's loss returns {tuple(loss.shape)} numbers; one is needed.",
+            f"The model's loss returns {tuple(loss.shape)} numbers, but must return one.",
             "Take the mean: return loss.mean().",
         )
     if torch.is_grad_enabled() and not loss.requires_grad:
@@ -187,7 +187,7 @@ def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tens
 
 
 def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[str, float]:
-    """What the model's ``metrics`` gives, as numbers; empty when it has none."""
+    """Return the result of the model's ``metrics`` as numbers; empty if it has none."""
     import torch
 
     metrics_of = getattr(model, "metrics", None)
@@ -200,7 +200,7 @@ def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[st
         return {}
     if not isinstance(metrics, Mapping):
         raise UserCodeError(
-            f"The model's metrics returns {a(type(metrics).__name__)}, no dict.",
+            f"The model's metrics returns {a(type(metrics).__name__)}, not a dict.",
             'Return a dict of numbers: {"accuracy": accuracy}.',
         )
     return {str(name): _number(str(name), value) for name, value in metrics.items()}
@@ -211,6 +211,6 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise UserCodeError(
-            f"The metric “{name}” is {a(type(value).__name__)} and not one number.",
+            f"The metric “{name}” is {a(type(value).__name__)}, not one number.",
             "Return a float or a tensor of one element.",
         ) from error

@@ -2,19 +2,19 @@
 
 User files import each other in two ways, ``from .layers import Block`` and ``from layers import
 Block``, and a model's ``utils.py`` must never be taken for a loader's. So each source folder is a
-private package (``_ringmaster_user_1``), whose modules have an ``__import__`` of their own that
-looks in that package first.
+private package (``_ringmaster_user_1``), whose modules have their own ``__import__`` that searches
+that package first.
 
 A module also has the name that its user gave it, ``layers``: as ``__name__``, so that pickles carry
 it, and in ``sys.modules``, so that pickle, importlib and other libraries find it. The first folder
 with that name has it; the module of another folder, or one that is named like an installed module
-(``tokenize.py``), is known by its private name only.
+(``tokenize.py``), has only its private name.
 
 Processes that multiprocessing starts know the same folders: they first import the main module of
 their parent by the name ``__mp_main__``, and with it this module. Those of joblib do not, and find
 the folders at the end of ``sys.path``.
 
-This file uses the standard library alone: it is also part of an exported model, see `export_load`.
+This file uses only the standard library: it is also part of an exported model, see `export_load`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class UserSource:
         return f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
 
     def places(self) -> list[str]:
-        """Where its modules are looked for: the folder, and what user code put on ``sys.path``."""
+        """Return the folders of its modules: its own, and those that it added to ``sys.path``."""
         inside = [place for place in sys.path if self.holds(place)]
         return list(dict.fromkeys([str(self.folder), *inside]))
 
     def owns(self, top: str) -> bool:
-        """Whether ``import top`` in a file of this folder means a file or package of it."""
+        """Return whether ``import top`` in this folder means one of its own modules."""
         # Cached, because an import may be in __getitem__ and run for every item.
         if sys.path != self._sys_path:
             self._sys_path = list(sys.path)
@@ -79,7 +79,7 @@ class UserSource:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """``__import__`` as the modules of this folder see it."""
+        """Import as ``__import__`` does for the modules of this folder."""
         top = name.partition(".")[0]
         if level or not self.owns(top):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
@@ -98,12 +98,12 @@ class UserSource:
 
 
 def _private_name(module: ModuleType) -> str:
-    # Not getattr: modules such as torch.classes answer to every name.
+    # Not getattr: modules such as torch.classes have every name.
     return getattr(vars(module).get("__spec__"), "name", "") or ""
 
 
 def _is_installed(top: str) -> bool:
-    """Whether ``import top`` finds a module that is no user's."""
+    """Return whether ``import top`` finds a module that is not user code."""
     for finder in sys.meta_path:
         if isinstance(finder, _Finder) or not hasattr(finder, "find_spec"):
             continue
@@ -115,7 +115,7 @@ def _is_installed(top: str) -> bool:
 
 
 def _owner(top: str) -> UserSource | None:
-    """The source whose module ``top`` is the one that everybody gets by this name."""
+    """Return the source whose module ``top`` has this public name."""
     module = sys.modules.get(top)
     if module is not None:
         return known_sources.get(_private_name(module).partition(".")[0])
@@ -124,7 +124,7 @@ def _owner(top: str) -> UserSource | None:
 
 
 class _UserFile(SourceFileLoader):
-    """Reads no ``.pyc`` and writes none: the folder is the user's."""
+    """Reads and writes no ``.pyc``: the folder is the user's."""
 
     def __init__(self, fullname: str, path: str, source: UserSource) -> None:
         super().__init__(fullname, path)
@@ -153,20 +153,20 @@ class _UserFile(SourceFileLoader):
 
 
 class _PublicName(importlib.abc.Loader):
-    """Gives a private module under the name that its user gave it."""
+    """Provides a private module under the name that its user gave it."""
 
     def __init__(self, private: str) -> None:
         self._private = private
 
     def exec_module(self, module: ModuleType) -> None:
         public = self._private.partition(".")[2]
-        # Free for the module itself, which puts itself there when it is loaded now.
+        # Free for the module itself, which registers itself when it is loaded now.
         del sys.modules[public]
         sys.modules[public] = importlib.import_module(self._private)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules of the users' folders and nothing else, so it stays for the process' life."""
+    """Finds only modules of the users' folders, so it stays for the process' life."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -204,9 +204,9 @@ def register(folder: Path, name: str) -> UserSource:
     known = [(str(source.folder), source.name) for source in known_sources.values()]
     os.environ[_VARIABLE] = json.dumps(known)
     if str(folder) not in sys.path:
-        # Last: a user's queue.py is not the standard library's for anyone else.
+        # Last: a user's queue.py must not replace the standard library's for other code.
         sys.path.append(str(folder))
-    # A process that finds a file there must not write beside it.
+    # A process that finds a file there must not write into that folder.
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     return source
 

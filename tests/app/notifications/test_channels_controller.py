@@ -135,9 +135,9 @@ def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
 
 
 def test_a_refusal_is_a_sentence_on_the_page(controller, service, page):
-    service.fault = BackendError("smtp.lab did not take the mail: 550 no.", "")
+    service.fault = BackendError("smtp.lab did not accept the mail: 550 no.", "")
     page.test_requested.emit("mail", HOOK, None)
-    assert said(page) == ["smtp.lab did not take the mail: 550 no."]
+    assert said(page) == ["smtp.lab did not accept the mail: 550 no."]
     service.fault = None
     page.test_requested.emit("mail", HOOK, None)
     assert said(page) == ["The test was sent. Check that it arrived."]

@@ -114,7 +114,7 @@ def test_m20_a_resumed_run_that_fails_again_is_told_again(notices, told):
 
 
 def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices, told):
-    alarm = Alarm(DIVERGED, 412, "The loss is at 9.31, 4.2 times its best (2.2 at step 390).")
+    alarm = Alarm(DIVERGED, 412, "The loss is 9.31, 4.2 times its best (2.2 at step 390).")
     for _ in range(3):
         notices.see(replace(LIVE, alarms=(alarm,)))
     assert titles(told) == ["Diverges: digits"]
@@ -130,7 +130,7 @@ def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices,
 
 def test_of_a_run_that_is_over_nothing_is_remembered(qapp):
     seen = Notices(lambda: False, merge_ms=NEVER)
-    alarm = Alarm(DIVERGED, 40, "The loss is at 9.31, 4.2 times its best (2.2 at step 30).")
+    alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
     def remembered():
         return sum(map(len, (seen._live, seen._in_doubt, seen._alarmed)))

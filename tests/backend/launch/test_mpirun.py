@@ -125,7 +125,7 @@ def test_nodes_that_meet_by_address_are_all_given_to_mpirun() -> None:
     network = Network("10.1.0.5/32,10.2.0.7", "/data/ssh_config")
     argv = command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=network)
     assert argv[argv.index("btl_tcp_if_include") + 1] == "10.1.0.5/32,10.2.0.7/32"
-    with pytest.raises(BackendError, match="no subnet"):
+    with pytest.raises(BackendError, match="not a subnet"):
         command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=Network("10.1.0.5/32,", "/data/s"))
 
 
@@ -220,11 +220,11 @@ def test_each_rank_has_the_gpu_that_was_chosen_for_it() -> None:
         ),
         (
             [{"node": "gpu7", "processes": 1}],
-            "Node “gpu7” is not known; known are: this-computer.",
+            "Unknown node “gpu7”. Known nodes: this-computer.",
         ),
         (
             [{"node": "this-computer", "gpus": ["GPU-x"]}],
-            "GPU GPU-x is not on this-computer, which has no GPU.",
+            "GPU GPU-x does not exist on this-computer, which has no GPU.",
         ),
     ],
 )

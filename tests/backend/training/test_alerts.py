@@ -72,7 +72,7 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
     (alarm,) = status.alarms
     assert (alarm.kind, 150 < alarm.step <= 150 + WINDOW) == (DIVERGED, True)
     sentence = training.error()["sentence"]
-    assert sentence.startswith("The loss is at ")
+    assert sentence.startswith("The loss is ")
     assert "times its best" in sentence
     kept = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
     # The newest may still have been under way when the sentence was made.

@@ -126,7 +126,7 @@ def test_f29_f30_f31_a_changed_checkpoint_is_refused_and_the_one_before_offered(
     flip(path_of(folder, 1))
     with pytest.raises(BackendError) as caught:
         load_checkpoint(path_of(folder, 2))
-    assert "no sound checkpoint before" in caught.value.remedy
+    assert "no undamaged checkpoint before" in caught.value.remedy
 
 
 def test_f26_a_full_disk_is_said_and_the_last_good_checkpoint_stays(
@@ -251,19 +251,19 @@ def test_a_models_own_part_called_module_keeps_its_name_and_a_missing_prefix_is_
     assert fit_weights(wrapped, source.state_dict(), "own.pt") == ""
     assert torch.equal(wrapped["module"][0].weight, source["module"][0].weight)  # type: ignore[index]
     bare = net()
-    assert "“module.” was put before each name" in fit_weights(wrapped, bare.state_dict(), "b.pt")
+    assert "prefix “module.” was added" in fit_weights(wrapped, bare.state_dict(), "b.pt")
     assert torch.equal(wrapped["module"][0].weight, bare[0].weight)  # type: ignore[index]
 
 
 def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
     target = net()
     before = {k: v.clone() for k, v in target.state_dict().items()}
-    with pytest.raises(BackendError, match=r"1 of the model's 4 weights fit.*0\.weight \[5, 2\]"):
+    with pytest.raises(BackendError, match=r"1 of the model's 4 weights match.*0\.weight \[5, 2\]"):
         fit_weights(target, net(5).state_dict(), "a.pt")
-    with pytest.raises(BackendError, match="none of the names"):
+    with pytest.raises(BackendError, match="no name matches"):
         fit_weights(target, {"conv.weight": torch.zeros(1)}, "a.pt")
     part = {k: v for k, v in net().state_dict().items() if k != "1.bias"}
-    with pytest.raises(BackendError, match=r"3 of the model's 4 weights fit; .*1\.bias"):
+    with pytest.raises(BackendError, match=r"3 of the model's 4 weights match; .*1\.bias"):
         fit_weights(target, part, "a.pt")
     assert all(torch.equal(v, before[k]) for k, v in target.state_dict().items())
     for content in (b"", b"text", pickle.dumps({"a": 1})):

@@ -76,7 +76,7 @@ def test_f26_it_does_not_wait_for_ever(checkpointer: Checkpointer, refuse: Refus
     assert trouble.startswith(
         "The checkpoint epoch-0001-step-000007 could not be written: No space"
     )
-    assert NotSaved(trouble).remedy == "Make room, then resume from the newest checkpoint."
+    assert NotSaved(trouble).remedy == "Free space, then resume from the newest checkpoint."
     assert "can write there" in NotSaved("… could not be written: Read-only file system").remedy
 
 

@@ -41,7 +41,7 @@ def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path) -> No
         ("model", "return self.layers(x).nothing", "has no attribute 'nothing'"),
         ("model", "import sys; sys.exit(0)", "sys.exit(0)"),
         ("model", "return self.layers(x[:, :3])", "The batch was ([8, 4] float32, [8] int64)"),
-        ("loss", "return output", "numbers; one is needed"),
+        ("loss", "return output", "numbers, but must return one"),
         ("loss", "return target['mask'].sum()", "The batch was"),
         ("loss", "return {}['mask']", "KeyError: 'mask'"),
         ("loader", "raise OSError('bad file')", "item"),
@@ -91,7 +91,7 @@ def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:
     assert training.train() == 1
     assert (
         training.error()["sentence"]
-        == "The memory of the node is full. Try batch_size = 4 instead of 8."
+        == "The node is out of memory. Try batch_size = 4 instead of 8."
     )
 
 

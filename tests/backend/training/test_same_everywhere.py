@@ -117,7 +117,7 @@ def test_ranks_with_other_amounts_of_data_are_named_before_the_first_step(tmp_pa
     training = new_training(tmp_path, model=MODEL, loader=loader)
     assert training.train() != 0
     assert training.error()["sentence"].startswith(
-        "The loader gives rank 0 96 training samples and rank 1 97; all ranks need the same"
+        "The loader returns 96 training samples on rank 0 and 97 on rank 1; all ranks need the same"
     )
 
 
@@ -130,7 +130,7 @@ def test_nodes_that_list_the_files_in_another_order_are_named_before_the_first_s
     training.nodes = ("gpu1", "gpu2")
     assert training.train() != 0
     sentence = training.error()["sentence"]
-    assert sentence.startswith("Sample 0 of the loader is another one on gpu2 than on gpu1; all")
+    assert sentence.startswith("Sample 0 of the loader differs on gpu2 and gpu1; all")
     assert "sorted(os.listdir(folder))" in sentence
 
 

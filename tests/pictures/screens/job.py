@@ -220,7 +220,7 @@ def failed_at_once(stage: Stage) -> None:
 @screen("failed-diverged")
 def failed_diverged(stage: Stage) -> None:
     """The loss ran away, and then was no number."""
-    rises = Alarm(DIVERGED, 7_700, "The loss is at 2.31, 4.2 times its best (0.55 at step 7 350).")
+    rises = Alarm(DIVERGED, 7_700, "The loss is 2.31, 4.2 times its best (0.55 at step 7 350).")
     ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
     error = replace(lab.FAILED.error, sentence=ends.sentence, cause="", rank=1, evidence=())
     view = replace(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)

@@ -138,7 +138,7 @@ def dataset_which_loader(stage: Stage) -> None:
 @screen("dataset-several-findings")
 def dataset_several_findings(stage: Stage) -> None:
     """More is found than one line has room for."""
-    more = "The data holds values that are no numbers (14 NaN), first in item 12."
+    more = "The data contains NaN or infinite values (14 NaN), first in item 12."
     shown = rare_preview()
     _datasets(stage).detail.show_preview(
         Trial("digits@2", "digits"), replace(shown, warnings=(*shown.warnings, more))

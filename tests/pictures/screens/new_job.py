@@ -118,7 +118,7 @@ def new_job_checkpoint(stage: Stage) -> None:
 @screen("new-job-untried", BOTH)
 def new_job_untried(stage: Stage) -> None:
     """Model, dataset and loader are just being tried together."""
-    doing = "The model's forward runs"
+    doing = "Running the model's forward…"
     filled(stage).show_check(READY, BatchTrial(TrialState.UNDER_WAY, doing))
 
 

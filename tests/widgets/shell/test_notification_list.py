@@ -14,7 +14,7 @@ from widgets.shell.notification_list import NoticeItem, NoticeList
 ITEMS = [
     NoticeItem(
         "Failed: vit-s16 · plankton adamw",
-        "The GPU's memory is full. Try batch_size = 16 instead of 32.",
+        "Out of GPU memory. Try batch_size = 16 instead of 32.",
         "11:52",
         "bad",
         True,
@@ -22,7 +22,7 @@ ITEMS = [
     NoticeItem("3 jobs failed on gpu07", "unet-cells, deeplab, speech-ctc", "11:40", "bad", True),
     NoticeItem(
         "Diverges: retinanet-r50 · coco 2x",
-        "The loss is at 9.31, 4.2 times its best (2.2 at step 12 390).",
+        "The loss is 9.31, 4.2 times its best (2.2 at step 12 390).",
         "10:04",
         "warn",
     ),

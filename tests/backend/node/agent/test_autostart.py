@@ -206,7 +206,7 @@ def test_without_both_it_runs_until_the_next_reboot_and_that_is_said(
     machine: Machine, service: AgentService
 ) -> None:
     kept = agent_autostart.install(service)
-    assert kept == Autostart("", "After a reboot the agent is started on the next contact.")
+    assert kept == Autostart("", "After a reboot the agent is started at the next contact.")
     folder = NodeFolder(Path(service.folder))
     wait_for(folder.status.exists, "the first reading")
     assert process_identity.is_alive(ProcessIdentity.from_dict(read_json(folder.info)))

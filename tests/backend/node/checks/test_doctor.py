@@ -81,7 +81,7 @@ def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_full_or_forbidden_data_root_is_told(tmp_path: Path) -> None:
     found = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))["data root"]
     assert not found.ok
-    assert found.sentence.startswith("The data root /proc cannot be written: ")
+    assert found.sentence.startswith("The data root /proc is not writable: ")
 
 
 MOUNTS = """\

@@ -38,7 +38,7 @@ def told(*texts: str) -> Explanation:
             USER.format("raise ValueError('no classes')"),
             "ValueError: no classes",
             USER_CODE,
-            "The program stopped itself by a check of its own: ValueError: no classes, at "
+            "The program stopped at a check of its own: ValueError: no classes, at "
             "model.py, line 12.",
         ),
         (
@@ -58,14 +58,14 @@ def told(*texts: str) -> Explanation:
             USER.format("net(x, mask=m)"),
             "TypeError: forward() got an unexpected keyword argument 'mask'",
             "call_mismatch",
-            "A function was called with arguments that do not fit it: TypeError: forward() got an "
-            "unexpected keyword argument 'mask', at model.py, line 12.",
+            "A function was called with arguments that it does not accept: TypeError: forward() "
+            "got an unexpected keyword argument 'mask', at model.py, line 12.",
         ),
         (
             USER.format("import timm") + OTHER,
             "AttributeError: module 'einops' has no attribute 'unusual'",
             "library_version",
-            "Two libraries on the node do not fit each other: AttributeError: module 'einops' has "
+            "Two libraries on the node are incompatible: AttributeError: module 'einops' has "
             "no attribute 'unusual', at model.py, line 12.",
         ),
         (
@@ -80,7 +80,7 @@ def told(*texts: str) -> Explanation:
             USER.format("assert batch % ranks == 0"),
             "AssertionError",
             USER_CODE,
-            "The program stopped itself by a check of its own: AssertionError (assert batch % "
+            "The program stopped at a check of its own: AssertionError (assert batch % "
             "ranks == 0), at model.py, line 12.",
         ),
         (
@@ -195,13 +195,11 @@ def test_what_a_worker_of_the_loader_raised_is_told_in_its_own_words_not_in_its_
         USER.format("return open(path)").replace("12", "40"),
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.png'\n",
     )
-    assert found.sentence == (
-        "The program wanted /data/a.png, which is not there, at model.py, line 40."
-    )
+    assert found.sentence == ("/data/a.png does not exist, at model.py, line 40.")
 
 
 def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_cause() -> None:
     # Both are of one cause, and only the first says which address it was.
     line = "[c10d] client socket has timed out after 60s while trying to connect to (gpu7, 29500)\n"
     found = told(line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n")
-    assert found.sentence == "The ranks did not find each other: gpu7 did not answer."
+    assert found.sentence == "The ranks could not connect: gpu7 did not answer."

@@ -183,9 +183,18 @@ def test_what_reached_a_program_from_outside_is_not_called_a_fault_of_its_code(r
 @pytest.mark.parametrize(
     ("raised", "wanted"),
     [
-        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", "Print the shap"),
-        ("RuntimeError: expected scalar type Half but found Float", "Bring the tensor to the type"),
-        ("TypeError: unsupported operand type(s) for +: 'int' and 'str'", "Mend the code, import"),
+        (
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+            "The input does not have the shap",
+        ),
+        (
+            "RuntimeError: expected scalar type Half but found Float",
+            "Convert the tensor to the expected type",
+        ),
+        (
+            "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
+            "Fix the code where the traceback points, import",
+        ),
     ],
 )
 def test_a_mistake_that_pytorch_names_is_quoted_with_what_one_does_about_it(
@@ -202,9 +211,7 @@ def test_a_file_that_is_not_there_is_named_with_the_line_that_wanted_it() -> Non
     raised = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.txt'"
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
     assert found.cause == "file_missing"
-    assert found.sentence == (
-        "The program wanted /data/a.txt, which is not there, at model.py, line 12."
-    )
+    assert found.sentence == ("/data/a.txt does not exist, at model.py, line 12.")
 
 
 def test_a_name_is_told_whichever_of_a_rules_messages_holds_it() -> None:

@@ -167,23 +167,23 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
         (
             "bash: line 7: python: command not found",
             "program_missing",
-            "The command python is not on the node.",
+            "The command python is missing on the node.",
         ),
         (
             "/usr/bin/python3: No module named torch.distributed.run",
             "module_missing",
-            "The Python module torch.distributed.run is not there: it is neither installed on the "
-            "node nor brought along with the program.",
+            "The Python module torch.distributed.run is missing: it is not installed on the "
+            "node and not included with the program.",
         ),
         (
             "python3: can't open file 'train.py': [Errno 2] No such file or directory",
             "file_missing",
-            "The program wanted train.py, which is not there.",
+            "train.py does not exist.",
         ),
         (
             "/bin/bash: ./train.sh: Permission denied",
             "file_denied",
-            "The user who runs jobs may not use ./train.sh, or it is not marked as a program.",
+            "The user who runs jobs has no permission for ./train.sh, or it is not executable.",
         ),
         (
             "srun: error: Unable to create step for job 17: Requested node configuration is not "
@@ -195,7 +195,7 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
         (
             "slurmstepd: error: *** JOB 7 ON gpu1 CANCELLED AT 2024-01-02 DUE TO NODE gpu1 FAILURE",
             "node_lost",
-            "The node gpu1 failed while the run was on it, as the batch system says.",
+            "The node gpu1 failed during the run, according to the batch system.",
         ),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_library_that_stumbles_over_shapes_within_itself_does_not_blame_the_pr
     found = of_rank(TRACE, library, raised)
     assert found.cause == RAISED
     assert found.sentence.startswith("The program ended with RuntimeError: Expected all tensors")
-    assert found.remedy.startswith("Two tensors lie on different devices")
+    assert found.remedy.startswith("Two tensors are on different devices")
     assert of_rank(TRACE, raised).cause == USER_CODE
 
 

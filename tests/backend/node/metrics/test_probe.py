@@ -289,7 +289,7 @@ def test_a_driver_that_hangs_is_given_up_and_hides_nothing_else(
     here = watch(_LIMIT_S=0.2)
     reading = here.read("hang 1")
     assert reading.gpus == ()
-    assert reading.gpu_message == "GPUs cannot be read: the NVIDIA driver does not answer"
+    assert reading.gpu_message == "GPUs cannot be read: the NVIDIA driver does not respond"
     assert reading.memory_total_bytes > 0
     assert here.read("hang 1").heartbeat == 2
 

@@ -162,11 +162,11 @@ def test_s16_what_a_mail_server_says_against_a_mail_is_told() -> None:
         send_mail(mail, "", replace(MESSAGE, name="ünï\u202ecode ✓"))
         assert server.mails[0]["Subject"] == "[Ringmaster] Failed: ünï\u202ecode ✓"
         server.answer_to_data = "452 4.2.2 mailbox full"
-        with pytest.raises(NotSent, match=r"^localhost did not take the mail: 452 ") as caught:
+        with pytest.raises(NotSent, match=r"^localhost did not accept the mail: 452 ") as caught:
             send_mail(mail, "", MESSAGE)
         assert not caught.value.is_final
         server.unknown = set(mail.to)
-        with pytest.raises(NotSent, match=r"does not take mail for a@uni\.example, b@") as caught:
+        with pytest.raises(NotSent, match=r"does not accept mail for a@uni\.example, b@") as caught:
             send_mail(mail, "", MESSAGE)
         assert caught.value.is_final
     finally:

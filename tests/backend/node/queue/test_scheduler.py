@@ -256,7 +256,7 @@ def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
     (source / "model.py").write_text("2")
     folder = queued(root, "a", launch=with_source)
     assert look(watch, clock) == ()
-    assert "The model is not the one that was queued" in refusal(folder)
+    assert "The model has changed since the job was queued" in refusal(folder)
     assert "model.py was changed" in refusal(folder)
     assert not folder.attempt(1).path.exists()
     (source / "model.py").write_text("1")
@@ -272,7 +272,7 @@ def test_what_is_gone_since_it_was_queued_is_told(root: DataRoot, watch: QueueWa
         ("checkpoint", {"resume_from": gone}),
     ):
         folder = queued(root, job_id, launch=lambda launch, c=change: replace(launch, **c))
-        with pytest.raises(BackendError, match="is gone since it was queued"):
+        with pytest.raises(BackendError, match="was removed after the job was queued"):
             queue_starter.start(root, folder, 1)
     folder = queued(root, "spoiled")
     folder.queued_launch.write_text("{")
@@ -296,7 +296,7 @@ def test_where_everybody_may_write_nobody_but_its_owner_starts_programs(
 
     monkeypatch.setattr(os, "stat", seen)
     root.jobs.chmod(0o777)
-    with pytest.raises(BackendError, match="Everybody may write to"):
+    with pytest.raises(BackendError, match="All users may write to"):
         queue_starter.start(root, folder, 1)
     root.jobs.chmod(0o775)
     assert queue_starter.start(root, folder, 1)

@@ -105,7 +105,7 @@ def test_a_folder_with_blanks_quotes_and_shell_text_is_only_a_folder(tmp_path: P
     root = tmp_path / 'it\'s; $(touch bad) "quoted" – ünï\n-mca'
     root.mkdir()
     run = Run(root, {1: "exit7"}).start()
-    assert "Rank 1 on this computer left with exit code 7" in run.end().message
+    assert "Rank 1 on this computer exited with code 7" in run.end().message
     assert not list(tmp_path.rglob("bad"))
 
 
@@ -241,13 +241,13 @@ def test_a_rank_that_dies_before_it_can_write_its_error_is_told_by_its_log(
 def test_f13_leaving_early_with_code_0_is_an_error(make_run: MakeRun) -> None:
     record = make_run({1: "exit0", 0: "wait"}).start().end()
     assert record.state is JobState.ERROR
-    assert record.message.startswith("Rank 1 on this computer left with exit code 0")
+    assert record.message.startswith("Rank 1 on this computer exited with code 0")
 
 
 def test_f14_leaving_with_another_code_is_told_with_it(make_run: MakeRun) -> None:
     record = make_run({0: "exit7", 1: "wait"}).start().end()
     assert record.message == (
-        "Rank 0 on this computer left with exit code 7 in the model's step, "
+        "Rank 0 on this computer exited with code 7 in the model's step, "
         "and its log does not say why."
     )
 
@@ -363,8 +363,8 @@ def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith(
         "Stopped by force, so no checkpoint could be made; the newest one is "
-        "epoch-0001-step-000100. Rank 1 on this computer made no progress for 30 s after the wish "
-        "to stop in the model's step, at bks_model.py"
+        "epoch-0001-step-000100. Rank 1 on this computer made no progress for 30 s after the "
+        "stop request in the model's step, at bks_model.py"
     )
     assert record.error is not None
     assert record.error.rank == 1
@@ -448,7 +448,7 @@ def test_an_mpirun_that_does_not_return_is_ended(
     run.supervise_here(_AFTER_FAILURE_S=1, _LAUNCHER_TERM_S=0.5)
     record = run.end()
     if doing:
-        assert record.message.startswith("Rank 1 on this computer left with exit code 7")
+        assert record.message.startswith("Rank 1 on this computer exited with code 7")
     else:
         assert record.state is JobState.FINISHED
 

@@ -72,7 +72,10 @@ def test_several_nodes_that_are_lost_at_once_are_all_named() -> None:
 
 
 def test_what_the_sweep_after_a_run_met_is_no_cause_of_its_end() -> None:
-    noted = "── after the end, gpu2: could not be swept: ssh: connect to host 10.0.0.2 port 22: No "
+    noted = (
+        "── after the end, gpu2: could not be cleaned up: ssh: connect to host 10.0.0.2 port "
+        "22: No "
+    )
     log = LogPart.of("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
     record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
     assert record.error is not None
@@ -198,7 +201,7 @@ ABORTS = [
 
 
 def left_with(code: int, rank: int) -> RankExit:
-    sentence = f"Rank {rank} left with exit code {code} in the model's step."
+    sentence = f"Rank {rank} exited with code {code} in the model's step."
     return replace(ended(rank, "exit", sentence), host=f"host{rank + 1}", code=code)
 
 
@@ -219,9 +222,9 @@ def test_a_rank_that_mpi_aborted_in_its_step_is_secondary_to_the_killed_one(
 
 def test_a_rank_that_left_by_itself_is_blamed_and_not_the_aborted_one() -> None:
     record = judge(left_with(14, 1), left_with(3, 0), launcher_log=PEER_GONE + ABORTS[0])
-    assert record.message.startswith("Rank 0 left with exit code 3")
+    assert record.message.startswith("Rank 0 exited with code 3")
     alone = judge(left_with(14, 1), left_with(3, 0), launcher_log=ABORTS[0])
-    assert alone.message.startswith("Rank 1 left with exit code 14"), "MPI found no rank gone"
+    assert alone.message.startswith("Rank 1 exited with code 14"), "MPI found no rank gone"
 
 
 @pytest.mark.parametrize("abort", ABORTS, ids=["5.0", "4.1"])
@@ -351,12 +354,12 @@ def judged(exit: RankExit, log: str) -> RankError:
 
 
 def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
-    left = ended(1, "exit", "Rank 1 on gpu2 left with exit code 1 in training.")
+    left = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     record = judge(
         left,
         logs={1: (LogPart.of("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
     )
-    assert record.message == "Rank 1 on gpu2: The GPU's memory is full."
+    assert record.message == "Rank 1 on gpu2: Out of GPU memory."
     assert record.error is not None
     assert (record.error.cause, record.error.evidence[0].place) == ("gpu_memory", "rank-1.log:2")
     assert "batch size" in record.error.remedy
@@ -384,9 +387,9 @@ def test_a_sentence_yields_to_the_logs_by_what_is_known_and_not_by_its_words(
 
 
 def test_a_code_whose_reason_no_rule_knows_is_said_to_be_unknown_with_the_last_lines() -> None:
-    error = judged(ended(1, "exit", "Rank 1 on gpu2 left with exit code 7 in training."), "a\nb\n")
+    error = judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n")
     assert error.sentence == (
-        "Rank 1 on gpu2 left with exit code 7 in training, and its log does not say why."
+        "Rank 1 on gpu2 exited with code 7 in training, and its log does not say why."
     )
     assert (error.cause, error.remedy) == ("unknown", "")
     assert [line.text for line in error.evidence] == ["a", "b"]
@@ -396,13 +399,11 @@ def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
     trace = 'Traceback:\n  File "/m/model.py", line 3, in f\n'
     trace += "torch.OutOfMemoryError: CUDA out of memory."
     own = replace(
-        ended(1, "error", "The GPU's memory is full. Try batch_size = 8 instead of 16."),
-        error=RankError(
-            "The GPU's memory is full. Try batch_size = 8 instead of 16.", 1, "gpu2", trace
-        ),
+        ended(1, "error", "Out of GPU memory. Try batch_size = 8 instead of 16."),
+        error=RankError("Out of GPU memory. Try batch_size = 8 instead of 16.", 1, "gpu2", trace),
     )
     error = judged(own, trace)
-    assert error.sentence == "The GPU's memory is full. Try batch_size = 8 instead of 16."
+    assert error.sentence == "Out of GPU memory. Try batch_size = 8 instead of 16."
     assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
 
 
@@ -414,7 +415,7 @@ def test_an_exception_that_was_only_quoted_is_explained() -> None:
         error=RankError(f"{text}, in the model's step.", 1, "gpu2", trace),
     )
     assert judged(raised, trace).sentence == (
-        "The installed PyTorch has no code for this kind of GPU."
+        "The installed PyTorch does not support this GPU model."
     )
 
 

@@ -138,10 +138,10 @@ CAUSES = [
     ),
     (
         Cause.NEVER,
-        replace(WANTED, refusal="The model is not the one that was queued."),
+        replace(WANTED, refusal="The model has changed since the job was queued."),
         (),
         scene(),
-        "The model is not the one that was queued.",
+        "The model has changed since the job was queued.",
     ),
     (
         Cause.PAUSED,

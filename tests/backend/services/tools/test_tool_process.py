@@ -128,7 +128,7 @@ def test_the_digits_model_passes_with_its_layers_and_one_step() -> None:
 def test_a_model_without_a_loader_is_built_and_the_check_says_that_no_more_was_tried() -> None:
     found = tool_process.check_model(GALLERY / "model")
     assert (found.parameters, found.loss, found.was_tried) == (29066, None, False)
-    assert found.warnings == ("No loader was given, so no step was tried.",)
+    assert found.warnings == ("No loader was given, so no step was made.",)
 
 
 @pytest.mark.slow
@@ -208,7 +208,7 @@ def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
     )
     assert error.sentence == (
         "The check of the model did not end within 600 s; "
-        "it stood at: The model is imported and built."
+        "it stood at: Importing and building the model…."
     )
     assert not lives(int(mark.read_text()))
 
@@ -242,7 +242,7 @@ def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "import os; os._exit(7)"))
     assert error.sentence == (
         "The check of the model ended by itself with code 7; "
-        "it stood at: The model is imported and built."
+        "it stood at: Importing and building the model…."
     )
 
 
@@ -288,7 +288,7 @@ def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> 
     with pytest.raises(Cancelled):
         tool_process.check_model(model(tmp_path, text), progress=progress)
     assert not lives(int(mark.read_text()))
-    assert progress.said[-1] == "The model is imported and built"
+    assert progress.said[-1] == "Importing and building the model…"
 
 
 def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path) -> None:

@@ -282,8 +282,8 @@ def test_f31_a_pickle_bomb_with_a_matching_hash_is_not_run(made: Made) -> None:
     torch.save({"model": Bomb()}, made.path)
     made.describe()
     assert made.refused() == (
-        f"The checkpoint {made.path.stem} holds something that is no checkpoint; "
-        "nothing of it was run."
+        f"The checkpoint {made.path.stem} contains an object that is not allowed in one; nothing "
+        "of it was executed."
     )
     assert not mark.exists()
 
@@ -312,7 +312,7 @@ def test_a_model_that_cannot_be_traced_is_told_so(tmp_path: Path) -> None:
         "    def loss(self, o, t): return o.sum()\n"
     )
     sentence = Made(tmp_path, source).refused("onnx")
-    assert sentence.startswith("The model cannot be turned into ONNX")
+    assert sentence.startswith("The model cannot be exported to ONNX")
 
 
 def test_f26_a_full_disk_is_told_so(made: Made) -> None:

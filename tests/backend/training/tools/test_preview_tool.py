@@ -113,7 +113,7 @@ def test_each_channel_of_a_colour_picture_has_its_own_statistics(previews: Previ
 def test_s08_a_set_of_one_class_is_flagged(previews: Previews) -> None:
     found = previews.of("return torch.ones(4), 7")
     assert found.warnings == (
-        "All 20 items looked at are of one class (7); a model learns nothing from that.",
+        "All 20 samples read are of one class (7); a model cannot learn from that.",
     )
 
 
@@ -124,8 +124,8 @@ def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
     )
     assert (found.nan_count, found.inf_count) == (15, 1)
     assert found.warnings == (
-        "The data holds values that are no numbers (15 NaN and 1 infinite), first in item 5; "
-        "the loss will be none either.",
+        "The data contains NaN or infinite values (15 NaN and 1 infinite), first in item 5, so "
+        "the loss will be NaN too.",
     )
 
 
@@ -195,7 +195,8 @@ def test_f50_unequal_shapes_are_found_even_when_the_first_items_agree(previews: 
     found = previews.of("return torch.zeros(4 + (index == 13)), index % 2")
     assert len(found.faults) == 1
     assert found.faults[0].sentence == (
-        "Items of UserDataset have different shapes at data, so they make no batch: [4] and [5]."
+        "Items of UserDataset have different shapes at data, so they cannot form a batch: [4] "
+        "and [5]."
     )
 
 
@@ -214,8 +215,8 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
     ("item", "says"),
     [
         ("return torch.zeros(4)", "a batch is a pair"),
-        ("return torch.zeros(4), object()", "make no batch"),
-        ("return None", "make no batch"),
+        ("return torch.zeros(4), object()", "cannot form a batch"),
+        ("return None", "cannot form a batch"),
         ("return torch.zeros(4), 1, 2", "batches of 3 parts"),
     ],
 )
@@ -263,7 +264,7 @@ def test_f50_an_item_that_never_comes_is_named(
         "while index == 3: pass\n        return torch.zeros(4), index % 2", budget_s=2.0
     )
     assert found.faults[0].index == 3
-    assert "did not come within" in found.faults[0].sentence
+    assert "was not read within" in found.faults[0].sentence
 
 
 @pytest.mark.usefixtures("ticking")

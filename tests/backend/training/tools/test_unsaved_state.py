@@ -56,7 +56,7 @@ GROWING = MODEL.replace(
 
 @pytest.mark.parametrize(
     ("model", "sentence"),
-    [(PARTIAL, "refuses what its state_dict gives"), (GROWING, "state_dict: seen")],
+    [(PARTIAL, "refuses the result of its state_dict"), (GROWING, "state_dict: seen")],
     ids=["leaves out a part", "grows in forward"],
 )
 def test_a_model_whose_checkpoint_would_not_load_is_refused_before_the_first_step(
@@ -86,8 +86,8 @@ OWN_GENERATOR = LOADER.replace(
 @pytest.mark.parametrize(
     ("model", "loader", "told"),
     [
-        (COUNTING, LOADER, "“iterations” of the model changes while it trains"),
-        (MODEL, OWN_GENERATOR, "“random” of the loader is a generator of its own"),
+        (COUNTING, LOADER, "“iterations” of the model changes during training"),
+        (MODEL, OWN_GENERATOR, "“random” of the loader is its own random generator"),
         (MODEL, LOADER, ""),
     ],
     ids=["counter", "generator", "neither"],

@@ -413,7 +413,7 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
 def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtbot):
     lines = (EvidenceLine("rank-1.log", 214, "torch.OutOfMemoryError: CUDA out of memory."),)
     error = RankError(
-        "The GPU's memory is full.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
+        "Out of GPU memory.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
     )
     detail.open_job(replace(FAILED, error=error))
     failure = detail.failure
@@ -458,7 +458,7 @@ def test_the_slow_one_of_two_ranks_is_named(detail):
 
 
 def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
-    alarm = Alarm(DIVERGED, 12, "The loss is at 9.31, 4.2 times its best (2.2 at step 5).")
+    alarm = Alarm(DIVERGED, 12, "The loss is 9.31, 4.2 times its best (2.2 at step 5).")
     detail.open_job(LIVE)
     detail.show_update(update(replace(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
     assert detail._banner._strong.text() == alarm.sentence

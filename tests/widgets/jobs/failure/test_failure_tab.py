@@ -105,7 +105,7 @@ def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) 
 
 
 def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> None:
-    rises = Alarm(DIVERGED, FAILED.step - 300, "The loss is at 2.31, 4.2 times its best.")
+    rises = Alarm(DIVERGED, FAILED.step - 300, "The loss is 2.31, 4.2 times its best.")
     ends = Alarm(NOT_A_NUMBER, FAILED.step, "The loss of rank 1 is not a number.")
     detail.open_job(replace(FAILED, alarms=(rises, ends)))
     detail.show_update(replace(lab.history(FAILED), view=detail._view))
@@ -135,7 +135,7 @@ def test_curves_of_another_node_are_not_taken_for_the_one_that_failed(node: str)
 
 
 def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDetail) -> None:
-    rises = Alarm(DIVERGED, 4_000, "The loss is at 2.31.")
+    rises = Alarm(DIVERGED, 4_000, "The loss is 2.31.")
     view = replace(FAILED, alarms=(rises,))
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
@@ -144,7 +144,7 @@ def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDeta
     assert [event.at_s for event in shown] == sorted(event.at_s for event in shown)
     words = [event.words for event in shown]
     assert words[0] == "Run 1 began"
-    assert f"Step {formats.count(4000)}: The loss is at 2.31." in words
+    assert f"Step {formats.count(4000)}: The loss is 2.31." in words
     assert f"Checkpoint saved: epoch 19, step {formats.count(7410)}" in words
     assert words[-1] == "Rank 3 raised OutOfMemoryError"
     assert shown[-1].at_s == ENDED

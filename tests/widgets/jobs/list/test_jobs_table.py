@@ -84,7 +84,7 @@ VIEWS = (
     job("vit-s16 · plankton", S.INTERRUPTED, ONE, 0.48, ("validation/top-1", 0.824), "mai", 20,
         3.4, message="Stopped by ben"),
     job("vit-s16 · plankton adamw", S.ERROR, ONE, 0.41, ("validation/top-1", 0.817), "mai", 6, 2.2,
-        error=RankError("The GPU's memory is full.", 3, "gpu03"), tags=("plankton", "adamw")),
+        error=RankError("Out of GPU memory.", 3, "gpu03"), tags=("plankton", "adamw")),
     job(LONG, S.LOST, MANY, 0.77, ("validation/a metric with a long name", 0.142),
         "somebody-with-a-long-name", 44, 5.7, tags=("a tag that goes on and on", "b", "c", "d")),
     job("digits, two workers", S.FINISHED, HERE, 1.0, ("validation/accuracy", 0.981), "lan", 5,
