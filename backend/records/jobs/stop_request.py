@@ -1,4 +1,4 @@
-"""The wish to stop, as ``job.lock`` carries it: rank 0, the guards and the supervisor all read it.
+"""The stop request in ``job.lock``, read by rank 0, the guards and the supervisor.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -13,18 +13,18 @@ from typing import Any
 from backend.records.base.validation import sanitize
 
 STOP_GRACE_S = 30.0
-"""Without a sign of work for so long after the wish, a rank is ended."""
+"""Time without progress after a stop request before a rank is ended."""
 _NAME_CHARS = 64
 
 
 def who_wished(lock: Path) -> str:
-    """The user whose wish the lock is, "" where it does not say; one line, of any content."""
+    """Return the user who requested the stop, "" if the lock does not say; always one line."""
     user = _content(lock).get("user")
     return sanitize(user, _NAME_CHARS) if isinstance(user, str) else ""
 
 
 def kill_requested(lock: Path, run: int) -> bool:
-    """Whether the lock asks run ``run`` to end at once, without a checkpoint."""
+    """Return whether the lock asks run ``run`` to end at once, without a checkpoint."""
     wish = _content(lock)
     return wish.get("run") == run and wish.get("at_once") is True
 
@@ -39,15 +39,15 @@ def _content(lock: Path) -> dict[str, Any]:
 
 
 def write_stop_request(lock: Path, run: int) -> bool:
-    """Whether the lock asks run ``run`` to stop.
+    """Return whether the lock asks run ``run`` to stop.
 
-    A lock left from another run does not. One without readable content does: a person may have
+    A lock left from another run does not. One without readable content does: the user may have
     made it with ``touch``.
 
     Raises:
-        OSError: The share does not answer; ask again.
+        OSError: The share does not answer; try again.
     """
-    # NFS remembers for half a minute that a file is not there; opening the folder makes it ask.
+    # NFS caches for half a minute that a file is missing; opening the folder makes it ask again.
     os.close(os.open(lock.parent, os.O_RDONLY))
     try:
         with lock.open("rb") as file:
