@@ -1,7 +1,7 @@
-"""Whether the agents of the nodes live, by the reader's own clock.
+"""Presence of the nodes' agents, by the reader's own clock.
 
-What counts is that a heartbeat advances. No clock of a node is looked at: one that is ten minutes
-ahead, or that jumps, changes nothing.
+Only an advancing heartbeat counts. No clock of a node is read: one that is ten minutes ahead, or
+that jumps, changes nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from backend.records.nodes.reading import Finding, NodeReading, Presence
 
 @dataclass(frozen=True)
 class NodeNews:
-    """What is known of one node's agent.
+    """State of one node's agent.
 
-    ``presence`` is ONLINE, OFFLINE, or None as long as nobody can say: a reader that has just
-    begun has seen one beat, which may be a year old. ``reading`` is the last good one, ``problem``
+    ``presence`` is ONLINE, OFFLINE, or None while it is not known: a reader that has just begun has
+    seen one heartbeat, which may be a year old. ``reading`` is the last valid one, ``problem`` says
     what is wrong with the file now. ``silent_s`` counts since the heartbeat last advanced.
     """
 
@@ -43,7 +43,7 @@ class _Seen:
 
 
 class StatusWatch:
-    """Looks at the nodes again and again; remembers when each one's heartbeat last advanced."""
+    """Polls the nodes and remembers when each heartbeat last advanced."""
 
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -51,12 +51,12 @@ class StatusWatch:
         self._seen: dict[str, _Seen] = {}
 
     def read(self, name: str) -> NodeNews:
-        """One look at one node. Never raises for what stands in its files."""
+        """Read one node. Never raises because of its files' content."""
         found = read_status(self._root, name)
         now = self._monotonic()
         seen = self._seen.setdefault(name, _Seen(since=now, at=now))
         if isinstance(found, NodeReading):
-            # Any change is news: an agent whose file was lost counts from 1 again.
+            # Any change counts: an agent whose file was lost counts from 1 again.
             if seen.reading is None or found.heartbeat != seen.reading.heartbeat:
                 seen.has_advanced = seen.reading is not None
                 seen.at = now
@@ -72,7 +72,7 @@ class StatusWatch:
         return NodeNews(presence, seen.reading, silent_s, problem, message)
 
     def remove(self, name: str) -> None:
-        """The node was removed, or is set up anew."""
+        """Forget a node that was removed, or is being set up again."""
         self._seen.pop(name, None)
 
     def _presence(self, seen: _Seen, silent_s: float) -> Presence | None:
