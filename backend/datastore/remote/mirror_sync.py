@@ -318,7 +318,7 @@ class MirrorReader:
         return self._line.ask(look)
 
     def _mark(self, path: Path, far: RemoteFile) -> None:
-        """Mark ``path`` as equal to its original, if nothing can have changed within that second."""
+        """Mark ``path`` as equal to its original, if it cannot have changed since."""
         ahead_s = self._clock_ahead_s
         if ahead_s is not None and far.mtime_s < self._looked_s + ahead_s - _RACY_S:
             with contextlib.suppress(OSError):
