@@ -137,7 +137,7 @@ def no_login(
 def unsigned(name: str, kind: str, error: BaseException) -> Unusable:
     """Describe a key with which nothing could be signed."""
     if kind.startswith("sk-"):
-        return Unusable(name, f"a key of a security key device ({short(error)})", _ORDINARY)
+        return Unusable(name, f"on a hardware security key ({short(error)})", _ORDINARY)
     way_out = "Unlock the agent and confirm when it asks, or pass a key file with --identity."
     if "(agent)" not in name and "of the agent" not in name:
         way_out = _ORDINARY
@@ -165,7 +165,7 @@ def unusable(path: str, content: bytes) -> Unusable:
     if text.startswith((b"ssh-", b"ecdsa-", b"sk-")):
         return Unusable(path, "which is a public key", "Use the private one, without .pub.")
     if b"sk-ssh-" in inside or b"sk-ecdsa-" in inside:
-        return Unusable(path, "which is a key of a security key device", _ORDINARY)
+        return Unusable(path, "which is on a hardware security key", _ORDINARY)
     if b"ssh-dss" in inside or b" DSA " in text:
         return Unusable(path, "which is a DSA key", _ORDINARY)
     if text.startswith(b"-----BEGIN ") and b"-----END " not in text:

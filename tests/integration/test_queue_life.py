@@ -172,7 +172,7 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert told["first"][1].startswith("This computer is busy with “resnet”: 0 of")
     assert told["second"] == (
         Cause.TURN,
-        "Waiting for “first”, which comes first on this computer.",
+        "Waiting for “first”, which is before it in the queue on this computer.",
     )
     assert told["late"][0] is Cause.NOT_BEFORE
     assert queue.jobs.show(first.id).state is JobState.QUEUED

@@ -90,7 +90,7 @@ def _refuse_others(source: Path) -> None:
     """Refuse a file whose first bytes are not weights; a node finds out whether they fit."""
     shown = files_text(source.name)
     if not is_weights(source.name):
-        raise BackendError(f"{shown} is not weights.", "Choose a .pt or .safetensors file.")
+        raise BackendError(f"{shown} is not a weights file.", "Choose a .pt or .safetensors file.")
     try:
         if not source.is_file():
             raise BackendError(f"{source} is not a file.", "Choose a .pt or .safetensors file.")

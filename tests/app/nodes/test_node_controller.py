@@ -185,8 +185,8 @@ def test_forget_passphrase_says_what_it_did(controller, cluster):
     cluster.kept.append("/key")
     controller._page.forget_requested.emit("gpu7")
     assert told == [
-        "No passphrase of a key of gpu7 was kept.",
-        "Forgot the passphrase of /key.",
+        "There was no stored passphrase of a key of gpu7.",
+        "Removed the passphrase of /key.",
     ]
 
 
@@ -236,7 +236,7 @@ def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
         controller._services.nodes.far = lambda now=now: (now,)
         controller.refresh()
         words.append([one.words for one in told[-1][1].health])
-    late = ["Beats of its agent did not come"]
+    late = ["No heartbeat"]
     assert words == [[], [], late, late, late, late, late, [], []]
 
 
