@@ -269,7 +269,7 @@ FAULTS: list[tuple[str, dict[str, Any] | None, str]] = [
                 {"node": "b", "gpus": ["GPU-1"]},
             ]
         },
-        "mixes GPUs and processors",
+        "mixes GPUs and CPUs",
     ),
     ("no placement", {"placement": []}, "placement: needs at least one node"),
 ]
@@ -430,7 +430,7 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, out) == (1, "")
-    assert f"The job {job_id} goes on" in err
+    assert f"The job {job_id} continues" in err
     assert services.jobs.show(job_id).state.is_live
     services.jobs.stop(job_id)
     assert services.jobs.wait(job_id).state is JobState.INTERRUPTED

@@ -244,7 +244,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     assert queue.queue.to_top(ids["c"]).number == 1
     with pytest.raises(BackendError, match="between -100 and 100; 101 does not"):
         queue.queue.change(ids["c"], 101)
-    with pytest.raises(BackendError, match="does not wait in the queue"):
+    with pytest.raises(BackendError, match="is not in the queue"):
         queue.queue.reorder(made(queue, "d", processes=1).id, before=ids["c"])
 
 

@@ -401,13 +401,13 @@ def test_f52_a_wrong_key_names_user_host_and_what_was_tried(sshd: Sshd, tmp_path
     with pytest.raises(LoginRefused) as told:
         enter(sshd, identity=str(wrong))
     sentence = told.value.sentence
-    assert f"127.0.0.1 does not let {USER} in" in sentence
+    assert f"127.0.0.1 refuses {USER}" in sentence
     assert str(wrong) in sentence
     assert "ssh-copy-id" in told.value.remedy
 
 
 def test_f52_a_wrong_user_is_named(sshd: Sshd) -> None:
-    with pytest.raises(LoginRefused, match="does not let nobody-here in"):
+    with pytest.raises(LoginRefused, match="refuses nobody-here"):
         enter(sshd, user="nobody-here")
 
 

@@ -62,7 +62,9 @@ def test_a_template_is_written_over_only_when_that_was_asked_for(
     templates: TemplateService, services: Services
 ) -> None:
     templates.save("night", raw_job(1))
-    with pytest.raises(BackendError, match="The template “night” exists already and was not changed"):
+    with pytest.raises(
+        BackendError, match="The template “night” exists already and was not changed"
+    ):
         templates.save("night", raw_job(1, epochs=9))
     assert templates.load("night")["epochs"] == 4
     templates.save("night", raw_job(1, epochs=9), replaces=True)
@@ -100,7 +102,10 @@ def test_a_job_file_that_notepad_saved_is_read(tmp_path: Path, end: bytes) -> No
     [
         (b"epochs = \n", "line 1: invalid value"),
         (b"name = '\xff'\n", "line 1: a byte is not UTF-8."),
-        (b"x = 1\n" * 200_000, f"is larger than {count(1_000_000)} bytes, so it is not a job file."),
+        (
+            b"x = 1\n" * 200_000,
+            f"is larger than {count(1_000_000)} bytes, so it is not a job file.",
+        ),
     ],
     ids=["toml", "bytes", "size"],
 )

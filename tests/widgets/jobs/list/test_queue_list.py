@@ -89,7 +89,7 @@ def test_a_queue_that_is_known_before_its_jobs_orders_them_too(qtbot):
 
 def test_who_listens_hears_place_and_reason(page):
     index = page.model.index(2, 0)
-    assert "comes first on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
+    assert "is before it in the queue on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
     assert index.data(Qt.ItemDataRole.AccessibleTextRole) == (
         "vit-s16 lr 0.08, Queued, place 2. Waiting for “retinanet-r50”, which "
         "is before it in the queue on gpu06."
