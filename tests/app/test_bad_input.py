@@ -28,8 +28,8 @@ TYPED = [
         "start_from",
         "gone/best",
         (
-            "No checkpoint or file named “gone/best”. Choose a "
-            "checkpoint as JOB/CHECKPOINT, or a .pt / .safetensors file."
+            "No checkpoint or file is named “gone/best”; use JOB/CHECKPOINT, "
+            "or a .pt or .safetensors file."
         ),
     ),
     ("epochs", "0", f"Epochs must be between 1 and {count(1_000_000)}."),

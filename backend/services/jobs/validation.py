@@ -199,8 +199,8 @@ class JobChecker:
         path = Path(start_from).expanduser()
         if not path.is_file():
             raise BackendError(
-                f"No checkpoint or file named “{sanitize(start_from)}”. Choose a checkpoint as "
-                "JOB/CHECKPOINT, or a .pt / .safetensors file."
+                f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
+                "or a .pt or .safetensors file."
             )
         return Weights(path.absolute(), str(path.absolute()))
 

@@ -52,7 +52,7 @@ class PreflightContext:
 
 
 def facts_of(entry: NodeEntry) -> Any:
-    assert entry.facts is not None, "a node that was set up was looked at"
+    assert entry.facts is not None, "a node that is set up has facts"
     return entry.facts
 
 

@@ -229,7 +229,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     dialog = QueueDialog(entry)
     qtbot.addWidget(dialog)
     dialog._time.setText("soon")
-    assert "“soon” is no time" in dialog._field.error()
+    assert "“soon” is not a time" in dialog._field.error()
     assert not dialog._save.isEnabled()
     dialog._time.setText("+2h")
     dialog._priority.setValue(7)

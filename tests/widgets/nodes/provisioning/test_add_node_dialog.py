@@ -66,8 +66,8 @@ def test_what_is_no_host(host):
 @pytest.mark.parametrize(
     ("field", "text", "fault"),
     [
-        ("name", "gpu07", "The node “gpu07” exists already."),
-        ("name", "GPU07", "The node “GPU07” exists already."),
+        ("name", "gpu07", "There is a node “gpu07” already."),
+        ("name", "GPU07", "There is a node “GPU07” already."),
         ("port", "0", "1 to 65535."),
         ("port", "65536", "1 to 65535."),
         ("port", "٣", "1 to 65535."),
