@@ -1,7 +1,7 @@
 """Failures that the user can understand and act on.
 
-Two kinds of failure exist: the world (a file is missing, a node is silent) raises a `BackendError`
-whose text is a sentence for the user; a bug raises whatever it raises, and nobody catches it.
+A missing file or a silent node raises a `BackendError` whose text is a sentence for the user. A bug
+raises its own exception, which is not caught.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 
 class BackendError(Exception):
-    """Something outside this program went wrong.
+    """A failure outside this program.
 
-    ``str(error)`` is one sentence: what, where. ``remedy`` says what to do, or is empty.
+    ``str(error)`` is one sentence: what happened, and where. ``remedy`` says what to do, or is "".
     """
 
     def __init__(self, sentence: str, remedy: str = "") -> None:
@@ -26,12 +26,12 @@ class BackendError(Exception):
 
     @property
     def with_remedy(self) -> str:
-        """The sentence and, where there is one, the remedy."""
+        """The sentence and the remedy, if there is one."""
         return f"{self} {self.remedy}".strip()
 
 
 class Cancelled(BackendError):
-    """The user cancelled; nothing was changed."""
+    """The user cancelled the work; nothing was changed."""
 
     def __init__(self) -> None:
         super().__init__("Cancelled; nothing was changed.")
@@ -39,7 +39,7 @@ class Cancelled(BackendError):
 
 @contextlib.contextmanager
 def as_backend_error(what: str) -> Iterator[None]:
-    """Put an error of the file system into words; ``what`` begins the sentence."""
+    """Turn an ``OSError`` into a `BackendError`; ``what`` begins its sentence."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""How long work tells how far it is, and learns that it should end.
+"""Progress and cancellation of long work.
 
-Services report through a `Progress`; the command line makes a bar of it, the window a line with a
-Cancel button, tests and callers who do not care pass `Progress()`.
+Services report to a `Progress`. The command line shows it as a bar, the window as a line with a
+Cancel button. Tests and callers that need neither pass `Progress()`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from backend.base.errors import Cancelled
 
 
 class Progress:
-    """Does nothing, never cancels. Override `report`; call `cancel` from any thread."""
+    """Ignore reports and never cancel. Override `report`; call `cancel` from any thread."""
 
     def __init__(self) -> None:
         self._cancelled = False
 
     def report(self, done: float, total: float, what: str) -> None:
-        """``done`` of ``total`` (0 when unknown) of what is being done ("Copying files")."""
+        """Report ``done`` of ``total`` (0 if unknown). ``what`` names the work: "Copying files"."""
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -26,7 +26,7 @@ class Progress:
         return self._cancelled
 
     def step(self, done: float, total: float, what: str) -> None:
-        """Report, and raise `Cancelled` when the user wished so."""
+        """Report, and raise `Cancelled` if the user cancelled."""
         if self._cancelled:
             raise Cancelled
         self.report(done, total, what)

@@ -1,9 +1,9 @@
-"""Work in many pieces beside a window lets the window go first.
+"""Let the window run first while a worker thread computes in many pieces.
 
-Python runs one thread at a time. Each call into Qt gives the turn away and waits until it comes
-back, so a page of a thousand such calls stands still for as long as a worker computes: a look at 64
-nodes that took 50 ms was 50 ms and more of the window's time (tests/benchmarks/soak.py). Pauses
-between the pieces make that look longer, which nobody sees, and give the window most of the time.
+Python runs one thread at a time. Each call into Qt releases the interpreter lock and waits to get
+it back, so a page of a thousand such calls stalls as long as a worker computes: reading 64 nodes
+in 50 ms blocked the window for 50 ms and more (tests/benchmarks/soak.py). Pauses between the pieces
+make the reading slower, which is not visible, and leave most of the time to the window.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _here = _Thread()
 
 
 def let_others_go_first() -> None:
-    """From now on this thread pauses, for four fifths of the time."""
+    """Pause this thread for four fifths of the time from now on."""
     _here.lets_others_go_first = True
 
 
 def pause() -> None:
-    """Between two pieces of work; costs nothing where nobody waits."""
+    """Pause between two pieces of work; free if no thread waits."""
     if not _here.lets_others_go_first:
         return
     computed_s = time.thread_time() - _here.paused_at_s

@@ -1,4 +1,4 @@
-"""Alembic's way in, found by its name; `backend.catalogue.migrate` hands it a connection."""
+"""Entry point of Alembic, which finds it by name; `backend.catalogue.migrate` connects it."""
 
 from __future__ import annotations
 

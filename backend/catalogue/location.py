@@ -1,7 +1,7 @@
-"""Where a catalogue may lie: on this computer's own disk, readable by its owner alone.
+"""Permitted places of a catalogue: a local disk, readable by its owner only.
 
-SQLite's write-ahead log lives in memory that all its users share, and a network share has none:
-two desktops would each see a log of their own and overwrite one another's rows.
+SQLite keeps its write-ahead log in memory that all its users share, and a network share has no
+such memory: two desktops would each see a log of their own and overwrite each other's rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NETWORK = frozenset(
         "vmhgfs",
     ]
 )
-# In user space a file system is named after its program, and many of them are local.
+# A file system in user space is named after its program; many of them are local.
 _NETWORK_FUSE = frozenset(
     [
         "beegfs",
@@ -73,7 +73,7 @@ _NETWORK_FUSE = frozenset(
 
 
 def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """Type of the network file system that ``path`` lies on, or "" when it is a local one."""
+    """Return the type of the network file system that holds ``path``, or "" if it is local."""
     resolved = path.resolve()
     if resolved.drive.startswith("\\\\"):
         return "Windows share"
@@ -88,7 +88,7 @@ def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
         if not separator or len(fields) < 5:
             continue
         point = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
-        # Of two mounts on one point the later one is seen.
+        # Of two mounts at one point, the later one is visible.
         if resolved.is_relative_to(point) and len(point.parts) >= longest:
             kind, longest = after.split(" ")[0], len(point.parts)
     is_network = kind in _NETWORK or kind.removeprefix("fuse.") in _NETWORK_FUSE
@@ -96,16 +96,16 @@ def network_file_system(path: Path, mounts: Path = MOUNTS) -> str:
 
 
 def make_private(path: Path) -> None:
-    """Create ``path``, empty, for its owner alone.
+    """Create ``path`` as an empty file that only its owner can read and write.
 
     Raises:
-        FileExistsError: It is there already.
+        FileExistsError: It exists already.
     """
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def make_private_folder(path: Path) -> None:
-    """Create the folder for its owner alone; one that is there stays as it is."""
+    """Create the folder for its owner only; an existing folder stays as it is."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)

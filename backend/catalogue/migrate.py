@@ -1,8 +1,8 @@
-"""Makes a catalogue, and brings one of an older Ringmaster up to date.
+"""Create a catalogue, and upgrade one of an older Ringmaster.
 
-Alembic is imported only when there is something to do: it costs a fifth of the time in which the
-window opens. All steps run in one transaction, so a migration that fails leaves the file as it was;
-its copy from before is there all the same, because the next Ringmaster back cannot read the new.
+Alembic is imported only when it is needed: importing it takes a fifth of the time in which the
+window opens. All steps run in one transaction, so a failed migration leaves the file unchanged.
+A copy is made before all the same, because an older Ringmaster cannot read the upgraded file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def upgrade(connection: Connection) -> None:
-    """Run every step that is missing, within the transaction that ``connection`` is in."""
+    """Run every missing step in the transaction that ``connection`` is in."""
     from alembic import command
 
     command.upgrade(_config(connection), HEAD)
@@ -33,14 +33,14 @@ def _config(connection: Connection | None = None) -> Config:
     from alembic.config import Config
 
     config = Config()
-    # The option is a ConfigParser value, to which a % in the path would mean something.
+    # The option is a ConfigParser value, in which a % has a meaning.
     config.set_main_option("script_location", str(HERE).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 
 
 def is_older(revision: str) -> bool:
-    """Whether ``revision`` is one that `upgrade` knows the way from."""
+    """Return whether `upgrade` can upgrade from ``revision``."""
     from alembic.script import ScriptDirectory
 
     steps = ScriptDirectory.from_config(_config()).walk_revisions()
@@ -48,7 +48,7 @@ def is_older(revision: str) -> bool:
 
 
 def copy_before(path: Path) -> Path:
-    """Copy the catalogue, with what its write-ahead log holds, to a new file beside it."""
+    """Copy the catalogue and the content of its write-ahead log to a new file next to it."""
     number = 1
     while True:
         suffix = f".before-{HEAD}" if number == 1 else f".before-{HEAD}-{number}"

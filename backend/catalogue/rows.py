@@ -1,4 +1,4 @@
-"""Records become rows and rows become records; nothing else knows both."""
+"""Conversion between records and rows of the catalogue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backend.records.library.item import Kind, LibraryItem, Pin
 
 
 def item_to_row(item: LibraryItem) -> dict[str, Any]:
-    """All columns but ``trusted``."""
+    """Convert to all columns except ``trusted``."""
     row = item.to_dict()
     row["facts"] = _json(row["facts"])
     return _storable(row)
@@ -74,12 +74,12 @@ def job_to_row(view: JobView) -> dict[str, Any]:
 
 
 def searched(text: str) -> str:
-    """As it is compared: for SQLite's LIKE a text ends at its first NUL (sqlite.org/nulinstr)."""
+    """Fold ``text``. SQLite's LIKE ends a text at its first NUL (sqlite.org/nulinstr)."""
     return text.casefold().replace("\0", " ")
 
 
 def row_to_job(row: RowMapping) -> JobView | None:
-    """The job as it was last seen; None when its settings are of another Ringmaster."""
+    """Convert to the job as last seen; None if another Ringmaster wrote its settings."""
     config = _config(row["config"])
     if config is None:
         return None
@@ -135,11 +135,11 @@ LINE_COLUMNS = (
     "config",
     "pins",
 )
-"""What `row_to_line` needs."""
+"""Columns that `row_to_line` needs."""
 
 
 def row_to_line(row: RowMapping) -> JobSummary:
-    """The job as it was last seen, as one line; parts that many jobs share are kept once."""
+    """Convert to a summary of the job as last seen; values that many jobs share are stored once."""
     state = JobState(row["state"])
     settings = json.loads(row["config"])
     best_name, best_value = row["best_name"], row["best_value"]
@@ -186,7 +186,7 @@ def _share(step: int, total: int) -> float:
 
 @lru_cache(maxsize=4096)
 def _placement(text: str) -> tuple[tuple[str, ...], int, bool]:
-    """The nodes, how many GPUs or processes, and whether it is GPUs."""
+    """Return the nodes, the number of GPUs or processes, and whether these are GPUs."""
     placement = json.loads(text)
     nodes = tuple(intern(str(one["node"])) for one in placement)
     gpus = [len(one.get("gpus", ())) for one in placement]
@@ -207,7 +207,7 @@ def _references(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _without_secrets(config: JobConfig) -> dict[str, Any]:
-    """A variable may hold a token: only its name is worth an index."""
+    """Drop the values of environment variables, which may be tokens; keep their names."""
     raw = config.to_dict()
     if config.environment:
         raw["environment"] = dict.fromkeys(config.environment, "")
@@ -216,7 +216,7 @@ def _without_secrets(config: JobConfig) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _config(text: str) -> JobConfig | None:
-    """Kept, because a list of jobs is read again and again and settings never change."""
+    """Parse settings. Cached, because lists are read often and settings never change."""
     return parse_job(json.loads(text)).config
 
 
@@ -225,7 +225,7 @@ def _json(value: Any) -> str:
 
 
 def _storable(row: dict[str, Any]) -> dict[str, Any]:
-    """SQLite takes UTF-8 only; a file may have handed us half of a surrogate pair."""
+    """Replace lone surrogates, which files may contain: SQLite stores valid UTF-8 only."""
     return {
         key: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         for key, value in row.items()

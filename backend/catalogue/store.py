@@ -1,8 +1,8 @@
-"""The catalogue: this desktop's index of the data root. Records in, records out.
+"""The catalogue: this desktop's index of the data root. It takes and returns records.
 
-The files in the data root are the truth and the catalogue can always be built anew from them. It
-is never built over a file that is there: whatever cannot be opened is refused with a sentence and
-stays, byte for byte, until a person moves it (`set_aside`).
+The files in the data root are the truth; the catalogue can always be rebuilt from them. It never
+overwrites an existing file: a file that cannot be opened is refused with an error and stays
+unchanged until the user moves it (`set_aside`).
 
 A session lives inside one method, so every method may be called from any thread.
 """
@@ -63,8 +63,8 @@ T = TypeVar("T")
 
 PATIENCE_S = 10.0
 CACHE_KIB = 256
-"""Of pages, for each connection. SQLite would take 2 MB each as the jobs grow in number; the lists
-are in memory, and what is read of the file the system has in its own cache."""
+"""Page cache of each connection. SQLite would take 2 MB each as the jobs grow in number. The lists
+are in memory, and the system caches what is read of the file."""
 _MAGIC = b"SQLite format 3\0"
 _BATCH = 500
 _ITEM_KEY = ("kind", "name", "version")
@@ -79,7 +79,7 @@ _ORDERS = {
 
 
 class CatalogueError(BackendError):
-    """The catalogue cannot be used. ``is_damaged``: moving it away and rescanning mends it."""
+    """The catalogue cannot be used. ``is_damaged``: moving it away and rescanning fixes it."""
 
     def __init__(self, sentence: str, remedy: str, *, is_damaged: bool = False) -> None:
         super().__init__(sentence, remedy)
@@ -87,13 +87,13 @@ class CatalogueError(BackendError):
 
 
 class Catalogue:
-    """See `open_catalogue`."""
+    """An open catalogue; see `open_catalogue`."""
 
     def __init__(self, path: Path, engine: Engine, *, is_new: bool) -> None:
         self._path = path
         self._engine = engine
         self.is_new = is_new
-        """Just made, and empty: a rescan fills it."""
+        """Just created and empty: a rescan fills it."""
         self.items_changed: Callable[[Kind], object] = lambda _kind: None
         """Called after each write of datasets, models or loaders, on the thread that wrote."""
 
@@ -107,7 +107,7 @@ class Catalogue:
     # Datasets, models, loaders.
 
     def put_item(self, item: LibraryItem, trusted: str = "") -> None:
-        """Add or replace one version. ``trusted``: see `trusted`; "" keeps what was known."""
+        """Add or replace one version. ``trusted``: see `trusted`; "" keeps the stored one."""
         wanted = {**item_to_row(item), **({"trusted": trusted} if trusted else {})}
         query = select(*LibraryItemRow.__table__.columns).where(
             *_is_item(item.kind, item.name, item.version)
@@ -120,7 +120,7 @@ class Catalogue:
             self.items_changed(item.kind)
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
-        """Every version, by name, newest first."""
+        """Return every version, by name, newest first."""
         columns = LibraryItemRow.__table__.columns
         query = (
             select(*columns)
@@ -136,7 +136,7 @@ class Catalogue:
         self.items_changed(kind)
 
     def trusted(self, kind: Kind, name: str, version: int) -> str:
-        """Fingerprint of the files when their hash was last found right, or ""."""
+        """Return the fingerprint of the files when their hash was last verified, or ""."""
         query = select(LibraryItemRow.trusted).where(*_is_item(kind, name, version))
         with self._reading() as session:
             return session.scalar(query) or ""
@@ -144,7 +144,7 @@ class Catalogue:
     def sync_items(
         self, kind: Kind, found: Iterable[LibraryItem], gone: Iterable[tuple[str, int]]
     ) -> None:
-        """Take in what was found in the data root and forget what is gone, in one step."""
+        """Add what was found in the data root and remove what is gone, in one transaction."""
         gone = list(gone)
         with self._writing() as session:
             for item in found:
@@ -161,7 +161,7 @@ class Catalogue:
     # Jobs.
 
     def put_job(self, view: JobView) -> None:
-        """Add or replace a job. Nothing is written when nothing changed: the window polls."""
+        """Add or replace a job. Writes nothing if nothing changed, because the window polls."""
         row = job_to_row(view)
         query = select(*JobRow.__table__.columns).where(JobRow.id == view.id)
         with self._reading() as session:
@@ -171,13 +171,13 @@ class Catalogue:
                 _put_jobs(session, [row])
 
     def put_jobs(self, views: Iterable[JobView]) -> None:
-        """Add or replace many, in one step."""
+        """Add or replace several jobs in one transaction."""
         with self._writing() as session:
             for batch in _batches([job_to_row(view) for view in views]):
                 _put_jobs(session, batch)
 
     def job(self, job_id: str) -> JobView | None:
-        """The job as it was last seen, or None when the catalogue does not know it."""
+        """Return the job as last seen, or None if the catalogue does not have it."""
         query = select(*JobRow.__table__.columns).where(JobRow.id == job_id)
         with self._reading() as session:
             row = session.execute(query).mappings().one_or_none()
@@ -193,18 +193,18 @@ class Catalogue:
         limit: int | None = None,
         offset: int = 0,
     ) -> tuple[JobView, ...]:
-        """Jobs as they were last seen, newest first unless told otherwise.
+        """Return jobs as last seen, by default newest first.
 
         Args:
-            text: Every word of it stands in the id, the name, the notes or the tags.
-            states: Only these, where any are given.
+            text: Each of its words must occur in the id, the name, the notes or the tags.
+            states: Only jobs in these states; empty for all.
             order: One of "created", "started", "ended", "name", "state", "best".
             descending: Whether the last comes first.
-            limit: At most so many; with ``offset`` a table shows its rows page by page.
-            offset: Leave out so many at the beginning.
+            limit: The largest number of jobs; with ``offset`` a table shows its rows by page.
+            offset: The number of jobs to skip.
         """
         column = _ORDERS[order]
-        # A loss says nothing beside an accuracy: jobs of one metric stand together.
+        # A loss cannot be compared with an accuracy: jobs of one metric are kept together.
         metric = (JobRow.best_name.is_(None), JobRow.best_name) if order == "best" else ()
         by = (*metric, column.desc() if descending else column.asc(), JobRow.id.desc())
         wanted = _matches(text, states)
@@ -220,7 +220,7 @@ class Catalogue:
         return tuple(view for row in rows if (view := row_to_job(row)) is not None)
 
     def job_lines(self) -> Iterator[JobSummary]:
-        """Every job as one line, in no order; rows are read as they are asked for."""
+        """Yield a summary of every job, in no order; rows are read as they are requested."""
         query = select(*(JobRow.__table__.columns[name] for name in LINE_COLUMNS))
         with self._reading() as session:
             for row in session.execute(query.execution_options(yield_per=_BATCH)).mappings():
@@ -250,26 +250,26 @@ class Catalogue:
 
     @contextmanager
     def _writing(self) -> Iterator[Session]:
-        # A transaction that first reads and then writes is refused at once when another one wrote
-        # in between, however long it would wait; one that says so at its start waits its turn.
+        # SQLite refuses at once a transaction that reads first and writes after another one wrote
+        # in between, whatever its timeout. One that begins as a writer waits.
         engine = self._engine.execution_options(ringmaster_begin="BEGIN IMMEDIATE")
         with _in_words(self._path), Session(engine) as session, session.begin():
             yield session
 
 
 def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
-    """Open the catalogue, making it when there is none and bringing an older one up to date.
+    """Open the catalogue; create it if it is missing, upgrade it if it is older.
 
     Raises:
-        CatalogueError: It lies on a network share, is damaged, of a newer Ringmaster, of another
-            program, or locked. The file was not changed.
+        CatalogueError: It lies on a network share, is damaged, belongs to a newer Ringmaster or
+            another program, or is locked. The file was not changed.
     """
     kind = network_file_system(path, mounts)
     if kind:
         raise CatalogueError(
-            f"The catalogue {path} lies on a network share ({kind}), where two desktops would "
+            f"The catalogue {path} is on a network share ({kind}), where two desktops would "
             "damage it.",
-            "Choose a place on this computer's own disk: --catalogue FILE.",
+            "Choose a file on a local disk: --catalogue FILE.",
         )
     try:
         is_new = not path.exists()
@@ -288,7 +288,7 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
     except OSError as error:
         raise CatalogueError(
             f"The catalogue {path} cannot be opened: {error.strerror or error}.",
-            "Choose a place that you may write to: --catalogue FILE.",
+            "Choose a file that you may write: --catalogue FILE.",
         ) from error
     with _in_words(path):
         revision = _revision(path)
@@ -312,13 +312,13 @@ def set_aside(path: Path) -> Path:
     except OSError as error:
         raise CatalogueError(
             f"The catalogue {path} cannot be renamed: {error.strerror or error}.",
-            "Choose another place: --catalogue FILE.",
+            "Choose another file: --catalogue FILE.",
         ) from error
     return aside
 
 
 def _make(path: Path) -> None:
-    """Make an empty catalogue, whole: another process sees none, or one that can be used."""
+    """Create an empty catalogue in one step: other processes see none, or a usable one."""
     make_private_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{token_hex(4)}.new")
     make_private(fresh)
@@ -333,7 +333,7 @@ def _make(path: Path) -> None:
         except FileExistsError:
             return
         except OSError:
-            # A file system without hard links; here the last of two makers wins, with as little.
+            # This file system has no hard links: the last of two writers wins, with the same file.
             os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
@@ -341,7 +341,7 @@ def _make(path: Path) -> None:
 
 def _refuse_garbage(path: Path, head: bytes) -> None:
     way_out = (
-        f"It is kept as it is: rename {path.name}, or choose another place with --catalogue FILE; "
+        f"The file is kept: rename {path.name}, or choose another file with --catalogue FILE; "
         "then “rescan” builds a new one from the data root."
     )
     if not head:
@@ -351,7 +351,7 @@ def _refuse_garbage(path: Path, head: bytes) -> None:
             is_damaged=True,
         )
     if head != _MAGIC:
-        raise CatalogueError(f"{path} is no catalogue of Ringmaster.", way_out, is_damaged=True)
+        raise CatalogueError(f"{path} is not a Ringmaster catalogue.", way_out, is_damaged=True)
 
 
 def _revision(path: Path) -> str:
@@ -365,7 +365,7 @@ def _revision(path: Path) -> str:
     if row is None:
         raise CatalogueError(
             f"{path} is a database of another program.",
-            "Choose another file for the catalogue: --catalogue FILE.",
+            "Choose another file: --catalogue FILE.",
         )
     return str(row[0])
 
@@ -373,7 +373,7 @@ def _revision(path: Path) -> str:
 def _upgrade(path: Path, revision: str) -> None:
     if not migrate.is_older(revision):
         raise CatalogueError(
-            f"The catalogue {path} was made by a newer Ringmaster (its format is {revision}, "
+            f"The catalogue {path} was made by a newer Ringmaster (its format is {revision}; "
             f"this one reads up to {HEAD}).",
             "Update Ringmaster, or let this one build its own from the data root: "
             "rescan --catalogue ANOTHER-FILE.",
@@ -381,7 +381,7 @@ def _upgrade(path: Path, revision: str) -> None:
     engine = _engine(path, is_shared=False).execution_options(ringmaster_begin="BEGIN IMMEDIATE")
     try:
         with engine.begin() as connection:
-            # Another window may have done it while this one waited for the lock.
+            # Another window may have upgraded it while this one waited for the lock.
             found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
             if found == revision:
                 migrate.copy_before(path)
@@ -391,7 +391,7 @@ def _upgrade(path: Path, revision: str) -> None:
 
 
 def _engine(path: Path, *, is_shared: bool = True) -> Engine:
-    """``is_shared``: for use by many; else one transaction that leaves no other file behind."""
+    """Open ``path``. Not ``is_shared``: for one transaction that leaves no other file behind."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": PATIENCE_S, "check_same_thread": False},
@@ -401,14 +401,14 @@ def _engine(path: Path, *, is_shared: bool = True) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver begins transactions by itself, and only before some statements.
+        # By default the driver begins transactions itself, and only before some statements.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE_S * 1000)}")
         if is_shared:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        # With NORMAL the last commits would be lost in a power cut.
+        # NORMAL would lose the last commits in a power cut.
         connection.execute("PRAGMA synchronous = FULL")
 
     @event.listens_for(engine, "begin")
@@ -450,14 +450,14 @@ def _matches(text: str, states: Sequence[JobState]) -> list[Any]:
 
 
 def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """SQLite takes only so many variables at once."""
+    """Split ``values``: SQLite limits the number of variables in a statement."""
     for start in range(0, len(values), _BATCH):
         yield values[start : start + _BATCH]
 
 
 @contextmanager
 def _in_words(path: Path) -> Iterator[None]:
-    """What SQLite says of the world becomes a sentence; a mistake in a query stays what it is."""
+    """Turn SQLite's errors about the file into `CatalogueError`; errors in a query stay."""
     try:
         yield
     except DBAPIError as error:
@@ -473,22 +473,22 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 def _sentence(path: Path, error: BaseException | None) -> CatalogueError | None:
-    # The extended codes have the kind of error in their lowest byte.
+    # The lowest byte of an extended code is the kind of error.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return CatalogueError(
             f"The catalogue {path} is locked by another program.",
-            "Close what has it open (a database browser, a backup) and try again.",
+            "Close the program that has it open (a database browser, a backup), then try again.",
         )
     if code == sqlite3.SQLITE_FULL:
         return CatalogueError(
             f"The disk that holds the catalogue {path} is full.",
-            "Make room there; everything stored so far is kept.",
+            "Free some space on it; everything stored already is kept.",
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return CatalogueError(
             f"The catalogue {path} is damaged: {error}.",
-            f"It is kept as it is: rename {path.name}, or choose another place with --catalogue "
+            f"The file is kept: rename {path.name}, or choose another file with --catalogue "
             "FILE; then “rescan” builds a new one from the data root.",
             is_damaged=True,
         )
@@ -501,6 +501,6 @@ def _sentence(path: Path, error: BaseException | None) -> CatalogueError | None:
     ):
         return CatalogueError(
             f"The catalogue {path} cannot be used: {error}.",
-            "Check the disk and who may write there, or choose another place: --catalogue FILE.",
+            "Check the disk and your write permission, or choose another file: --catalogue FILE.",
         )
     return None

@@ -1,8 +1,8 @@
 """The tables of the catalogue. A row never leaves this package; records do.
 
-The catalogue is an index: everything in it can be read again from the data root. So what people
-see whole (metrics, pins, the job file) is kept as JSON, and only what is searched, sorted or
-filtered by has a column of its own.
+The catalogue is an index: everything in it can be read again from the data root. What is shown
+whole (metrics, pins, the job file) is stored as JSON; only what is searched, sorted or filtered
+by has a column.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sqlalchemy import Float, Index, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 HEAD = "0004"
-"""Newest revision in ``versions``; here so that opening a current catalogue imports no Alembic."""
+"""Newest revision in ``versions``, so that opening a current catalogue imports no Alembic."""
 
 
 class Base(DeclarativeBase):
@@ -33,7 +33,7 @@ class LibraryItemRow(Base):
     source: Mapped[str] = mapped_column(Text)
     facts: Mapped[str] = mapped_column(Text)
     trusted: Mapped[str] = mapped_column(Text, server_default="")
-    """Fingerprint of its files (names, sizes, times) when their hash was last found right."""
+    """Fingerprint of its files (names, sizes, times) when their hash was last verified."""
 
 
 class JobRow(Base):
@@ -66,7 +66,7 @@ class JobRow(Base):
     config: Mapped[str] = mapped_column(Text)
     pins: Mapped[str] = mapped_column(Text)
     search: Mapped[str] = mapped_column(Text, server_default="")
-    """Id, name, notes and tags, folded: LIKE by itself tells an Ä from an ä."""
+    """Id, name, notes and tags, folded: LIKE alone is case-sensitive for letters such as Ä."""
 
     __table_args__ = (
         Index("job_created", "created"),

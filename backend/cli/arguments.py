@@ -1,8 +1,8 @@
-"""The words of the command line. Nothing here does anything.
+"""The arguments of the command line, without any actions.
 
-Every subcommand takes ``--data-root``, ``--catalogue`` and ``--json``, before it or after it; so
-they hang on the top parser and on each leaf, and only what was given is stored (argparse would let
-the leaf's default win over what stood before it).
+Every subcommand takes ``--data-root``, ``--catalogue`` and ``--json``, before it or after it. So
+the top parser and each leaf have them, and only given values are stored (argparse would let the
+leaf's default replace an option given before it).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--accept-key",
         action="append",
         metavar="FINGERPRINT",
-        help="SHA256:… of a host key that is the right one; may be repeated",
+        help="SHA256:… of a host key to accept; may be repeated",
     )
     group.add_argument(
-        "--catalogue", type=Path, metavar="FILE", help="the index of it, on this computer's disk"
+        "--catalogue", type=Path, metavar="FILE", help="its index, on this computer's disk"
     )
     group.add_argument(
         "--json", action="store_true", help="print one JSON document, and no progress bars"
@@ -54,32 +54,32 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"Ringmaster {VERSION}")
     words = SubcommandGroup(parser, common, "command", required=False)
     _demo(words)
-    words.leaf("doctor", "what is installed, what is missing, the command that mends it")
-    words.leaf("rescan", "build the catalogue anew from the files of the data root")
-    words.branch("mirror", "what this computer keeps of a data root over SSH").leaf(
-        "clear", "drop what was fetched and can be fetched again"
+    words.leaf("doctor", "show what is installed, what is missing, and how to fix it")
+    words.leaf("rescan", "rebuild the catalogue from the files of the data root")
+    words.branch("mirror", "the local copy of a data root over SSH").leaf(
+        "clear", "remove local copies that can be fetched again"
     )
     for kind, does in (
         ("dataset", "import, list, show, preview and remove datasets"),
-        ("model", "import, list, show, check and remove models, and give them weights"),
+        ("model", "import, list, show, check and remove models, and store weights with them"),
         ("loader", "import, list, show and remove loaders"),
     ):
         _library(words.branch(kind, does), kind)
     leaf = words.branch("project", "import model, loader and data at once").leaf(
-        "import", "make a model, a loader and a dataset of one folder or zip that holds them"
+        "import", "import a model, a loader and a dataset from one folder or zip"
     )
     leaf.add_argument("path", type=Path, metavar="PATH")
-    leaf.add_argument("--name", required=True, help="of all three")
-    _node(words.branch("node", "add, look at and remove nodes"))
+    leaf.add_argument("--name", required=True, help="name of all three")
+    _node(words.branch("node", "add, set up, check and remove nodes"))
     _job(words.branch("job", "create, start, queue, watch and stop jobs"))
     _queue(words.branch("queue", "the waiting jobs, and why each waits"))
-    add_template(words.branch("template", "settings to begin new jobs with"))
-    add_notice(words.branch("notice", "who is told of the end of a job, and how"))
+    add_template(words.branch("template", "saved settings for new jobs"))
+    add_notice(words.branch("notice", "notifications of ended jobs"))
     return parser
 
 
 class SubcommandGroup:
-    """A level of subcommands, each leaf of which takes the common options."""
+    """A level of subcommands; each leaf takes the common options."""
 
     def __init__(
         self,
@@ -109,33 +109,31 @@ class SubcommandGroup:
 
 def _demo(words: SubcommandGroup) -> None:
     demo = words.leaf("demo", "import the built-in example and train it on this computer")
-    demo.add_argument(
-        "--workers", type=_count, default=2, metavar="N", help="processes, 2 if unsaid"
-    )
+    demo.add_argument("--workers", type=_count, default=2, metavar="N", help="processes, default 2")
     demo.add_argument("--headless", action="store_true", help="train in the terminal, no window")
 
 
 def _library(words: SubcommandGroup, kind: str) -> None:
-    leaf = words.leaf("import", f"make a {kind}, or its next version, of a folder or zip")
+    leaf = words.leaf("import", f"import a folder or zip as a {kind}, or as its next version")
     leaf.add_argument("path", type=Path, metavar="PATH")
     leaf.add_argument("--name", required=True)
     words.leaf("list", f"every version of every {kind}")
     _reference(words.leaf("show", f"one {kind}"), kind)
-    leaf = words.leaf("changes", f"what is different in one version of a {kind}")
+    leaf = words.leaf("changes", f"differences between two versions of a {kind}")
     _reference(leaf, kind)
-    leaf.add_argument("--since", default="", metavar="NAME@N", help="else the one before it")
+    leaf.add_argument("--since", default="", metavar="NAME@N", help="default: the version before")
     _reference(words.leaf("remove", f"move one {kind} to the trash of the data root"), kind)
     if kind == "dataset":
-        leaf = words.leaf("preview", "some samples of a dataset as a loader gives them")
+        leaf = words.leaf("preview", "some samples of a dataset, read by a loader")
         _reference(leaf, kind)
         leaf.add_argument("--loader", required=True, metavar="NAME", help="NAME or NAME@VERSION")
         leaf.add_argument("--split", choices=("training", "validation"), default="training")
     if kind == "model":
-        leaf = words.leaf("check", "whether a model loads, and trains one batch of a dataset")
+        leaf = words.leaf("check", "load a model, and train it on one batch of a dataset")
         _reference(leaf, kind)
         leaf.add_argument("--dataset", default="", metavar="NAME")
         leaf.add_argument("--loader", default="", metavar="NAME")
-        leaf = words.leaf("weights", "give a model the weights with which its new jobs begin")
+        leaf = words.leaf("weights", "store weights with a model, from which its new jobs start")
         _reference(leaf, kind)
         leaf.add_argument("path", type=Path, metavar="FILE", help=".pt or .safetensors")
 
@@ -145,74 +143,74 @@ def _reference(parser: argparse.ArgumentParser, kind: str) -> None:
 
 
 def _node(words: SubcommandGroup) -> None:
-    leaf = words.leaf("add", "look at a machine over SSH and keep it as a node")
+    leaf = words.leaf("add", "inspect a machine over SSH and add it as a node")
     leaf.add_argument("host", metavar="HOST", help="name, IP address, or Host of ~/.ssh/config")
-    leaf.add_argument("--name", default="", metavar="N", help="as HOST if unsaid")
+    leaf.add_argument("--name", default="", metavar="N", help="default: HOST")
     leaf.add_argument("--port", type=_port, default=0, metavar="P")
     leaf.add_argument("--user", default="", metavar="U")
     leaf.add_argument("--identity", default="", metavar="FILE", help="private key to log in with")
     leaf.add_argument(
-        "--jump", default="", metavar="[USER@]HOST[:PORT]", help="go through this host"
+        "--jump", default="", metavar="[USER@]HOST[:PORT]", help="connect through this host"
     )
     where = leaf.add_mutually_exclusive_group()
     where.add_argument(
-        "--node-data-root", default="", metavar="PATH", help="the same path as here if unsaid"
+        "--node-data-root", default="", metavar="PATH", help="default: the same path as here"
     )
     where.add_argument(
         "--no-share",
         action="store_true",
-        help="the node does not see the data root: files travel over SSH",
+        help="the node does not see the data root: files are copied over SSH",
     )
     leaf.add_argument(
         "--keep-passphrase",
         action="store_true",
-        help="let the system keyring keep the passphrase of the key",
+        help="store the passphrase of the key in the system keyring",
     )
-    leaf = words.leaf("forget-passphrase", "have the passphrase of a node's key kept no longer")
+    leaf = words.leaf("forget-passphrase", "remove the stored passphrase of a node's key")
     leaf.add_argument("name", metavar="NAME")
     leaf = words.leaf("provision", "set nodes up: Python, Open MPI, Horovod, agent, a trial")
-    leaf.add_argument("names", nargs="*", metavar="NAME", help="all if unsaid")
+    leaf.add_argument("names", nargs="*", metavar="NAME", help="default: all nodes")
     leaf.add_argument("--cpu-only", action="store_true", help="leave the GPUs unused")
     leaf.add_argument("--system-mpi", action="store_true", help="use the Open MPI of the nodes")
     leaf.add_argument(
-        "--shared", action="store_true", help="one environment on the data root for nodes alike"
+        "--shared", action="store_true", help="one environment on the data root for similar nodes"
     )
     leaf.add_argument(
         "--own-key",
         default="",
         metavar="PATH",
-        help="private key on the nodes by which they reach each other; else one is made",
+        help="private key on the nodes that connects them already; default: a new key",
     )
     leaf.add_argument(
         "--limit-key",
         action="store_true",
-        help="let the key that is made start runs and nothing else",
+        help="restrict the new key to training runs",
     )
-    leaf = words.leaf("unprovision", "take everything of Ringmaster from nodes")
+    leaf = words.leaf("unprovision", "remove everything of Ringmaster from nodes")
     leaf.add_argument("names", nargs="+", metavar="NAME")
-    leaf = words.leaf("remove", "move what is known of a node to the trash of the data root")
+    leaf = words.leaf("remove", "move the records of a node to the trash of the data root")
     leaf.add_argument("name", metavar="NAME")
-    leaf = words.leaf("forget", "accept the host key of a machine no longer")
+    leaf = words.leaf("forget", "remove the accepted host key of a machine")
     leaf.add_argument("host", metavar="HOST")
     leaf.add_argument("--port", type=_port, default=22, metavar="P")
-    words.leaf("list", "the nodes and what they have")
-    leaf = words.leaf("orphans", "processes that runs left behind on the nodes")
-    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
+    words.leaf("list", "the nodes and their equipment")
+    leaf = words.leaf("orphans", "processes that survived their runs on the nodes")
+    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="default: all nodes")
     leaf.add_argument("--end", action="store_true", help="end them")
-    leaf = words.leaf("check", "whether a node can train, each fault with what mends it")
-    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="all if unsaid")
+    leaf = words.leaf("check", "check whether a node can train, and how to fix it")
+    leaf.add_argument("name", nargs="?", default="", metavar="NAME", help="default: all nodes")
 
 
 def _job(words: SubcommandGroup) -> None:
-    leaf = words.leaf("create", "make a job of a job file or of a template")
+    leaf = words.leaf("create", "create a job from a job file or a template")
     whence = leaf.add_mutually_exclusive_group(required=True)
     whence.add_argument("file", nargs="?", type=Path, default=None, metavar="FILE.toml")
     whence.add_argument("--template", default="", metavar="NAME", help="instead of a file")
-    leaf.add_argument("--name", default="", metavar="N", help="the job's name, if another one")
+    leaf.add_argument("--name", default="", metavar="N", help="another name for the job")
     for name, does in (
         ("start", "start a job from its first step"),
         ("stop", "stop a job after a checkpoint"),
-        ("resume", "continue from the newest checkpoint"),
+        ("resume", "resume from the newest checkpoint"),
     ):
         leaf = words.leaf(name, does)
         _job_id(leaf)
@@ -227,7 +225,7 @@ def _job(words: SubcommandGroup) -> None:
             leaf.add_argument(
                 "--kill",
                 action="store_true",
-                help="a run that was to stop already and does not: end it without a checkpoint",
+                help="end a run that did not stop when asked, without a checkpoint",
             )
         else:
             leaf.add_argument(
@@ -235,24 +233,24 @@ def _job(words: SubcommandGroup) -> None:
                 action="append",
                 default=[],
                 metavar="NODE=N",
-                help="run there instead, with N processes or on these GPUs; may be repeated",
+                help="run on this node, with N processes or these GPUs; may be repeated",
             )
         if name == "resume":
-            leaf.add_argument("--checkpoint", default="", metavar="C", help="an older one")
+            leaf.add_argument("--checkpoint", default="", metavar="C", help="an older checkpoint")
             leaf.add_argument(
                 "--batch-size",
                 type=_count,
                 default=0,
                 metavar="N",
-                help="with this batch size from now on",
+                help="change the batch size",
             )
     for name, does in (
         ("wait", "return when the run has ended"),
         ("show", "one job"),
-        ("runs", "the runs of a job, and how each ended"),
+        ("runs", "the runs of a job, and their results"),
         ("history", "every step's metrics"),
         ("checkpoints", "the checkpoints of a job"),
-        ("acts", "who started, stopped and changed a job"),
+        ("acts", "the users who started, stopped and changed a job"),
         ("remove", "move a job to the trash of the data root"),
         ("restore", "move a job back from the trash"),
     ):
@@ -261,76 +259,74 @@ def _job(words: SubcommandGroup) -> None:
         if name == "history":
             _run_number(leaf)
     words.leaf("list", "every job")
-    add_compare(words.leaf("compare", "what jobs reached, and in which settings they differ"))
+    add_compare(words.leaf("compare", "results of jobs, and the settings that differ"))
     add_sweep(words.leaf("sweep", "queue one job for each combination of several values"))
-    leaf = words.leaf("queue", "let a job start by itself as soon as it can; again to change that")
+    leaf = words.leaf("queue", "queue a job to start automatically, or change its entry")
     _job_id(leaf)
     leaf.add_argument(
-        "--priority", type=int, default=None, metavar="N", help="-100 to 100, 0 if unsaid"
+        "--priority", type=int, default=None, metavar="N", help="-100 to 100, default 0"
     )
     leaf.add_argument("--not-before", default="", metavar="TIME", help=f"{FORMS}, or now")
     leaf.add_argument(
-        "--start-over", action="store_true", help="from its beginning, though it ran before"
+        "--start-over", action="store_true", help="begin at step 1, even if it ran before"
     )
-    _job_id(words.leaf("unqueue", "take a job out of the queue"))
-    leaf = words.leaf("reorder", "move a waiting job; it gets the priority of the one beside it")
+    _job_id(words.leaf("unqueue", "remove a job from the queue"))
+    leaf = words.leaf("reorder", "move a waiting job; it gets the priority of its neighbour")
     _job_id(leaf)
     where = leaf.add_mutually_exclusive_group(required=True)
     where.add_argument("--before", default="", metavar="ID")
     where.add_argument("--after", default="", metavar="ID")
     where.add_argument("--first", action="store_true", help="before all others")
-    leaf = words.leaf("preflight", "all that would keep a job from starting, with what mends it")
+    leaf = words.leaf("preflight", "find what prevents a job from starting, and how to fix it")
     _job_id(leaf)
     leaf.add_argument(
-        "--canary", action="store_true", help="then train one batch on its nodes, to be sure"
+        "--canary", action="store_true", help="then train one batch on its nodes as a test"
     )
-    leaf.add_argument("--fix", action="store_true", help="mend what can be mended, and look again")
-    leaf = words.leaf("log", "what a rank printed, or mpirun")
+    leaf.add_argument("--fix", action="store_true", help="fix what can be fixed, and check again")
+    leaf = words.leaf("log", "the log of a rank or of mpirun")
     _job_id(leaf)
-    leaf.add_argument(
-        "--rank", type=_rank, default=None, metavar="R", help="mpirun's own if unsaid"
-    )
+    leaf.add_argument("--rank", type=_rank, default=None, metavar="R", help="default: mpirun's log")
     _run_number(leaf)
-    leaf = words.leaf("keep", "keep a checkpoint for ever, whatever the job says")
+    leaf = words.leaf("keep", "never remove a checkpoint, whatever the job's settings say")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
-    leaf.add_argument("--undo", action="store_true", help="leave it to the job again")
-    leaf = words.leaf("export", "a checkpoint for use elsewhere")
+    leaf.add_argument("--undo", action="store_true", help="follow the job's settings again")
+    leaf = words.leaf("export", "export a checkpoint")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
     leaf.add_argument("--format", required=True, choices=EXPORT_FORMATS)
     leaf.add_argument("--output", required=True, type=Path, metavar="PATH")
-    leaf = words.leaf("bundle", "write a job into one file, for another desktop to replay")
+    leaf = words.leaf("bundle", "write a job to one file, for another desktop to replay")
     _job_id(leaf)
     leaf.add_argument(
-        "file", nargs="?", type=Path, default=None, metavar="FILE", help="NAME.ringmaster if unsaid"
+        "file", nargs="?", type=Path, default=None, metavar="FILE", help="default: NAME.ringmaster"
     )
-    leaf.add_argument("--with-data", action="store_true", help="the files of the dataset too")
+    leaf.add_argument("--with-data", action="store_true", help="include the dataset's files")
     leaf.add_argument("--checkpoint", default="", metavar="C", help="a name, latest, best or none")
-    leaf = words.leaf("unbundle", "make a job of such a file, after a look at every byte of it")
+    leaf = words.leaf("unbundle", "import such a file as a job, after verifying every byte")
     leaf.add_argument("file", type=Path, metavar="FILE")
-    leaf = words.leaf("replay", "make a job that trains another again: same files, same seed")
+    leaf = words.leaf("replay", "create a job that repeats another: same files, same seed")
     _job_id(leaf)
     leaf.add_argument(
         "--on",
         action="append",
         default=[],
         metavar="NODE=N",
-        help="run there, with N processes or on these GPUs; may be repeated",
+        help="run on this node, with N processes or these GPUs; may be repeated",
     )
     leaf.add_argument(
-        "--wait", action="store_true", help="start it, and tell how it went beside the other"
+        "--wait", action="store_true", help="start it, and compare it with the original"
     )
-    _job_id(words.leaf("replayed", "whether a replay made the same curve, and where it did not"))
-    leaf = words.leaf("clone", "print a job file that repeats a job, to change and create")
+    _job_id(words.leaf("replayed", "compare the curves of a replay and its original"))
+    leaf = words.leaf("clone", "print a job file that repeats a job, to edit and create")
     _job_id(leaf)
-    leaf.add_argument("--output", type=Path, default=None, metavar="FILE", help="write it there")
+    leaf.add_argument("--output", type=Path, default=None, metavar="FILE", help="write to FILE")
     leaf = words.leaf("annotate", "change the name, the notes or the tags of a job")
     _job_id(leaf)
     leaf.add_argument("--name", default=None)
     leaf.add_argument("--notes", default=None)
     leaf.add_argument("--tag", action="append", default=None, metavar="TAG", help="may be repeated")
-    leaf = words.leaf("tag", "give tags to jobs, or take them away; other tags stay")
+    leaf = words.leaf("tag", "add tags to jobs, or remove them; other tags stay")
     leaf.add_argument("ids", nargs="+", metavar="ID", help="a job's id, its beginning, or its name")
     leaf.add_argument("--add", action="append", default=[], metavar="TAG", help="may be repeated")
     leaf.add_argument("--remove", action="append", default=[], metavar="TAG")
@@ -338,13 +334,13 @@ def _job(words: SubcommandGroup) -> None:
 
 def _queue(words: SubcommandGroup) -> None:
     words.leaf("list", "the waiting jobs, the next one first")
-    words.leaf("pause", "start no more jobs from the queue; those that run go on")
+    words.leaf("pause", "start no more jobs from the queue; running jobs continue")
     words.leaf("resume", "start jobs from the queue again")
 
 
 def _run_number(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--run", type=_count, default=0, metavar="N", help="one that start put away in runs/"
+        "--run", type=_count, default=0, metavar="N", help="a run that start put away in runs/"
     )
 
 

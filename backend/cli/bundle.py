@@ -31,7 +31,7 @@ def bundle(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     checkpoint = f"checkpoint {made.checkpoint}" if made.checkpoint else "no checkpoint"
     print_line(f"Wrote {made.path} ({made.files} files, {in_bytes(made.bytes)}, {checkpoint}).")
     if made.without_data:
-        print_note("The dataset is named by its hash and not in it; --with-data puts it in.")
+        print_note("The dataset's files are not included; --with-data includes them.")
     if made.left_out:
         print_note(f"The values of {', '.join(made.left_out)} are not in it.")
     return OK
@@ -44,7 +44,7 @@ def unbundle(services: Services, arguments: argparse.Namespace, as_json: bool) -
         print_json(found)
         return OK
     print_line(f"Created {found.view.id}: {found.view.name}. {found.origin}")
-    for what, names in (("Imported", found.imported), ("Here already", found.reused)):
+    for what, names in (("Imported", found.imported), ("Existing", found.reused)):
         if names:
             print_line(f"{what}: {', '.join(names)}")
     for note in found.notes:

@@ -1,4 +1,4 @@
-"""What several subcommands are asked alike: where to run, and to show how far it is."""
+"""Options of several subcommands: where to run, and progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def placement_of(arguments: argparse.Namespace) -> tuple[Placement, ...]:
-    """``--on node1=2 --on node2=2``, or ``--on gpu1=GPU-…,GPU-…``."""
+    """Parse ``--on node1=2 --on node2=2``, or ``--on gpu1=GPU-…,GPU-…``."""
     raw = []
     for text in arguments.on:
         node, _, what = text.rpartition("=")
@@ -26,7 +26,7 @@ def placement_of(arguments: argparse.Namespace) -> tuple[Placement, ...]:
         return ()
     found, faults = parse_placement(raw)
     if faults:
-        raise BackendError(faults[0].sentence, "Write --on NODE=PROCESSES or --on NODE=GPU,GPU.")
+        raise BackendError(faults[0].sentence, "Use --on NODE=PROCESSES or --on NODE=GPU,GPU.")
     return found
 
 
@@ -35,7 +35,7 @@ def trash_of(services: Services) -> str:
 
 
 def progress_bar(as_json: bool) -> Any:
-    """A bar on a terminal, silence elsewhere; closes itself at the end of ``with``."""
+    """Return a bar on a terminal, otherwise a silent one; use it in a ``with``."""
     if as_json or not sys.stderr.isatty():
         return _Silent()
     from backend.cli.progress_bars import Bar

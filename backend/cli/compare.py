@@ -1,4 +1,4 @@
-"""``job compare``: what jobs reached, the settings in which they differ, all curves as a table."""
+"""``job compare``: results of jobs, the settings that differ, and all curves as a table."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 def add_arguments(leaf: argparse.ArgumentParser) -> None:
     leaf.add_argument("ids", nargs="+", metavar="ID", help="id, its beginning, or name of a job")
-    leaf.add_argument("--all", action="store_true", help="settings that are the same, too")
+    leaf.add_argument("--all", action="store_true", help="also show equal settings")
     leaf.add_argument(
         "--csv",
         type=Path,
         default=None,
         metavar="FILE",
-        help="write every scalar of every step of these jobs instead, one job will do",
+        help="instead, write every scalar of every step of one or more jobs",
     )
 
 
@@ -61,7 +61,7 @@ def compare(services: Services, arguments: argparse.Namespace, as_json: bool) ->
     if not found.differing:
         print_note("These jobs have the same settings.")
     if not arguments.all:
-        print_note(f"{len(found.equal)} settings are the same; --all shows them.")
+        print_note(f"{len(found.equal)} settings are equal; --all shows them.")
     return OK
 
 

@@ -1,4 +1,4 @@
-"""``demo``: the built-in example from import to exported file, as a person would do it."""
+"""``demo``: the built-in example from import to exported file, as a user would run it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
         view = watch(services, view.id, as_json)
     except KeyboardInterrupt:
         raise BackendError(
-            f"The job {view.id} goes on; only the waiting has ended.",
+            f"The job {view.id} continues; only the waiting has ended.",
             f"To stop the job: {COMMAND} job stop {view.id}",
         ) from None
     if view.state is not JobState.FINISHED:
@@ -35,7 +35,7 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
             return FAILED
         raise BackendError(
             view.error.sentence if view.error else view.message or f"The job is {view.state.word}.",
-            f"The whole story: {COMMAND} job show {view.id}",
+            f"Show the details: {COMMAND} job show {view.id}",
         )
     best = next(record for record in services.jobs.checkpoints(view.id) if record.is_best)
     output = services.data_root.path / "exports" / f"{view.id}.zip"
@@ -53,7 +53,7 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
         )
         return OK
     print_line(
-        f"Finished: {accuracy or 0:.1%} of the validation pictures right after epoch {best.epoch} "
+        f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best.epoch} "
         f"of {view.epochs}."
     )
     print_line(f"Checkpoint: {Path(best.path).absolute()}")

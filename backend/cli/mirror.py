@@ -1,4 +1,4 @@
-"""What this computer keeps of a data root that it reaches over SSH."""
+"""``mirror clear``: remove local copies of a data root over SSH."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def clear(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
         print_json({"bytes": freed})
     else:
         print_line(
-            f"Dropped {in_bytes(freed)} from this computer; {services.data_root.name} has all "
+            f"Freed {in_bytes(freed)} on this computer; {services.data_root.name} still has all "
             "of it."
         )
     return OK

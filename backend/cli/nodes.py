@@ -1,8 +1,8 @@
-"""The node commands: what is here, who was added, whom to trust.
+"""``node …`` and ``doctor``.
 
-A host key is accepted by a person at a terminal, or by its fingerprint on the command line; an
-empty answer is no. A passphrase is typed at a terminal and never a word of the command line, which
-every user of the computer can read.
+A host key is accepted at a terminal by the user, or by its fingerprint on the command line; an
+empty answer means no. A passphrase is typed at a terminal and never an argument, because every user
+of the computer can read the command line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
 
     fault = services.cluster.keyring.fault() if arguments.keep_passphrase else ""
     if fault:
-        raise BackendError(fault, "Leave --keep-passphrase out; nothing was added.")
+        raise BackendError(fault, "Remove --keep-passphrase; nothing was added.")
     entry = services.cluster.add(
         arguments.name,
         NodeAddress(
@@ -64,7 +64,7 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
     if arguments.keep_passphrase:
         for identity in dict.fromkeys(typed):
             services.cluster.keep_passphrase(identity)
-            print_note(f"The system keyring keeps the passphrase of {identity}.")
+            print_note(f"The system keyring stores the passphrase of {identity}.")
     if as_json:
         print_json(entry)
     else:
@@ -73,7 +73,7 @@ def add(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
             print_note(
                 f"{entry.name} does not see the data root {_root(services)}. Mount it at "
                 "the same path there, or add the node again with --node-data-root PATH; or with "
-                "--no-share, and files travel over SSH."
+                "--no-share, to copy files over SSH."
             )
     return OK
 
@@ -83,21 +83,21 @@ def _root(services: Services) -> str:
 
 
 def has_person(as_json: bool) -> bool:
-    """Whether somebody sits there who can be asked."""
+    """Return whether a user at a terminal can be asked."""
     return not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def acceptance(arguments: argparse.Namespace, asks: bool) -> Accept:
-    """A yes to the keys of ``--accept-key``, and to those that a person accepts."""
+    """Return a function that accepts the keys of ``--accept-key``, and asks about others."""
     given: Sequence[str] = getattr(arguments, "accept_key", ())
     return lambda key: key.fingerprint in given or (asks and _accepts(key))
 
 
 def _accepts(key: HostKey) -> bool:
-    print_note(f"{key.host}, port {key.port}, was never seen here. It shows the {key.kind} key")
+    print_note(f"First connection to {key.host}, port {key.port}. Its {key.kind} host key is")
     print_note(f"    {key.fingerprint}")
-    print_note("On the node itself: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub prints the same.")
-    sys.stderr.write("Accept it? Type yes to do so: ")
+    print_note("Compare it on the node itself: ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub")
+    sys.stderr.write("Accept it? Type yes to accept: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() == "yes"
 
@@ -111,7 +111,7 @@ def passphrase(identity: str) -> str:
 
 def _print_entry(entry: NodeEntry) -> None:
     facts = entry.facts
-    assert facts is not None, "add and look keep what they found"
+    assert facts is not None, "an added node was inspected"
     gpus = f"{len(facts.gpus)}: {', '.join(facts.gpus)}" if facts.gpus else "none"
     free = facts.home_free_bytes
     print_line(f"Added {entry.name}.")
@@ -137,7 +137,7 @@ def _data_root(entry: NodeEntry) -> str:
     if entry.facts is None or not entry.data_root:
         return "not seen"
     if entry.no_share:
-        return f"not seen; files travel over SSH, to {entry.data_root}"
+        return f"not seen; files are copied over SSH, to {entry.data_root}"
     return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
 
 
@@ -146,7 +146,7 @@ def provision(services: Services, arguments: argparse.Namespace, as_json: bool) 
 
     names = arguments.names or [entry.name for entry in services.cluster.list()]
     told = _Told(quiet=as_json)
-    # Ctrl+C ends each node's step in an orderly way; what was done is found again.
+    # Ctrl+C ends each node's step in order; the next set-up finds what was done.
     cancelled = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
     try:
@@ -181,7 +181,7 @@ def _error(error: BackendError | None) -> dict[str, str] | None:
 
 
 class _Told:
-    """What set-ups report, a line for each step that has ended."""
+    """Progress of set-ups, a line for each step that has ended."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -221,7 +221,7 @@ def unprovision(services: Services, arguments: argparse.Namespace, as_json: bool
         if isinstance(freed, BackendError):
             _note_failed(name, freed)
         else:
-            print_line(f"Took {in_bytes(freed)} from {name}.")
+            print_line(f"Removed {in_bytes(freed)} from {name}.")
     failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
     if as_json:
         print_json(
@@ -251,7 +251,7 @@ def remove_host_key(services: Services, arguments: argparse.Namespace, as_json: 
     if as_json:
         print_json({"host": arguments.host, "port": arguments.port, "keys": count})
     else:
-        print_line(f"Forgot {count} host {'key' if count == 1 else 'keys'} of {arguments.host}.")
+        print_line(f"Removed {count} host {'key' if count == 1 else 'keys'} of {arguments.host}.")
     return OK
 
 
@@ -260,9 +260,9 @@ def remove_passphrase(services: Services, arguments: argparse.Namespace, as_json
     if as_json:
         print_json({"name": arguments.name, "keys": list(keys)})
     elif keys:
-        print_line(f"Forgot the passphrase of {', '.join(keys)}.")
+        print_line(f"Removed the passphrase of {', '.join(keys)}.")
     else:
-        print_line(f"No passphrase of a key of {arguments.name} was kept.")
+        print_line(f"There was no stored passphrase of a key of {arguments.name}.")
     return OK
 
 
@@ -339,6 +339,6 @@ def orphans(services: Services, arguments: argparse.Namespace, as_json: bool) ->
             for name, some in found.items()
             for one in some
         ),
-        "Every process of a run that is over is gone." if arguments.end else "There are none.",
+        "No process of an ended run remains." if arguments.end else "There are none.",
     )
     return OK

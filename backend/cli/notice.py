@@ -1,8 +1,8 @@
-"""``notice show|webhook|mail|set|test``: who is told of the end of a job, besides this desktop.
+"""``notice show|webhook|mail|set|test``: notifications of ended jobs outside the desktop.
 
-The address of a webhook is a key to its channel: it is never printed whole, and ``-`` takes it from
-the terminal, because all users of a machine can read the command line. For the same reason a
-password is only typed at a terminal, or comes in by the variable `PASSWORD`.
+The address of a webhook is a key to its channel: it is never printed in full, and ``-`` reads it
+from the terminal, because all users of a machine can read the command line. For the same reason a
+password is only typed at a terminal, or read from the variable `PASSWORD`.
 """
 
 from __future__ import annotations
@@ -36,26 +36,24 @@ _NOBODY = "none"
 
 
 def add_words(words: SubcommandGroup) -> None:
-    words.leaf("show", "where the end of a job is told")
-    leaf = words.leaf("webhook", "tell it to a webhook: Slack, Mattermost, Teams")
-    leaf.add_argument("address", metavar="URL", help=f"or - to type it unseen, or {_NOBODY}")
-    leaf = words.leaf("mail", "tell it by mail")
-    leaf.add_argument(
-        "to", nargs="+", metavar="ADDRESS", help=f"whom to write to; or {_NOBODY} alone"
-    )
-    leaf.add_argument("--sender", default="", metavar="ADDRESS", help="the first one if unsaid")
+    words.leaf("show", "the notification settings")
+    leaf = words.leaf("webhook", "notify a webhook: Slack, Mattermost, Teams")
+    leaf.add_argument("address", metavar="URL", help=f"or - to type it hidden, or {_NOBODY}")
+    leaf = words.leaf("mail", "notify by mail")
+    leaf.add_argument("to", nargs="+", metavar="ADDRESS", help=f"recipients; or only {_NOBODY}")
+    leaf.add_argument("--sender", default="", metavar="ADDRESS", help="default: first recipient")
     leaf.add_argument("--server", default="", metavar="HOST")
-    leaf.add_argument("--port", type=int, default=0, metavar="P", help="the usual one if unsaid")
+    leaf.add_argument("--port", type=int, default=0, metavar="P", help="default: the usual one")
     leaf.add_argument("--security", choices=tuple(PORTS), default=STARTTLS)
     leaf.add_argument(
-        "--user", default="", metavar="U", help=f"asks for a password, or takes ${PASSWORD}"
+        "--user", default="", metavar="U", help=f"asks for a password, or reads ${PASSWORD}"
     )
-    leaf = words.leaf("set", "what is told, and by whom")
-    leaf.add_argument("--finished", choices=("on", "off"), help="jobs that went well, too")
+    leaf = words.leaf("set", "which jobs are reported, and by which computer")
+    leaf.add_argument("--finished", choices=("on", "off"), help="also report finished jobs")
     leaf.add_argument(
-        "--from-nodes", choices=("on", "off"), help="the nodes tell while no window is open"
+        "--from-nodes", choices=("on", "off"), help="nodes report even if no window is open"
     )
-    leaf = words.leaf("test", "send one message, to see whether it arrives")
+    leaf = words.leaf("test", "send a test message")
     leaf.add_argument("kind", choices=(WEBHOOK, MAIL))
 
 
@@ -100,9 +98,11 @@ def set_channels(services: Services, arguments: argparse.Namespace, as_json: boo
 def send_test(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     channels = services.notices.channels()
     if arguments.kind == WEBHOOK and not channels.webhook:
-        raise BackendError("No webhook is set up.", f"{COMMAND} notice webhook URL")
+        raise BackendError("No webhook is set up.", f"Set one up: {COMMAND} notice webhook URL")
     if arguments.kind == MAIL and channels.mail is None:
-        raise BackendError("No mail is set up.", f"{COMMAND} notice mail ADDRESS --server HOST")
+        raise BackendError(
+            "No mail is set up.", f"Set it up: {COMMAND} notice mail ADDRESS --server HOST"
+        )
     services.notices.send_test(arguments.kind, channels, os.environ.get(PASSWORD))
     if as_json:
         print_json({"sent": arguments.kind})
@@ -119,7 +119,7 @@ def _password(mail: Mail) -> str | None:
 
 
 def _typed(question: str) -> str:
-    """Unseen at a terminal; else the next line of what comes in."""
+    """Read a secret, hidden at a terminal; otherwise the next line of standard input."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
     try:
@@ -135,7 +135,7 @@ def _keep(
     troubles = services.notices.spread()
     code = _print(services, kept, as_json, troubles)
     fault = services.notices.keyring_fault() if password is not None else ""
-    for trouble in (*troubles, *([f"{fault} The password is not kept."] if fault else [])):
+    for trouble in (*troubles, *([f"{fault} The password is not stored."] if fault else [])):
         print_note(trouble)
     return code
 
@@ -154,7 +154,7 @@ def _print(
             ("Mail to", ", ".join(mail.to) if mail is not None else _NOBODY),
             ("Mail by", _server(mail) if mail is not None else ""),
             ("Password", _password_words(mail, told["has_password"])),
-            ("Finished jobs", "told" if channels.tells_finished else "not told"),
+            ("Finished jobs", "reported" if channels.tells_finished else "not reported"),
             ("From the nodes", "yes" if channels.from_nodes else "no"),
         ]
     )
@@ -182,7 +182,7 @@ def _told(services: Services, channels: Channels) -> dict[str, Any]:
 
 
 def masked(address: str) -> str:
-    """The host of a webhook; what comes behind it is a key."""
+    """Return only the host of a webhook; the rest of its address is a key."""
     if not address:
         return ""
     parts = urlsplit(address)
@@ -197,4 +197,4 @@ def _server(mail: Mail) -> str:
 def _password_words(mail: Mail | None, is_known: bool) -> str:
     if mail is None or not mail.user:
         return ""
-    return "kept" if is_known else f"not known here; set it again, or give it in ${PASSWORD}"
+    return "stored" if is_known else f"not known here; set it again, or pass it in ${PASSWORD}"

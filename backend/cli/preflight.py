@@ -1,4 +1,4 @@
-"""``job preflight``: everything that would keep a job from starting, and what mends it."""
+"""``job preflight``: everything that prevents a job from starting, and how to fix it."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _print_canary(canary: Canary) -> None:
 
 
 def _mend(services: Services, found: Preflight) -> bool:
-    """Whether anything was done."""
+    """Fix what can be fixed; return whether anything was done."""
     wanted = [
         finding for finding in (*found.faults, *found.warnings) if not finding.fix.needs_a_person
     ]
     for finding in wanted:
-        print_note(f"{finding.check}: {finding.sentence} Mending: {finding.fix.value}")
+        print_note(f"{finding.check}: {finding.sentence} Fixing: {finding.fix.value}")
     failed = services.preflight.fix_all(wanted, _tell)
     for error in dict.fromkeys(failed.values()):
         print_note(" ".join(filter(None, (error.sentence, error.remedy))))
@@ -63,9 +63,9 @@ def _print(found: Preflight) -> None:
     passed = [finding.check for finding in found.findings if finding.ok]
     print_line(f"{len(passed)} passed: {', '.join(passed)}")
     many = len(found.faults)
-    things = "1 thing keeps" if many == 1 else f"{many} things keep"
-    outcome = "The job can start" if found.passed else f"{things} this job from starting"
-    print_line(f"{outcome}; looked at {' and '.join(found.nodes)} in {found.took_s:.1f} s.")
+    things = "1 problem prevents" if many == 1 else f"{many} problems prevent"
+    outcome = "The job can start" if found.passed else f"{things} the job from starting"
+    print_line(f"{outcome}; checked {' and '.join(found.nodes)} in {found.took_s:.1f} s.")
     if found.smaller:
         on = " ".join(
             f"--on {one.node}={','.join(one.gpus) or one.processes}" for one in found.smaller

@@ -1,7 +1,7 @@
-"""How results look: one JSON document, or lines and tables for people.
+"""Output of results: one JSON document, or lines and tables for users.
 
-What stands in names, notes and messages was written by others, so that control characters never
-reach the terminal as they are.
+Names, notes and messages were written by others, so that control characters in them are never sent
+to the terminal.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
-"""Exit codes; argparse has 2 for itself."""
+"""Exit codes; argparse uses 2."""
 
 
 def plain(value: Any) -> Any:
-    """``value`` in JSON's own kinds; a number that JSON cannot hold is null."""
+    """Convert ``value`` to JSON's types; a number that JSON cannot represent becomes null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or (isinstance(value, (str, int)) and not isinstance(value, Enum)):
@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, Iterable):
         return [plain(entry) for entry in value]
-    raise TypeError(f"{type(value).__name__} has no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 def print_json(value: Any) -> None:
@@ -49,7 +49,7 @@ def print_json(value: Any) -> None:
 
 
 def shown(text: str) -> str:
-    """``text`` for a terminal: nothing in it can move the cursor or hide what follows."""
+    """Make ``text`` safe for a terminal: it cannot move the cursor or hide what follows."""
     return "".join(
         "?" if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t\u200d" else c
         for c in text
@@ -61,7 +61,7 @@ def print_line(text: str = "") -> None:
 
 
 def print_note(text: str) -> None:
-    """What is no result goes to standard error."""
+    """Print to standard error what is not a result."""
     sys.stderr.write(shown(text) + "\n")
 
 
@@ -79,7 +79,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty: str) 
 
 
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Names and values under each other; what is empty is left out."""
+    """Print names and values in two columns; empty values are left out."""
     pairs = [(name, value) for name, value in facts if value]
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
@@ -122,6 +122,6 @@ def _width(text: str) -> int:
 
 
 def in_local_time(stamp: str) -> str:
-    """A time of the files, as people read it, in their own time zone."""
+    """Format a file's timestamp in the user's own time zone."""
     when = instant(stamp)
     return when.astimezone().strftime("%Y-%m-%d %H:%M:%S") if when is not None else stamp

@@ -1,4 +1,4 @@
-"""Progress on standard error: bars where a person looks, nothing for scripts."""
+"""Progress on standard error: bars on a terminal, nothing for scripts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from backend.cli.printing import in_figures
 from backend.records.jobs.view import JobView
 
 _OWN_FIGURES = frozenset({"learning_rate", "samples_per_second", "gradient_norm"})
-"""What is plotted, and too much for one line."""
+"""Metrics with their own plots, which are too long for one line."""
 
 
 class Bar(Progress):
-    """One bar for work of which the total may become known later."""
+    """One bar for work whose total may become known later."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Bar(Progress):
 
 
 class RunBars:
-    """A bar for the epoch and one for the whole run, with the newest metrics beside them."""
+    """A bar for the epoch and one for the whole run, with the newest metrics."""
 
     def __init__(self) -> None:
         self._waiting: Any = None
@@ -97,7 +97,7 @@ class RunBars:
         self._run.refresh()
 
     def _wait(self, view: JobView) -> None:
-        """Until the number of steps is known there is only a word to show."""
+        """Show only the state until the number of steps is known."""
         if self._waiting is None:
             self._waiting = _line(0, "{desc} {elapsed}", leave=False)
         self._waiting.set_description_str(view.state.word)
@@ -121,7 +121,7 @@ class RunBars:
 
 
 def _line(position: int, bar_format: str, *, leave: bool = True) -> Any:
-    # Some terminals (serial lines, CI) say that they are 0 columns wide; nothing would be drawn.
+    # Some terminals (serial lines, CI) report 0 columns; nothing would be drawn.
     width = shutil.get_terminal_size().columns
     return tqdm(
         total=1,

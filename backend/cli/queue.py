@@ -51,7 +51,7 @@ def reorder(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 
 def list_queue(services: Services, _: argparse.Namespace, as_json: bool) -> int:
-    # After a reboot nobody looks after the jobs of this computer until somebody asks for them.
+    # After a reboot the queue service of this computer runs only after this call.
     services.queue.keep()
     return _print_queue(services.queue.read(), as_json)
 
@@ -102,6 +102,6 @@ def _print_queue(found: Queue, as_json: bool) -> int:
             )
             for place in found.places
         ),
-        f"No job waits. Let one start by itself: {COMMAND} job queue ID",
+        f"No job is queued. Queue one: {COMMAND} job queue ID",
     )
     return OK

@@ -1,4 +1,4 @@
-"""``job sweep``: one job for each combination of several values, all put in the queue."""
+"""``job sweep``: one job for each combination of several values, all queued."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FORMS = "0.01,0.1, or 1e-4..0.1:4:log for 4 values with equal factors"
 
 @dataclass(frozen=True)
 class Planned:
-    """What a dry run has found."""
+    """The result of a dry run."""
 
     sweep: Sweep
     found: Expansion
@@ -59,19 +59,19 @@ def add_arguments(leaf: argparse.ArgumentParser) -> None:
         "--random", type=int, default=None, metavar="N", help="draw N jobs instead of all of them"
     )
     leaf.add_argument(
-        "--seed", type=int, default=None, metavar="S", help="of the draw; 1 if unsaid"
+        "--seed", type=int, default=None, metavar="S", help="seed of the draw, default 1"
     )
-    leaf.add_argument("--dry-run", action="store_true", help="only say which jobs it would be")
+    leaf.add_argument("--dry-run", action="store_true", help="only list the jobs")
     leaf.add_argument(
         "--take-back",
         default="",
         metavar="SWEEP",
-        help="move the jobs of a sweep that never ran to the trash instead",
+        help="instead, move the jobs of a sweep that never ran to the trash",
     )
 
 
 def sweep(services: Services, arguments: argparse.Namespace, progress: Progress) -> Done:
-    """Do what was said.
+    """Queue a sweep, remove one, or list its jobs.
 
     Raises:
         BackendError: Nothing was made, or (`HalfMade`) not everything.
@@ -80,7 +80,8 @@ def sweep(services: Services, arguments: argparse.Namespace, progress: Progress)
         return services.sweeps.take_back(arguments.take_back, progress)
     if not arguments.base:
         raise BackendError(
-            "A sweep needs a job file or a job.", f"{COMMAND} job sweep JOB --set lr=0.01,0.1"
+            "A sweep needs a job file or a job.",
+            f"For example: {COMMAND} job sweep JOB --set lr=0.01,0.1",
         )
     asked = _asked(services, arguments)
     if arguments.dry_run:
@@ -101,7 +102,7 @@ def print_queued(done: Done, as_json: bool) -> int:
         return OK
     print_table(("ID", "NAME"), ((view.id, view.name) for view in done.jobs), "")
     print_note(f"{_jobs(len(done.jobs))} of the sweep {sweep_name(done.tag)} are queued.")
-    print_note(f"To take them back: {COMMAND} job sweep --take-back {sweep_name(done.tag)}")
+    print_note(f"To remove them: {COMMAND} job sweep --take-back {sweep_name(done.tag)}")
     return OK
 
 
@@ -126,15 +127,13 @@ def _axes(words: Sequence[str], base: dict[str, Any]) -> list[Axis]:
     for word in words:
         field, is_set, text = word.partition("=")
         if not is_set:
-            raise BackendError(f"--set {word}: has no “=”.", f"Write --set {word}={_FORMS}.")
+            raise BackendError(f"--set {word}: has no “=”.", f"Use --set {word}={_FORMS}.")
         try:
             axis = parse_axis(swept_path(field.strip(), base), text)
         except ValueError as error:
             raise BackendError(str(error), "Nothing was created.") from error
         if axis.path in axes:
-            raise BackendError(
-                f"{axis.path}: is named twice.", "Write all its values in one --set."
-            )
+            raise BackendError(f"{axis.path}: is named twice.", "Give all its values in one --set.")
         axes[axis.path] = axis
     return list(axes.values())
 
@@ -154,7 +153,7 @@ def _tell_plan(plan: Planned, as_json: bool) -> int:
             print_note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
         paths = [axis.path for axis in plan.sweep.axes]
         rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in jobs)
-        print_table(("NAME", *paths), rows, "No job would be made.")
+        print_table(("NAME", *paths), rows, "The sweep has no jobs.")
         for fault in faults:
             print_note(fault.sentence)
         print_note(f"{_jobs(len(jobs))}; nothing was created.")

@@ -1,4 +1,4 @@
-"""``template list|show|save|rename|remove``: settings to begin new jobs with."""
+"""``template list|show|save|rename|remove``: saved settings for new jobs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 def add_words(words: SubcommandGroup) -> None:
     words.leaf("list", "every template")
     _name(words.leaf("show", "print a template as a job file"))
-    leaf = words.leaf("save", "keep the settings of a job or of a job file as a template")
+    leaf = words.leaf("save", "save the settings of a job or of a job file as a template")
     _name(leaf)
     leaf.add_argument(
         "source", metavar="FILE.toml|ID", help="a job file, a sweep file, or a job's id or name"
     )
     leaf.add_argument(
-        "--replace", action="store_true", help="the template of that name may be written over"
+        "--replace", action="store_true", help="replace an existing template of that name"
     )
-    leaf = words.leaf("rename", "give a template another name")
+    leaf = words.leaf("rename", "rename a template")
     _name(leaf)
     leaf.add_argument("new_name", metavar="NEW")
     _name(words.leaf("remove", "move a template to the trash of the data root"))
@@ -67,7 +67,7 @@ def save(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
     made = services.templates.save(arguments.name, raw, replaces=arguments.replace)
     _print(made, as_json, f"Saved {made.path}")
     if not as_json:
-        print_note(f"Begin with it: {COMMAND} job create --template {made.name} --name NAME")
+        print_note(f"Use it: {COMMAND} job create --template {made.name} --name NAME")
     return OK
 
 
@@ -83,7 +83,7 @@ def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
 
 
 def settings_of(services: Services, source: str) -> dict[str, Any]:
-    """A job file's settings, or those of a job."""
+    """Return the settings of a job file or of a job."""
     path = Path(source)
     if path.suffix.lower() == ".toml" or path.is_file():
         return services.jobs.read_file(path)
@@ -91,7 +91,7 @@ def settings_of(services: Services, source: str) -> dict[str, Any]:
 
 
 def asked_job(services: Services, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The job file that ``job create`` is asked for.
+    """Return the job file for ``job create``.
 
     Raises:
         BackendError: There is none, or the template is a sweep.
@@ -103,7 +103,7 @@ def asked_job(services: Services, arguments: argparse.Namespace) -> dict[str, An
         if "sweep" in raw:
             raise BackendError(
                 f"The template “{arguments.template}” is a sweep.",
-                f"{COMMAND} template show {arguments.template} > FILE.toml, "
+                f"Run {COMMAND} template show {arguments.template} > FILE.toml, "
                 "then job sweep FILE.toml",
             )
         raw["name"] = arguments.template

@@ -1,4 +1,4 @@
-"""The commands by which a node's agent is started, looked for and ended, as argument lists."""
+"""Commands that start, check and end a node's agent, as argument lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTROL = "backend.node.agent.control"
 
 @dataclass(frozen=True)
 class AgentPlace:
-    """Where the agent of a node runs; every path is the node's own."""
+    """The paths of a node's agent; every path is the node's own."""
 
     name: str
     python: str
@@ -31,25 +31,25 @@ class AgentPlace:
 
     @property
     def folder(self) -> str:
-        """What the agent writes to: its folder on the data root, or its own where it sees none."""
+        """The folder that the agent writes to: on the data root, or its own without one."""
         if self.sees_data_root:
             return str(PurePosixPath(self.facts.data_root) / "nodes" / self.name)
         return str(self.home.state)
 
 
 def start(place: AgentPlace) -> tuple[str, ...]:
-    """Starts the agent in place of one that runs, keeps it over reboots where that can be had,
-    and prints which it was (`backend.node.agent.autostart`)."""
+    """Return the command that starts the agent, replacing a running one, and sets it up to start
+    after a reboot if possible; it prints the method (`backend.node.agent.autostart`)."""
     return _service(place, "install")
 
 
 def leave(place: AgentPlace) -> tuple[str, ...]:
-    """Ends the agent, and whatever would start it again."""
+    """Return the command that ends the agent, and prevents its restart."""
     return _service(place, "remove")
 
 
 def check(place: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
-    """Ends well when an agent of this bundle lives, or comes to within ``limit_s``."""
+    """Return a command that succeeds if this bundle's agent runs, or does within ``limit_s``."""
     return (
         *_module(place, _CONTROL),
         *("check", "--bundle", place.bundle, "--folder", place.folder, "--limit", str(limit_s)),
@@ -57,17 +57,17 @@ def check(place: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
 
 
 def stop(place: AgentPlace) -> tuple[str, ...]:
-    """Ends well when no agent writes to that folder any more."""
+    """Return a command that succeeds when no agent writes to that folder any more."""
     return (*_module(place, _CONTROL), "stop", "--folder", place.folder)
 
 
 def answers(place: AgentPlace) -> tuple[str, ...]:
-    """Ends well when the other commands can be given there."""
+    """Return a command that succeeds if the other commands can be run on the node."""
     return (*_module(place, _CONTROL), "--help")
 
 
 def runs(place: AgentPlace) -> tuple[str, ...]:
-    """Ends well when no run lives from the program's folder there, and prints those that do."""
+    """Return a command that succeeds if no run uses the program's folder; it prints those runs."""
     return (*_module(place, _CONTROL), "runs", "--home", str(place.home.path))
 
 
@@ -81,7 +81,7 @@ def _service(place: AgentPlace, act: str) -> tuple[str, ...]:
 
 
 def kept(output: str) -> str:
-    """What `start` printed, as a sentence; "" when it cannot be read."""
+    """Return the output of `start` as a sentence; "" if it cannot be read."""
     try:
         return str(json.loads(output)["sentence"])
     except (ValueError, KeyError, TypeError):

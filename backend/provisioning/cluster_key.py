@@ -1,13 +1,13 @@
-"""The cluster's own key: what lets mpirun go from one node to the next, and nothing else.
+"""The cluster's own key, with which mpirun reaches other nodes, and nothing else.
 
-A person's keys stay on their desktop. The program makes a pair for the cluster, puts the private
-part on each node and lists the public part there with ``restrict`` and the nodes' subnet, so that
-whoever steals it can use it from the cluster only, with no terminal and no forwarding; mpirun works
-with it all the same. Who wants more has sshd start `ssh_command_filter` for it (``command=``),
-which lets mpirun's daemon start and little else.
+A user's keys stay on the desktop. The program makes a key pair for the cluster, puts the private
+part on each node and authorizes the public part there with ``restrict`` and the nodes' subnet. A
+stolen key can be used only from the cluster, without a terminal and forwarding; that is enough for
+mpirun. A stricter option lets sshd start `ssh_command_filter` for it (``command=``), which allows
+mpirun's daemon and little more.
 
-What is edited here is text of another program, so each edit is a pure function that leaves every
-other line as it was, byte for byte.
+The edited files belong to another program, so each edit is a pure function that keeps every other
+line unchanged, byte for byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMENT = "ringmaster-cluster"
 PRIVATE_NAME = "id_cluster"
 GATE_NAME = "key_gate.py"
 _IN_SH = """exec env SHELL=/bin/sh /bin/sh -c 'eval "$SSH_ORIGINAL_COMMAND"'"""
-"""What mpirun asks for is text for a POSIX shell; csh and fish read this line as it is meant."""
+"""mpirun's command is for a POSIX shell; csh and fish read this line as intended."""
 _DEFAULT_PORT = 22
 _CONNECT_LIMIT_S = 10
 _LIMIT_BYTES = 1_000_000
@@ -52,11 +52,10 @@ class ClusterKey:
 
 @dataclass(frozen=True)
 class Peer:
-    """A node as the others reach it; ``address`` is the bare IP that its ranks have.
+    """A node as the others reach it; ``address`` is the IP of its ranks, without a prefix.
 
-    ``alone`` are others of its addresses that stand alone (`backend.launch.network.alone`).
-    ``host_key`` is what a known-hosts line holds after the name; port 0 and user "" are OpenSSH's
-    own choice.
+    ``alone`` are its other addresses that are unique (`backend.launch.network.alone`). ``host_key``
+    is a known-hosts line without the name; port 0 and user "" are OpenSSH's defaults.
     """
 
     name: str
@@ -68,17 +67,17 @@ class Peer:
 
 
 def make_key() -> ClusterKey:
-    # Only where a key is made or read: cryptography takes 8 MB of every window.
+    # Imported only to make or read a key: cryptography takes 8 MB of every window.
     from backend.ssh import key_pair
 
     return ClusterKey(*key_pair.make())
 
 
 def parse_key(private: bytes) -> ClusterKey:
-    """The pair that a private key file holds.
+    """Return the pair of a private key file.
 
     Raises:
-        ValueError: It is no open ed25519 key.
+        ValueError: It is not an unlocked ed25519 key.
     """
     from backend.ssh import key_pair
 
@@ -86,7 +85,7 @@ def parse_key(private: bytes) -> ClusterKey:
 
 
 def stored_key(folder: Path) -> ClusterKey | None:
-    """The key that `store_key` put there, None when there is none.
+    """Return the key that `store_key` stored, None if there is none.
 
     Raises:
         BackendError: There is one, and it cannot be used.
@@ -99,12 +98,12 @@ def stored_key(folder: Path) -> ClusterKey | None:
     except (OSError, ValueError) as error:
         raise BackendError(
             f"The cluster's key {path} cannot be used: {error}",
-            "Move it away; the next set-up takes the key from a node, or makes another.",
+            "Move it away; the next set-up uses the key of a node, or makes another.",
         ) from error
 
 
 def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
-    """Keep a key, readable by this user alone; gives the one that is kept, as who came first wins.
+    """Store a key, readable by this user only; return the stored one, as the first writer wins.
 
     Raises:
         BackendError: The folder cannot be written.
@@ -124,30 +123,30 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
             fresh.unlink()
     except OSError as error:
         raise BackendError(
-            f"The cluster's key could not be kept in {folder}: {error.strerror}.",
-            "Make room there, or see to it that you may write there.",
+            f"The cluster's key could not be stored in {folder}: {error.strerror}.",
+            "Free some space there, or check your write permission.",
         ) from error
     return key
 
 
 def authorized_line(public: str, subnets: str, command: str = "") -> str:
-    """The line that lets the cluster's key in from ``subnets`` (`sources`), and from nowhere else.
+    """Return the line that authorizes the cluster's key from ``subnets`` (`sources`) only.
 
-    With a ``command`` the key starts nothing but that; without, ``/bin/sh`` reads what is asked
-    for, whatever the login shell is.
+    With a ``command`` the key can start nothing else; without one, ``/bin/sh`` reads the request,
+    whatever the login shell is.
 
     Raises:
-        ValueError: One of ``subnets`` is none, or ``command`` would end early in there.
+        ValueError: One of ``subnets`` is invalid, or ``command`` would end early in the line.
     """
     if '"' in command or not command.isprintable():
-        raise ValueError("no command for a line of authorized_keys")
+        raise ValueError("not a valid command for a line of authorized_keys")
     forced = command or _IN_SH.replace('"', '\\"')
     networks = ",".join(str(ipaddress.ip_network(one)) for one in subnets.split(","))
     return f'restrict,from="{networks}",command="{forced}" {public} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:
-    """An authorized_keys with our ``line`` in it once; the other lines stay as they are."""
+    """Return an authorized_keys with our ``line`` in it once; the other lines stay."""
     ours = line.encode("ascii")
     public = ours.split(b'" ', 1)[1]
     lines = content.split(b"\n")
@@ -160,7 +159,7 @@ def with_line(content: bytes, line: str) -> bytes:
 
 
 def without_line(content: bytes, public: str) -> bytes:
-    """An authorized_keys in which the cluster's key is no longer listed."""
+    """Return an authorized_keys without the cluster's key."""
     ours = f"{public} {COMMENT}".encode("ascii")
     return b"\n".join(one for one in content.split(b"\n") if not _is_ours(one, ours))
 
@@ -172,14 +171,14 @@ def _is_ours(line: bytes, public_and_comment: bytes) -> bool:
 
 
 def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> tuple[str, str]:
-    """The OpenSSH client file for mpirun on a node, and the known hosts that it names.
+    """Return the OpenSSH client file for mpirun on a node, and the known hosts that it names.
 
     Args:
         identity: Path of the private key on that node.
-        known_hosts: Path that the second text will have there.
+        known_hosts: Path of the second text on the node.
 
     Raises:
-        BackendError: A value holds what a line of these files could be misread by.
+        BackendError: A value contains characters that would break a line of these files.
     """
     for path in (identity, known_hosts):
         _checked(_PLAIN_PATH, path, "The path of the SSH settings on the nodes")
@@ -211,7 +210,7 @@ def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> t
 def _checked(form: re.Pattern[str], value: str, what: str) -> str:
     if not form.fullmatch(value):
         raise BackendError(
-            f"{what} cannot stand in SSH settings: {value!r}.",
+            f"{what} is not allowed in SSH settings: {value!r}.",
             "Use letters, digits, dots, - and _ only.",
         )
     return value
@@ -222,26 +221,26 @@ def _addresses(peer: Peer) -> list[str]:
         return [str(ipaddress.ip_address(one)) for one in (peer.address, *peer.alone)]
     except ValueError as error:
         raise BackendError(
-            f"The address of {peer.name} for the ranks is no IP address: {peer.address!r}.",
-            "Choose one of the addresses that the node has.",
+            f"The address of {peer.name} for the ranks is not an IP address: {peer.address!r}.",
+            "Choose one of the node's addresses.",
         ) from error
 
 
 def _port(peer: Peer) -> int:
     port = peer.port or _DEFAULT_PORT
     if not 0 < port < 2**16:
-        raise BackendError(f"The port of {peer.name} is no port: {peer.port}.")
+        raise BackendError(f"The port of {peer.name} is not a port: {peer.port}.")
     return port
 
 
 def write_settings(shell: Shell, home: NodeHome, peers: Sequence[Peer], own_key: str = "") -> str:
-    """Put the SSH settings for mpirun on a node; gives the path of the client file there.
+    """Write the SSH settings for mpirun to a node; return the path of the client file there.
 
     Args:
-        own_key: Path on the nodes of a key that goes between them already; "" is the cluster's.
+        own_key: Path on the nodes of an existing key that connects them; "" for the cluster's.
 
     Raises:
-        BackendError: A value cannot stand in them, or the node cannot be written.
+        BackendError: A value is not allowed in them, or the node cannot be written.
     """
     config, known_hosts = (str(home.ssh / name) for name in ("config", "known_hosts"))
     identity = own_key or str(home.ssh / PRIVATE_NAME)
@@ -255,9 +254,9 @@ def write_settings(shell: Shell, home: NodeHome, peers: Sequence[Peer], own_key:
 def install_key(
     shell: Shell, home: NodeHome, key: ClusterKey, subnets: str, gate_python: str = ""
 ) -> bool:
-    """Put the cluster's key on a node and let it in; False when both was so already.
+    """Put the cluster's key on a node and authorize it; return False if both was done already.
 
-    With the path of a Python there, the key starts only what `ssh_command_filter` lets it.
+    With the path of the node's Python, the key starts only what `ssh_command_filter` allows.
 
     Raises:
         BackendError: The node's files cannot be written.
@@ -266,38 +265,38 @@ def install_key(
     command = _gate(shell, home, gate_python) if gate_python else ""
     private = str(home.ssh / PRIVATE_NAME)
     changed = _replace(shell, private, key.private)
-    # OpenSSH leaves a key aside that others may read.
+    # OpenSSH ignores a key that others may read.
     _make(shell, ["chmod", "0600", "--", private], home.ssh)
     listed = authorized_keys(shell)
     _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
     edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnets, command))
     changed = _replace(shell, str(listed), edited) or changed
-    # sshd ignores a list that others may write to, and says so in its own log only.
+    # sshd ignores a list that others may write to, and only logs that.
     _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
     return changed
 
 
 def _gate(shell: Shell, home: NodeHome, python: str) -> str:
-    """Put the gate on a node; the command line, which sshd hands to the user's shell."""
+    """Put the command filter on a node; return its command line, which the user's shell runs."""
     gate = str(home.ssh / GATE_NAME)
     for path in (python, gate):
-        _checked(_PLAIN_PATH, path, "The path of the key's gate")
+        _checked(_PLAIN_PATH, path, "The path of the key's command filter")
     _replace(shell, gate, Path(ssh_command_filter.__file__).read_bytes())
     return f"{python} -I {gate}"
 
 
 def sources(entry: NodeEntry, peers: Sequence[Peer]) -> str:
-    """From where the cluster's key is let in to a node, with commas between.
+    """Return the sources from which the cluster's key is accepted, separated by commas.
 
-    It is the network of its ranks, and of the other nodes the addresses that lie outside of that.
+    These are the network of the node's ranks, and the other nodes' addresses outside of it.
 
     Raises:
         BackendError: The node has no address for the ranks.
     """
     if not entry.ranks_address:
         raise BackendError(
-            f"{entry.name} has no address for the ranks, so nobody can say from where the "
-            "cluster's key shall be let in.",
+            f"{entry.name} has no address for the ranks, so the sources of the cluster's key are "
+            "not known.",
             "Choose one of the node's addresses in its settings.",
         )
     own = ipaddress.ip_interface(entry.ranks_address).network
@@ -312,7 +311,7 @@ def sources(entry: NodeEntry, peers: Sequence[Peer]) -> str:
 
 
 def remove_key(shell: Shell, home: NodeHome) -> bool:
-    """Let the cluster's key of this node in no longer; False when it was not listed."""
+    """Remove the authorization of this node's key; return False if it was not listed."""
     try:
         key = parse_key(shell.read(str(home.ssh / PRIVATE_NAME)))
     except (FileNotFoundError, ValueError):
@@ -324,11 +323,11 @@ def remove_key(shell: Shell, home: NodeHome) -> bool:
 
 
 def authorized_keys(shell: Shell) -> PurePosixPath:
-    """The file in which sshd looks; a link is followed, so that it stays one."""
+    """Return the file that sshd reads; a link is followed, so that it stays one."""
     answer = shell.run(["sh", "-c", 'readlink -m -- "$HOME/.ssh/authorized_keys"'])
     path = answer.out.strip()
     if not answer.ok or not path.startswith("/"):
-        raise BackendError(f"The node does not say where its home folder is: {answer.complaint}.")
+        raise BackendError(f"The node did not return its home folder: {answer.complaint}.")
     return PurePosixPath(path)
 
 
@@ -357,6 +356,6 @@ def _make(shell: Shell, argv: Sequence[str], folder: PurePosixPath) -> None:
     done = shell.run(argv)
     if not done.ok:
         raise BackendError(
-            f"The folder {folder} on the node cannot be made as SSH wants it: {done.complaint}.",
-            "Let its owner mend it, then set the node up again.",
+            f"The folder {folder} on the node cannot be created as SSH requires: {done.complaint}.",
+            "Make the node's user its owner, then set the node up again.",
         )

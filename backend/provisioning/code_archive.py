@@ -1,7 +1,7 @@
-"""What of this program runs on a node, as one archive.
+"""The part of this program that runs on a node, as one archive.
 
-The archive is named by its content, so that two desktops of one version push the same one, and a
-newer one is put beside the older: jobs that run keep the code they started with.
+The archive is named by its content, so that two desktops of one version send the same one, and a
+newer one is put next to the older: running jobs keep the code with which they started.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ PACKAGES = ("base", "records", "node", "training")
 
 @dataclass(frozen=True)
 class CodeArchive:
-    """A tar.gz with the folder ``backend`` in it; ``name`` tells its content."""
+    """A tar.gz that contains the folder ``backend``; ``name`` identifies its content."""
 
     name: str
     archive: bytes
 
 
 def bundle_name(package: Path = PACKAGE) -> str:
-    """The name alone, without the packing, which takes ten times as long."""
+    """Return only the name, without packing, which takes ten times as long."""
     return _name(_contents(package))
 
 
 def make_bundle(package: Path = PACKAGE) -> CodeArchive:
-    """Pack what a node runs. The same files have the same name, whenever and wherever."""
+    """Pack the code for nodes. The same files get the same name at any time and place."""
     contents = _contents(package)
     packed = io.BytesIO()
     with (
@@ -49,7 +49,7 @@ def make_bundle(package: Path = PACKAGE) -> CodeArchive:
 
 
 def _contents(package: Path) -> dict[str, bytes]:
-    """What is packed, by its name in the archive, in order."""
+    """Return the packed files by name in the archive, in order."""
     paths = [package / "__init__.py"]
     paths += [path for name in PACKAGES for path in (package / name).rglob("*.py")]
     found = {f"backend/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths}
@@ -59,6 +59,6 @@ def _contents(package: Path) -> dict[str, bytes]:
 def _name(contents: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name, content in contents.items():
-        # The lengths keep apart what two names and contents could both be read as.
+        # The lengths keep different names and contents from giving the same digest.
         digest.update(f"{len(name)} {name} {len(content)} ".encode() + content)
     return digest.hexdigest()[:16]

@@ -1,8 +1,8 @@
-"""Which Python of a node can train: Horovod has no wheel on any index, only those built here.
+"""Choose a node's Python for training: Horovod has no wheel on any index, only those built here.
 
 `installers/horovod_wheel.py` builds one for one Python minor version, processor, torch and Open
-MPI, and keeps it in ``horovod…/`` with its checksum and ``ingredients.json``. It looks for its
-libraries beside itself, so any node of that kind can take it.
+MPI, and stores it in ``horovod…/`` with its checksum and ``ingredients.json``. It loads its
+libraries from its own folder, so it works on any node of that kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backend.records.nodes.entry import NodeFacts, PythonFound
 
 LEAST_PYTHON = (3, 10)
 LEAST_GLIBC = "2.28"
-"""What the wheels of torch and Open MPI are built for (manylinux_2_28)."""
+"""The wheels of torch and Open MPI require it (manylinux_2_28)."""
 _SYMBOL = re.compile(rb"GLIBC_(2\.\d+)")
 
 
@@ -38,7 +38,7 @@ class WheelTarget:
 
 @dataclass(frozen=True)
 class HorovodWheel:
-    """A wheel that was built on this desktop, whole; ``glibc`` is the oldest that it runs with."""
+    """A complete wheel built on this desktop; ``glibc`` is the oldest version that it supports."""
 
     path: Path
     sha256: str
@@ -49,7 +49,7 @@ class HorovodWheel:
 
 
 def built_wheels(folders: Sequence[Path]) -> tuple[HorovodWheel, ...]:
-    """Every whole Horovod wheel in these folders, the newest first."""
+    """Return every complete Horovod wheel in these folders, the newest first."""
     homes = (home for folder in folders for home in folder.glob("horovod*/ingredients.json"))
     newest = sorted(homes, key=lambda path: path.stat().st_mtime, reverse=True)
     return tuple(wheel for path in newest for wheel in _read(path))
@@ -88,14 +88,14 @@ def choose(
     *,
     cpu_only: bool = False,
 ) -> tuple[PythonFound, HorovodWheel]:
-    """The Python of a node to train with, and the Horovod wheel for it.
+    """Choose the Python of a node to train with, and the Horovod wheel for it.
 
     Args:
-        wheels: What was built here, the preferred first.
+        wheels: The wheels built here, the preferred first.
         cpu_only: Use no GPU, even if the node has some.
 
     Raises:
-        BackendError: No Python there will do, or there is no wheel for one that would.
+        BackendError: The node has no suitable Python, or there is no wheel for one.
     """
     able = [one for one in facts.pythons if _numbers(one.version)[:2] >= LEAST_PYTHON]
     if not able:
@@ -105,12 +105,12 @@ def choose(
             f"{name} has Python {found} only; training needs {least} or newer."
             if found
             else f"{name} has no Python; training needs {least} or newer.",
-            "An administrator of the node installs one: apt-get install python3.",
+            "Let an administrator of the node install one: apt-get install python3.",
         )
     if not facts.glibc:
         raise BackendError(
             f"{name} runs {facts.system}, whose C library is not glibc: torch has no wheel for it.",
-            "Use a node with Debian, Ubuntu, Fedora, Rocky Linux or the like.",
+            "Use a node with Debian, Ubuntu, Fedora, Rocky Linux or a similar system.",
         )
     cuda = bool(facts.gpus) and not cpu_only
     targets = {
@@ -123,7 +123,7 @@ def choose(
             return one, wheel
     if fitting:
         raise BackendError(
-            f"{name} has glibc {facts.glibc}, and what was built on this computer needs "
+            f"{name} has glibc {facts.glibc}, and the wheels built on this computer need "
             f"{fitting[0][1].glibc} or newer.",
             "Build Horovod on a computer whose system is as old as the node's: "
             "./installers/run doctor there.",
@@ -137,7 +137,7 @@ def _no_wheel(
     wanted = targets[0]
     here = "; ".join(sorted({str(wheel.target) for wheel in wheels})) or "nothing"
     sentence = (
-        f"There is no Horovod for {wanted}, as {name} has it; built on this computer: {here}."
+        f"There is no Horovod for {wanted}, which {name} has; built on this computer: {here}."
     )
     machines = {wheel.target.machine for wheel in wheels}
     if machines and wanted.machine not in machines:
@@ -149,13 +149,12 @@ def _no_wheel(
         wheel.target in {WheelTarget(t.python, t.machine) for t in targets} for wheel in wheels
     ):
         remedy = (
-            "Build it here with the CUDA build of torch, or set the node up for its processors "
-            "only."
+            "Build it here with the CUDA build of torch, or set the node up for CPU training only."
         )
     else:
         remedy = (
-            f"RINGMASTER_PYTHON=python{wanted.python} ./installers/run doctor builds it here; or "
-            "install on the node a Python that is in that list."
+            f"Run RINGMASTER_PYTHON=python{wanted.python} ./installers/run doctor to build it "
+            "here, or install a Python of that list on the node."
         )
     return BackendError(sentence, remedy)
 

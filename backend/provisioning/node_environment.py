@@ -1,9 +1,9 @@
-"""A Python environment on a node: what lacks there is sent, and it is installed without a network.
+"""A Python environment on a node: missing wheels are sent and installed without a network.
 
-It is made in a folder of another name and renamed when it has proved itself, so that no half one is
-ever used, and of two desktops that set up one node at once both may end well. Its name tells its
-content (`Wheelhouse.environment`); one that is whole is never changed, as jobs may run from it.
-A script in ``bin`` still names the folder in which it was installed: call modules, ``-m``.
+It is made in a folder of another name and renamed after it was tested, so that an incomplete one is
+never used, and two desktops may set up one node at once. Its name identifies its content
+(`Wheelhouse.environment`). A complete one is never changed, because jobs may use it. A script in
+``bin`` still contains the folder of its installation: call modules with ``-m``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from backend.ssh.interface import RemoteFile, Shell
 STAMP = "ringmaster.json"
 _BUILDING = ".building-"
 _ABANDONED_MINUTES = 60
-"""A set-up takes minutes; what is older was left by a connection that broke."""
+"""A set-up takes minutes; an older folder is the rest of a broken connection."""
 _LEAST_FREE_BYTES = 2_000_000_000
 _GROWTH = 4
-"""An environment of 206 MB of wheels has 753 MB; the wheels stay beside it."""
+"""An environment from 206 MB of wheels takes 753 MB, besides the wheels."""
 _INSTALL_LIMIT_S = 900.0
 _VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 _DIGESTS = """import hashlib, sys
@@ -40,13 +40,13 @@ for path in sys.argv[1:]:
         print(digest.hexdigest(), path, sep="  ")
     except OSError as error:
         print(error, file=sys.stderr)"""
-"""What sha256sum prints, which on Debian 12 takes four times as long: it does without the
-processor's own instructions."""
-_AGAIN = "Set the node up again; it goes on from here."
+"""Prints what sha256sum prints, which is four times slower on Debian 12: it does not use the
+processor's SHA instructions."""
+_AGAIN = "Set the node up again; it continues from here."
 
 Tell = Callable[[int, int], None]
 Bring = Callable[[Path, Wheel, str, Tell], "int | None"]
-"""Source, wheel, target and who hears of bytes -> bytes sent, or None when it was not brought."""
+"""Source, wheel, target, callback of bytes -> bytes sent, or None if it was not delivered."""
 
 
 class NodeEnvironments:
@@ -57,10 +57,10 @@ class NodeEnvironments:
         self._home = home
         self._steps = steps
         self.bring: Bring | None = None
-        """Another way for a wheel than to be sent; None when there is no other."""
+        """Another way to deliver a wheel than to send it; None if there is none."""
 
     def find(self, name: str) -> Mapping[str, Any] | None:
-        """The stamp of a whole environment whose Python still starts, None when it must be made."""
+        """Return the stamp of a complete environment whose Python starts, None if there is none."""
         folder = self._home.environments / name
         stamp = self.stamp(name)
         if stamp is None:
@@ -71,7 +71,7 @@ class NodeEnvironments:
         return stamp if answer.ok and same else None
 
     def stamp(self, name: str) -> Mapping[str, Any] | None:
-        """The stamp of an environment that was whole when it was made, None when there is none."""
+        """Return the stamp of an environment that was complete when made, None if missing."""
         try:
             stamp = json.loads(self._shell.read(str(self._home.environments / name / STAMP)))
         except (FileNotFoundError, ValueError):
@@ -79,32 +79,32 @@ class NodeEnvironments:
         return stamp if isinstance(stamp, dict) else None
 
     def python_version(self, python: str) -> str:
-        remedy = "Look there whether it starts at all; an administrator installs it anew."
+        remedy = "If it does not start on the node at all, let an administrator reinstall it."
         said = self._steps.must(
             self._shell, [python, "-c", _VERSION], f"{python} does not start", remedy
         )
         return said.strip()
 
     def begin(self, python: str, house: Wheelhouse) -> PurePosixPath:
-        """An empty environment under a name that nobody else uses."""
+        """Make an empty environment under a unique name."""
         environments = self._home.environments
         self._make_folders((environments, self._home.wheels))
         self._clear_abandoned()
         self._ask_for_room(house)
         folder = environments / f"{_BUILDING}{secrets.token_hex(4)}"
-        # Without pip: Debian's python3 lacks what would put it there (python3-venv).
+        # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
         self._steps.must(
             self._shell,
             [python, "-m", "venv", "--without-pip", str(folder)],
             f"{python} cannot make an environment",
-            "An administrator of the node installs what it lacks: apt-get install python3-venv.",
+            "Let an administrator of the node run: apt-get install python3-venv.",
         )
         return folder
 
     def push(self, python: str, house: Wheelhouse, wheels: Sequence[Wheel]) -> int:
-        """Send the wheels that are not there byte for byte already; gives the bytes sent.
+        """Send the wheels that are not on the node byte for byte; return the bytes sent.
 
-        ``python`` is any that starts there.
+        ``python`` is any Python that starts on the node.
         """
         folder = self._home.wheels
         present = {PurePosixPath(one.path).name: one.bytes for one in self._listing(folder)}
@@ -134,15 +134,15 @@ class NodeEnvironments:
             return sent + self.push(python, house, damaged)
         if damaged:
             raise BackendError(
-                f"{damaged[0].name} is not on the node what it is here: it was damaged on the way, "
+                f"{damaged[0].name} differs on the node: it was damaged during the transfer, "
                 "or on one of the two disks.",
-                f"Remove {house.folder}, so that the wheels are fetched anew, then set the node up "
-                "again.",
+                f"Remove {house.folder}, so that the wheels are fetched again, then set the node "
+                "up again.",
             )
         return sent
 
     def install(self, folder: PurePosixPath, house: Wheelhouse, wheels: Sequence[Wheel]) -> None:
-        """Install wheels that are there already; no index and no setting of the node's is read."""
+        """Install wheels that are on the node; no index and none of the node's settings is used."""
         pip = self._home.wheels / house.pip.name / "pip"
         paths = [str(self._home.wheels / wheel.name) for wheel in wheels]
         argv = ["env", "PIP_CONFIG_FILE=/dev/null", str(folder / "bin/python"), str(pip)]
@@ -155,29 +155,29 @@ class NodeEnvironments:
         )
 
     def finish(self, folder: PurePosixPath, name: str, stamp: Mapping[str, Any]) -> PurePosixPath:
-        """Give a proved environment its name; another desktop's, if that one was quicker."""
+        """Rename a tested environment; use another desktop's if that one was faster."""
         final = self._home.environments / name
         self._shell.write(str(folder / STAMP), (json.dumps(dict(stamp), indent=1) + "\n").encode())
         if self._named(folder, final):
             return final
         if self.find(name) is None:
-            # What has the name was damaged later; nothing that is whole is ever taken away here.
+            # An environment of that name is damaged; a complete one is never removed here.
             aside = final.with_name(f"{_BUILDING}{secrets.token_hex(4)}")
             self._named(final, aside)
             self.drop(aside)
             if not self._named(folder, final):
                 self.drop(folder)
-                raise BackendError(f"{final} cannot be made: another one stands there.", _AGAIN)
+                raise BackendError(f"{final} cannot be created: that name is in use.", _AGAIN)
             return final
         self.drop(folder)
         return final
 
     def _named(self, folder: PurePosixPath, final: PurePosixPath) -> bool:
-        """Rename a folder, unless one of that name is there."""
+        """Rename a folder, unless one of that name exists."""
         return self._steps.run(self._shell, ["mv", "-T", "--", str(folder), str(final)]).ok
 
     def drop(self, folder: PurePosixPath) -> None:
-        """Take away what was being made; a connection that is gone leaves it to the next set-up."""
+        """Remove an incomplete environment; if the connection broke, the next set-up does it."""
         with suppress(BackendError):
             self._shell.run(["rm", "-rf", "--", str(folder)], limit_s=_INSTALL_LIMIT_S)
 
@@ -186,7 +186,7 @@ class NodeEnvironments:
             self._shell,
             ["mkdir", "-p", "--", *map(str, folders)],
             f"The folder {self._home.path} cannot be made on the node",
-            "Let the home folder there belong to that user, with the right to write.",
+            "Make that user the owner of the home folder there, with write permission.",
         )
 
     def _clear_abandoned(self) -> None:
@@ -199,14 +199,14 @@ class NodeEnvironments:
         said = self._steps.must(
             self._shell,
             ["df", "-Pk", "--", str(self._home.path)],
-            f"The room on the disk of {self._home.path} cannot be asked for",
+            f"The free space on the disk of {self._home.path} could not be read",
         )
         free = int(said.splitlines()[-1].split()[3]) * 1024
         if free < needed:
             raise BackendError(
                 f"The disk of {self._home.path} on the node has {free / 1e9:.1f} GB free, and "
                 f"setting up needs {needed / 1e9:.0f} GB.",
-                "Make room there, then set the node up again.",
+                "Free some space there, then set the node up again.",
             )
 
     def _listing(self, folder: PurePosixPath) -> tuple[RemoteFile, ...]:
@@ -216,7 +216,7 @@ class NodeEnvironments:
             return ()
 
     def _intact(self, python: str, wheels: Sequence[Wheel]) -> set[Wheel]:
-        """Those whose bytes on the node are the ones that they should be."""
+        """Return the wheels whose bytes on the node are correct."""
         if not wheels:
             return set()
         paths = [str(self._home.wheels / wheel.name) for wheel in wheels]

@@ -1,4 +1,4 @@
-"""A look at a node through a shell: what it has, and how its clock stands to this computer's."""
+"""Inspect a node through a shell: its equipment, and its clock relative to this computer's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backend.records.nodes.entry import Interface, NodeFacts, PythonFound
 from backend.ssh.interface import Shell
 
 LEAST_PYTHON = (3, 10)
-"""For training; what watches over it needs 3.9."""
+"""For training; the supervision of runs needs 3.9."""
 _SOURCE = Path(__file__).resolve().parent.parent / "node" / "checks" / "node_facts.py"
 _LOOK_LIMIT_S = 90.0
 _CLOCK_LIMIT_S = 15.0
@@ -29,12 +29,12 @@ _CLOCK = "import time; print(repr(time.time()))"
 _NOT_FOUND = 127
 Leave = Callable[[Path, bytes], None]
 _KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
-"""By the words of the annotations."""
+"""By the text of the annotations."""
 
 
 @dataclass(frozen=True)
 class NodeInspection:
-    """``ranks_address`` is where ranks on other nodes reach this one, an IP with its prefix."""
+    """``ranks_address``: the IP, with its prefix, at which ranks on other nodes reach it."""
 
     facts: NodeFacts
     ranks_address: str
@@ -48,14 +48,14 @@ def inspect(
     leave: Leave = replace_bytes,
     take_away: Callable[[Path], None] = Path.unlink,
 ) -> NodeInspection:
-    """Look at ``node``; ``node_data_root`` is where it sees the data root, if not at the same path.
+    """Inspect ``node``; ``node_data_root`` is the data root's path there if it is another.
 
-    The data root is found there only if the node reads what this computer has just written to it;
+    The data root is found only if the node reads what this computer has just written to it;
     ``leave`` and ``file_export`` write and remove a file below ``data_root``.
 
     Raises:
         BackendError: It has no Python, an old one, or a home that cannot be written.
-        Unreachable: The connection broke off.
+        Unreachable: The connection broke.
     """
     offset_s = _clock_offset_s(shell, node)
     with _proof(data_root, leave, take_away) as (name, content):
@@ -74,17 +74,17 @@ def inspect(
         raise BackendError(
             f"Nothing can be written to the home folder of {facts.user} on {node}: "
             f"{sanitize(home_fault)}.",
-            "Make room there, give the folder to that user, or connect as another user.",
+            "Free some space there, make that user the owner of the folder, or use another user.",
         )
     _check_python(node, facts)
     return NodeInspection(facts, address)
 
 
 def _facts(raw: dict[str, Any]) -> NodeFacts:
-    """Facts of the right kinds: the node is somebody else's machine, and may say anything.
+    """Check the types of facts, because the answer of a node is untrusted.
 
     Raises:
-        ValueError, TypeError: They are not.
+        ValueError, TypeError: They are wrong.
     """
     facts = NodeFacts.from_dict(raw)
     records: list[NodeFacts | PythonFound | Interface] = [facts]
@@ -92,12 +92,12 @@ def _facts(raw: dict[str, Any]) -> NodeFacts:
         for one in fields(record):
             kind = _KINDS.get(str(one.type), object)
             if not isinstance(getattr(record, one.name), kind):
-                raise ValueError(f"{one.name} is no {kind.__name__}")
+                raise ValueError(f"{one.name} is not a {kind.__name__}")
     return facts
 
 
 def ranks_address(facts: NodeFacts, reached_at: str) -> str:
-    """The interface that took the desktop's connection, else the first that leads out, else ""."""
+    """Return the interface that took the desktop's connection, or the first outward one, or ""."""
     found = [(one, ipaddress.ip_interface(one.address)) for one in facts.interfaces]
     for _, address in found:
         if reached_at and _is_within(reached_at, address) and not address.is_loopback:
@@ -107,7 +107,7 @@ def ranks_address(facts: NodeFacts, reached_at: str) -> str:
         for one, address in found
         if not (address.is_loopback or address.is_link_local or one.is_inner)
     ]
-    # Open MPI's choice of interfaces is better tried with IPv4.
+    # Open MPI selects interfaces more reliably with IPv4.
     outside.sort(key=lambda address: address.version)
     return str(outside[0]) if outside else ""
 
@@ -122,10 +122,10 @@ def _is_within(text: str, address: Any) -> bool:
 
 
 def _clock_offset_s(shell: Shell, node: str) -> float:
-    """The node's clock minus ours, of the quickest answer: its error is half the round trip."""
+    """Return the node's clock minus ours, from the fastest answer: the error is half its time."""
     looks = []
     for _ in range(_CLOCK_LOOKS):
-        # A round trip is measured with a clock that nobody sets meanwhile.
+        # A round trip is measured with a clock that cannot be set meanwhile.
         start_s, start = time.time(), time.monotonic()
         answer = shell.run(["python3", "-I", "-c", _CLOCK], limit_s=_CLOCK_LIMIT_S)
         round_trip_s = time.monotonic() - start
@@ -144,7 +144,7 @@ def _clock_offset_s(shell: Shell, node: str) -> float:
 def _proof(
     data_root: Path, leave: Leave, take_away: Callable[[Path], None]
 ) -> Iterator[tuple[str, str]]:
-    """A file in the data root, for a moment, that only who sees this very folder can read."""
+    """Write a temporary file to the data root that only a reader of this very folder can see."""
     name, content = f".ringmaster-look-{secrets.token_hex(8)}", secrets.token_hex(16)
     path = data_root / name
     try:
@@ -166,11 +166,10 @@ def _check_python(node: str, facts: NodeFacts) -> None:
     if any(_numbers(version) >= LEAST_PYTHON for version in versions):
         return
     least = ".".join(map(str, LEAST_PYTHON))
-    newest = max(versions, key=_numbers, default="none that starts")
+    newest = max(versions, key=_numbers, default="missing")
     raise BackendError(
         f"Python on {node} is {sanitize(newest)}; training needs {least} or newer.",
-        "Install a newer one beside it there, for example: apt-get install python3.11 "
-        "python3.11-venv",
+        "Install a newer one in addition, for example: apt-get install python3.11 python3.11-venv",
     )
 
 
@@ -180,6 +179,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _no_answer(node: str, why: str) -> BackendError:
     return BackendError(
-        f"{node} could not be looked at: {sanitize(why, 160)}.",
-        "Log in there and try: python3 -I -c 'import ctypes, json, ssl'",
+        f"{node} could not be inspected: {sanitize(why, 160)}.",
+        "Log in there and run: python3 -I -c 'import ctypes, json, ssl'",
     )

@@ -1,8 +1,8 @@
-"""Makes a node ready to train: seven steps, each of which looks, does what is lacking, and proves.
+"""Set a node up in seven steps, each of which checks, installs what is missing, and tests.
 
-Nothing here needs root or a package index on the node. Each step finds what an earlier set-up did,
-so repeating goes on where the last one failed, and on a ready node costs some looks only. What an
-upgrade replaces is made beside the old, never over it: runs keep what they were started from.
+Nothing here needs root or a package index on the node. Each step finds the work of an earlier
+set-up, so that repeating it continues where the last one failed, and only checks a node that is
+ready. An upgrade is installed next to the old version, never over it: runs keep theirs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from backend.records.nodes.entry import (
 from backend.ssh.interface import Shell
 
 TITLES = ("Reach", "Look", "Python", "Open MPI", "Horovod", "Agent", "Trial")
-THERE_ALREADY = "was there already"
+THERE_ALREADY = "was already installed"
 _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
 _AGENT_LIMIT_S = 20.0
@@ -55,7 +55,7 @@ _PROVE_HOROVOD = (
 
 
 class Wheels(Protocol):
-    """Where a set-up gets its wheels from; see `backend.services.nodes.provisioning`."""
+    """The source of wheels for a set-up; see `backend.services.nodes.provisioning`."""
 
     def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
         """See `backend.provisioning.horovod_wheels.choose`."""
@@ -71,22 +71,22 @@ class Wheels(Protocol):
 
 @dataclass(frozen=True)
 class SetUpPlan:
-    """What a set-up is given, beside the node.
+    """The input of a set-up, besides the node.
 
     Args:
-        look: Finds out what the node has.
-        agree: Told the version of Open MPI of the node; raises BackendError when other nodes have
+        look: Inspects the node.
+        agree: Called with the node's Open MPI version; raises BackendError if other nodes have
             another one.
-        key: The cluster's key, None when ``own_key`` is used.
-        own_key: Path on the nodes of a key of the user's that goes between them already.
-        limits_key: Let the cluster's key start nothing but what a run needs.
-        peers: Every node that mpirun may go to from here.
+        key: The cluster's key, None if ``own_key`` is used.
+        own_key: Path on the nodes of the user's key that connects them already.
+        limits_key: Restrict the cluster's key to training runs.
+        peers: Every node that mpirun may reach from this one.
         start_agent: The command that starts the agent and ends at once.
-        system_mpi: Use the Open MPI that the node has, and not the one of the wheel.
+        system_mpi: Use the node's own Open MPI, not the one of the wheel.
         shared: Make the environment on the data root, or use the one that another node made there.
-        alone: Held while an environment of that name is looked for and made, so that of several
-            nodes that share it one makes it.
-        relay: By which wheels go to several nodes, None when each gets them sent.
+        alone: Held while an environment of that name is checked and made, so that only one of
+            several nodes that share it makes it.
+        relay: Delivers wheels to several nodes, None if they are sent to each node.
     """
 
     wheels: Wheels
@@ -111,13 +111,13 @@ def set_up(
     on_change: Callable[[SetUp], None],
     cancelled: Callable[[], bool] = lambda: False,
 ) -> NodeEntry:
-    """Set a node up, or find that it is; gives the entry with facts and installation.
+    """Set a node up, or find that it is; return the entry with facts and installation.
 
     Blocks for minutes the first time. ``on_change`` is called on this thread.
 
     Raises:
         BackendError: A step failed; `SetUp.failed` has the same words, and its output.
-        Cancelled: As ``cancelled`` said. What was done stays and is found again.
+        Cancelled: By ``cancelled``. Completed steps stay and are used by the next set-up.
     """
     steps = Steps(entry.name, TITLES, on_change, cancelled)
     work = _Work(entry, plan, steps, cancelled)
@@ -139,7 +139,7 @@ def set_up(
 
 
 class _Work:
-    """One set-up under way; each method is a step and gives its outcome."""
+    """A set-up in progress; each method is a step and returns its outcome."""
 
     shell: Shell
     facts: NodeFacts
@@ -169,18 +169,18 @@ class _Work:
         who = self._steps.must(
             self.shell,
             ["id", "-un"],
-            f"{self._entry.name} lets nothing be run",
-            "The account there needs a shell; ask the node's administrator.",
+            f"{self._entry.name} does not run commands",
+            "Ask the node's administrator for a login shell for this account.",
         )
-        return f"As {who.strip()}, with no password and no question."
+        return f"As {who.strip()}, without a password."
 
     def inspect(self) -> str:
         self.facts = facts = self._plan.look(self.shell)
-        # Now, and not after wheels for minutes were fetched and sent.
+        # Now, before wheels are fetched and sent for minutes.
         if self._plan.system_mpi and not facts.mpirun:
             raise BackendError(
                 f"{self._entry.name} has no Open MPI of its own.",
-                "Use the one that Ringmaster brings, or install one: apt-get install openmpi-bin.",
+                "Use Ringmaster's Open MPI, or install one: apt-get install openmpi-bin.",
             )
         self.home = NodeHome(PurePosixPath(facts.home))
         self._place = self._place_of_environments()
@@ -200,7 +200,7 @@ class _Work:
         if not root or not self.facts.data_root_writable or self._entry.no_share:
             raise BackendError(
                 f"{name} cannot write to the data root, so no environment can be shared there.",
-                "Mount it there with the right to write, or set the node up with one of its own.",
+                "Mount it there with write permission, or set the node up without sharing.",
             )
         return NodeHome.shared_in(PurePosixPath(root))
 
@@ -217,12 +217,12 @@ class _Work:
             self._folder = self._place.environments / self._name
             return f"Python {found.version} {THERE_ALREADY}."
         if self._plan.shared and self.environments.stamp(self._name) is not None:
-            # It serves other nodes, and is not to be made anew for this one.
+            # Other nodes use it, so it is not made again for this one.
             folder = self._place.environments / self._name
             raise BackendError(
                 f"The shared environment {folder} does not start on {self._entry.name}: Python "
                 f"{self.house.python} is elsewhere there, or the data root is mounted noexec.",
-                f"Set {self._entry.name} up with an environment of its own.",
+                f"Set {self._entry.name} up with its own environment.",
             )
         version = self.environments.python_version(found.path)
         self._folder = self.environments.begin(found.path, self.house)
@@ -244,9 +244,9 @@ class _Work:
         found = version_in(said)
         if found is None or found.partition(".")[0] not in ("4", "5"):
             raise BackendError(
-                f"{self._mpirun} on {self._entry.name} is {found or 'no Open MPI'}; 4.1 and 5.0 "
+                f"{self._mpirun} on {self._entry.name} is {found or 'not Open MPI'}; 4.1 and 5.0 "
                 "are supported.",
-                "Use the Open MPI that Ringmaster brings.",
+                "Use Ringmaster's Open MPI.",
             )
         self._mpi_version = found
         self._plan.agree(found)
@@ -255,15 +255,15 @@ class _Work:
         return f"Open MPI {found}{f' {THERE_ALREADY}' if old else ''}; {way}."
 
     def _way_to_others(self) -> str:
-        """How mpirun goes from this node to the next."""
-        told = "goes to the other nodes with your own key"
+        """Set up mpirun's SSH access from this node to the others; return a description."""
+        told = "connects to the other nodes with your own key"
         if self._plan.key is not None:
             sources = cluster_key.sources(self._entry, self._plan.peers)
-            # By the name that it will have: the folder in which it is being made is gone then.
+            # By its final name: the folder in which it is made will be renamed.
             python = str(self._place.environments / self._name / "bin/python")
             gate = python if self._plan.limits_key else ""
             cluster_key.install_key(self.shell, self.home, self._plan.key, sources, gate)
-            told = f"the cluster's key is let in from {sources.replace(',', ', ')}"
+            told = f"the cluster's key is accepted from {sources.replace(',', ', ')}"
             told += ", for runs only" if gate else ""
         self._ssh_config = cluster_key.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
@@ -283,7 +283,7 @@ class _Work:
             self.shell,
             [str(self._folder / "bin/python"), "-I", "-c", _PROVE_HOROVOD],
             f"Horovod cannot be used on {self._entry.name}",
-            "Its output says what is missing there; mend that, then set the node up again.",
+            "Install what its output names as missing, then set the node up again.",
             limit_s=300,
         )
         stamp = {
@@ -299,7 +299,7 @@ class _Work:
         return f"{versions}; {self._sent_bytes / 1e6:.0f} MB sent."
 
     def _push(self, wheels: Sequence[Wheel]) -> None:
-        """Send wheels there, and what installs them."""
+        """Send wheels to the node, and pip, which installs them."""
         python = str(self._folder / "bin/python")
         wanted = [self.house.pip, *wheels]
         self._sent_bytes += self.environments.push(python, self.house, wanted)
@@ -313,7 +313,7 @@ class _Work:
         place = AgentPlace(
             self._entry.name, str(self._folder / "bin/python"), self._bundle, self.facts
         )
-        remedy = "Its output says why; mend that, then set the node up again."
+        remedy = "Fix the cause that its output names, then set the node up again."
         folders = [str(self.home.state)]
         if self._entry.no_share:
             folders += [place.folder, f"{self.facts.data_root}/jobs"]
@@ -325,12 +325,12 @@ class _Work:
         )
         lives = agent_commands.check(place)
         if self._steps.run(self.shell, lives).ok:
-            return f"Runs; it {THERE_ALREADY}."
+            return "Runs already."
         self._steps.must(
             self.shell, agent_commands.stop(place), "The older agent does not end", remedy
         )
         started = self._steps.run(self.shell, self._plan.start_agent(place))
-        # Another desktop's agent of the same bundle may have been quicker, so that ours refused.
+        # Another desktop may have started an agent of the same bundle first.
         if not self._steps.run(
             self.shell,
             agent_commands.check(place, limit_s=_AGENT_LIMIT_S if started.ok else _REFUSED_LIMIT_S),
@@ -339,7 +339,7 @@ class _Work:
                 f"The agent was started and wrote nothing to {place.folder}."
                 if started.ok
                 else f"The agent does not start: {started.complaint.rstrip('.')}.",
-                f"See {self.home.agent_log} on the node, mend that, then set the node up again.",
+                f"Fix the cause named in {self.home.agent_log} on the node, then set it up again.",
             )
         return f"Runs. {agent_commands.kept(started.out) or f'It writes to {place.folder}.'}"
 
@@ -352,32 +352,32 @@ class _Work:
         shell.write(str(archive), self._plan.bundle.archive)
         steps.must(shell, ["tar", "-xzf", str(archive), "-C", str(beside)], fault)
         steps.must(shell, ["rm", "--", str(archive)], fault)
-        # Of two desktops that unpack the same, the second finds it there.
+        # If two desktops unpack the same archive, the second finds it there.
         if not steps.run(shell, ["mv", "-T", "--", str(beside), str(folder)]).ok:
             steps.must(shell, ["rm", "-rf", "--", str(beside)], fault)
             steps.must(shell, ["test", "-d", str(folder)], fault)
 
     def trial(self) -> str:
-        """Two ranks of this node add up a number: Python, torch, Horovod and Open MPI together."""
-        # Beside a shared environment, each node has tried for itself.
+        """Let two ranks of this node add up a number: tests Python, torch, Horovod and Open MPI."""
+        # With a shared environment, each node has its own result.
         stamp = f"{self.home.path}/{self._name}.{_TRIAL}" if self._plan.shared else ""
         stamp = stamp or str(self._folder / _TRIAL)
         tried = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
             if self.shell.read(stamp) == tried:
-                return f"Two ranks added up a number; that {THERE_ALREADY}."
+                return "Two ranks added up a number; this was tested before."
         except FileNotFoundError:
             pass
         python = str(self._folder / "bin/python")
         limit = ["timeout", "-k", "5", str(_TRIAL_LIMIT_S)]
         argv = [*limit, "env", *_AS_ROOT, *two_ranks_command(self._mpirun, python)]
         fault = f"Two ranks on {self._entry.name} could not work together"
-        remedy = "Its output says what mpirun met; mend that, then set the node up again."
+        remedy = "Fix the problem of mpirun that its output names, then set the node up again."
         said = self._steps.must(self.shell, argv, fault, remedy, limit_s=_TRIAL_LIMIT_S + 30)
         if not two_ranks_agree(said):
             raise BackendError(f"{fault}: they did not get the same sum.", remedy)
         self.shell.write(stamp, tried)
-        return "Two ranks found each other and added up a number."
+        return "Two ranks connected and added up a number."
 
     def ready(self) -> NodeEntry:
         return replace(
@@ -405,7 +405,7 @@ class _Work:
 
 
 def disk_usage(shell: Shell, path: str) -> int:
-    """Bytes on disk below a folder of a node, 0 when there is none."""
+    """Return the bytes on disk below a folder of a node, 0 if there is none."""
     answer = shell.run(["du", "-sk", "--", path], limit_s=300)
     first = answer.out.split("\t", 1)[0].strip()
     return int(first) * 1024 if first.isdecimal() else 0

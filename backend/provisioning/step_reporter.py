@@ -1,4 +1,4 @@
-"""Tells how far setting up a node is: each step with its outcome, its time and its output."""
+"""Report the progress of setting up a node: outcome, time and output of each step."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.ssh.interface import CommandResult, HostKeyChanged, HostKeyUnknown, Shell
 
 _TELL_S = 0.2
-"""News of bytes and lines go out this often at most; a change of state goes out at once."""
+"""Shortest interval of reports of bytes and lines; a change of state is reported at once."""
 _OUTPUT_LIMIT = 200_000
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def with_key(news: SetUp, error: BackendError) -> SetUp:
-    """With the host key that a set-up stopped at, if it was that."""
+    """Add the host key at which a set-up stopped, if it did."""
     if isinstance(error, HostKeyUnknown):
         return replace(news, key=error.key)
     if isinstance(error, HostKeyChanged):
@@ -29,7 +29,7 @@ def with_key(news: SetUp, error: BackendError) -> SetUp:
 class Steps:
     """The steps of one node, in order. ``on_change`` gets each new state whole.
 
-    ``cancelled`` is asked before each command and while bytes and lines come in.
+    ``cancelled`` is called before each command and while bytes and lines arrive.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Steps:
         self._on_change(self._now)
 
     def do(self, work: Callable[[], str]) -> None:
-        """The next step; ``work`` gives its outcome as a sentence, or raises.
+        """Run the next step; ``work`` returns its outcome as a sentence, or raises.
 
         Raises:
-            BackendError: What ``work`` raised, told as the step's failure.
+            BackendError: Raised by ``work`` and reported as the step's failure.
         """
         self._place += 1
         self._began = time.monotonic()
@@ -61,7 +61,7 @@ class Steps:
             self.stop_if_cancelled()
             sentence = work()
         except Cancelled:
-            done = "Cancelled. What was done stays; the next set-up goes on from here."
+            done = "Cancelled. Completed steps stay; the next set-up continues from here."
             self._change(state=StepState.CANCELLED, sentence=done)
             raise
         except BackendError as error:
@@ -69,7 +69,7 @@ class Steps:
             self._change(state=StepState.FAILED, sentence=error.sentence, remedy=error.remedy)
             raise
         except BaseException as error:
-            fault = f"A fault in Ringmaster ended this step: {type(error).__name__}: {error}"
+            fault = f"An error in Ringmaster ended this step: {type(error).__name__}: {error}"
             self._change(state=StepState.FAILED, sentence=fault)
             raise
         self._change(state=StepState.DONE, sentence=sentence)
@@ -79,23 +79,23 @@ class Steps:
             raise Cancelled
 
     def line(self, text: str) -> None:
-        """One more line of output."""
+        """Add a line of output."""
         self.stop_if_cancelled()
         self._output(f"{self._step.output}{text}\n")
 
     def say(self, sentence: str) -> None:
-        """How far the running step is."""
+        """Report the progress of the running step."""
         self.stop_if_cancelled()
         self._later(sentence=sentence)
 
     def run(self, shell: Shell, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
-        """Execute there, with what it prints kept as the step's output."""
+        """Run a command on the node; its output becomes the step's output."""
         self.line(f"$ {shlex.join(argv)}")
         before = self._step.output
         answer = shell.run(argv, limit_s=limit_s, on_line=self.line)
         parts = (text.rstrip("\n") for text in (answer.out, answer.err))
         said = "".join(f"{text}\n" for text in parts if text)
-        # The whole of it, instead of the lines that came in while it ran.
+        # The complete output replaces the lines that arrived while it ran.
         self._change(output=f"{before}{said}"[-_OUTPUT_LIMIT:])
         return answer
 
@@ -107,10 +107,10 @@ class Steps:
         remedy: str = "",
         limit_s: float = 60.0,
     ) -> str:
-        """Execute there what has to end well; gives what it printed.
+        """Run a command that must succeed; return its output.
 
         Raises:
-            BackendError: It did not: ``fault`` and its last words, or that the disk is full.
+            BackendError: It failed: ``fault`` and its last line, or that the disk is full.
         """
         answer = self.run(shell, argv, limit_s)
         if answer.ok:
@@ -118,7 +118,7 @@ class Steps:
         if any(words in answer.out + answer.err for words in _FULL):
             raise BackendError(
                 f"{fault}: the disk of the home folder on {self._now.node} is full.",
-                "Make room there, then set the node up again; it goes on from here.",
+                "Free some space there, then set the node up again; it continues from here.",
             )
         raise BackendError(f"{fault}: {answer.complaint.rstrip('.')}.", remedy)
 

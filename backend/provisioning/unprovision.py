@@ -1,4 +1,4 @@
-"""Takes from a node what set-up put there, and tells how many bytes that gave back."""
+"""Remove from a node what set-up installed, and report the freed bytes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _REMOVE_LIMIT_S = 600.0
 
 
 def remove(entry: NodeEntry, shell: Shell) -> int:
-    """Un-provision: the agent is ended, the cluster's key let in no longer, the home removed.
+    """End the agent, remove the cluster's key, and remove the program's folder on the node.
 
-    Gives the bytes freed. What an earlier, broken removal left is removed, too.
+    Returns the bytes freed. The rest of an earlier, incomplete removal is removed too.
 
     Raises:
         BackendError: A run has a process there, or something there cannot be ended or removed.
@@ -30,7 +30,7 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
     place = _place(entry, shell)
     if place is not None:
         _refuse_running(entry.name, shell, place)
-        # First what would start it again, then the agent, whoever started it.
+        # First what would restart it, then the agent, however it was started.
         shell.run(agent_commands.leave(place))
         if not shell.run(agent_commands.stop(place)).ok:
             raise BackendError(
@@ -42,7 +42,7 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
 
 
 def environments(entry: NodeEntry, shell: Shell) -> dict[str, int]:
-    """The environments on a node by name, with their size in bytes on disk."""
+    """Return the environments on a node by name, with their size in bytes on disk."""
     folder = _home(entry).environments
     try:
         found = shell.listing(str(folder))
@@ -53,12 +53,12 @@ def environments(entry: NodeEntry, shell: Shell) -> dict[str, int]:
 
 
 def remove_environment(entry: NodeEntry, shell: Shell, name: str) -> int:
-    """Remove one environment that is no longer in use, with the wheels that no other one has.
+    """Remove an environment that is no longer used, with the wheels that no other one uses.
 
-    Gives the bytes freed.
+    Returns the bytes freed.
 
     Raises:
-        BackendError: It is the node's present one, there is none of this name, or a run is there.
+        BackendError: It is the node's current one, does not exist, or is used by a run.
     """
     if entry.installation is not None and name == entry.installation.environment:
         raise BackendError(
@@ -90,17 +90,17 @@ def _wheels(shell: Shell, home: NodeHome, environment: str) -> list[str]:
 def _home(entry: NodeEntry) -> NodeHome:
     if entry.facts is None:
         raise BackendError(
-            f"Nobody has looked at {entry.name} yet, so nothing of Ringmaster is known there."
+            f"{entry.name} was never inspected, so nothing of Ringmaster is known on it."
         )
     return NodeHome(PurePosixPath(entry.facts.home))
 
 
 def _place(entry: NodeEntry, shell: Shell) -> AgentPlace | None:
-    """From where the agent is asked; None when nothing is left there that could run."""
+    """Return the agent's paths; None if nothing is left that could run it."""
     if entry.facts is None or entry.installation is None:
         return None
     there = entry.installation
-    # An upgrade of the node's Python leaves an environment that starts no more.
+    # After an upgrade of the node's Python an environment may not start any more.
     for python in (there.python, *(found.path for found in entry.facts.pythons)):
         place = AgentPlace(entry.name, python, there.bundle, entry.facts)
         if shell.run(agent_commands.answers(place)).ok:
@@ -118,7 +118,7 @@ def _refuse_running(name: str, shell: Shell, place: AgentPlace) -> None:
 
 
 def _refuse_strange(shell: Shell, folder: PurePosixPath) -> None:
-    """The path came from a file; what holds the user's home is never removed."""
+    """Refuse a path, which came from a file, unless it is inside the user's home folder."""
     answer = shell.run(
         ["sh", "-c", 'cd && pwd -P; cd "$1" 2>/dev/null && pwd -P', "sh", str(folder)]
     )
@@ -133,6 +133,6 @@ def _remove(shell: Shell, folder: PurePosixPath) -> int:
     if not done.ok:
         raise BackendError(
             f"{folder} could not be removed: {done.complaint}.",
-            "Look there whose it is, then remove it again.",
+            "Make the node's user the owner of that folder, then remove it again.",
         )
     return size

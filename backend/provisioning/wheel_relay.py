@@ -1,8 +1,8 @@
-"""Wheels on their way to several nodes: from the desktop to the data root once, then to each node.
+"""Delivery of wheels to several nodes: from the desktop to the data root once, then to each node.
 
-A desktop has one connection to all of them, often a thin one, and encrypts each byte that it sends:
-226 MB take a second of its processor, and eight nodes eight. A node that cannot take a wheel from
-the data root gets it sent.
+A desktop has one connection to all of them, often a slow one, and encrypts each byte that it sends:
+226 MB take a second of its processor, and eight nodes eight. If a node cannot take a wheel from the
+data root, it is sent to the node.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from backend.records.base.layout import NodeHome
 from backend.ssh.interface import Shell
 
 LEAST_NODES = 3
-"""With fewer, the way over the data root is the longer one."""
+"""With fewer nodes, the way over the data root is longer."""
 _PREFIX = ".relay-"
 _ABANDONED_MINUTES = 60
 _COPY_LIMIT_S = 600.0
 
 
 class Relay:
-    """One set-up of several nodes; every method may be called on the thread of any of them."""
+    """One set-up of several nodes; every method may be called on the thread of any node."""
 
     def __init__(self) -> None:
         self._folder = f"{_PREFIX}{secrets.token_hex(4)}"
@@ -35,7 +35,7 @@ class Relay:
         self._locks: dict[Wheel, threading.Lock] = {}
         self._there: set[Wheel] = set()
         self.used_by = ""
-        """The data root of a node that has put something there, as that node sees it."""
+        """The data root, at its path on a node that has put wheels there."""
 
     def bring(
         self,
@@ -47,9 +47,9 @@ class Relay:
         target: str,
         tell: Callable[[int, int], None],
     ) -> int | None:
-        """Bring a wheel to ``target`` on a node; gives the bytes that left this desktop for it.
+        """Bring a wheel to ``target`` on a node; return the bytes sent by this desktop.
 
-        None: it has to be sent, as the data root cannot be used for it.
+        None: it has to be sent, because the data root cannot be used for it.
         """
         folder = self._place(data_root)
         place = f"{folder}/{wheel.name}"
@@ -68,12 +68,12 @@ class Relay:
                     return None
                 sent = wheel.bytes
                 self._there.add(wheel)
-        steps.say(f"Taking {wheel.package} from the data root")
+        steps.say(f"Copying {wheel.package} from the data root")
         copied = steps.run(shell, ["cp", "--", place, target], _COPY_LIMIT_S)
         return sent if copied.ok else None
 
     def clear(self, shell: Shell) -> None:
-        """Take away what lies on the data root; what cannot be reached goes with a later set-up."""
+        """Remove the wheels from the data root; a later set-up removes what cannot be reached."""
         with suppress(BackendError):
             shell.run(["rm", "-rf", "--", str(self._place(self.used_by))], limit_s=_COPY_LIMIT_S)
 

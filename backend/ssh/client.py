@@ -1,8 +1,8 @@
 """Connections to nodes: the one importer of Fabric and paramiko.
 
-Left alone, Fabric accepts every host key (`AutoAddPolicy`), sets no time limits, and reads from the
-terminal; paramiko waits for ever for the answer to a command's start. Here each is set once.
-Fabric makes the connections and goes through jump hosts; commands and files go over paramiko's
+By default Fabric accepts every host key (`AutoAddPolicy`), sets no time limits, and reads from the
+terminal; paramiko waits without a limit for the answer to a command's start. Here each is set once.
+Fabric makes the connections and goes through jump hosts; commands and files use paramiko's
 channels, because `Connection.run` keeps all output in memory and decodes it strictly.
 """
 
@@ -53,11 +53,11 @@ _GRACE_S = 2.0
 _NEXT_SESSION_S = 5.0
 _SESSION_LOOK_S = 0.02
 _AGENT_LIMIT_S = 30.0
-"""A person may have to confirm, or to touch a stick."""
+"""The user may have to confirm, or to touch a security key."""
 _SYSTEM_SETTINGS = Path("/etc/ssh/ssh_config")
 
 _log = logging.getLogger(__name__)
-# Without a handler Python prints paramiko's tracebacks on standard error.
+# Without a handler Python prints paramiko's tracebacks to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
@@ -72,15 +72,15 @@ def connect(
 ) -> Shell:
     """Open a connection; every jump host on the way is verified like the node itself.
 
-    ``passphrase`` opens locked keys and is kept nowhere. ``ssh_config`` is read instead of the
-    user's and the system's own. ``limit_s`` holds for each stage: TCP, banner, login;
-    ``silence_s`` is how long a transfer may go without one byte.
+    ``passphrase`` opens locked keys and is not stored. ``ssh_config`` replaces the user's and the
+    system's settings. ``limit_s`` is the limit of each stage: TCP, banner, login; ``silence_s`` is
+    how long a transfer may receive no byte.
 
     Raises:
-        HostKeyUnknown, HostKeyChanged: The sshd cannot be trusted so far; no login was tried.
+        HostKeyUnknown, HostKeyChanged: The sshd is not trusted; no login was tried.
         PassphraseNeeded: A key is locked, and no other one was accepted.
         Refused: The login failed.
-        Unreachable: There is no SSH server to be reached.
+        Unreachable: No SSH server can be reached.
         BackendError: The address or the client settings cannot be used.
     """
     opened: list[Any] = []
@@ -95,7 +95,7 @@ def connect(
 
 
 def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, int]:
-    """Host and port of the node's own sshd, as `KnownHosts` has them.
+    """Return host and port of the node's own sshd, as in `KnownHosts`.
 
     Raises:
         BackendError: The address or the client settings cannot be used.
@@ -105,7 +105,7 @@ def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str,
 
 
 def hops_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[Hop, ...]:
-    """Every sshd on the way to a node, its own the last.
+    """Return every sshd on the way to a node, its own last.
 
     Raises:
         BackendError: The address or the client settings cannot be used.
@@ -114,7 +114,7 @@ def hops_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[Hop, 
 
 
 def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, ...]:
-    """The key files that may be tried on the way to a node, as `PassphraseNeeded` names them.
+    """Return the key files that may be tried on the way, as `PassphraseNeeded` names them.
 
     Raises:
         BackendError: The address or the client settings cannot be used.
@@ -124,7 +124,7 @@ def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple
 
 
 def agent_keys() -> int | None:
-    """How many keys the user's SSH agent holds; None where there is none that answers."""
+    """Return the number of keys in the user's SSH agent; None if no agent answers."""
     agent = _agent() if os.environ.get("SSH_AUTH_SOCK") else None
     if agent is None:
         return None
@@ -137,7 +137,7 @@ def agent_keys() -> int | None:
 
 
 class SshShell:
-    """`Shell` over SSH. For one user at a time; `close` may be called from anywhere."""
+    """`Shell` over SSH. For one user at a time; `close` may be called from any thread."""
 
     def __init__(self, connections: Sequence[Any], who: str, silence_s: float) -> None:
         self._connections = connections
@@ -154,10 +154,10 @@ class SshShell:
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
-        """See `Shell`. Of more than 4 MB of output the end is kept; ``on_line`` gets both streams.
+        """See `Shell`. Of output over 4 MB the end is kept; ``on_line`` gets both streams.
 
-        A command that met its limit may live on at the node: closing the channel ends its output,
-        and nothing more.
+        A command that exceeded its limit may continue on the node: closing the channel only ends
+        its output.
         """
         with self._connected(limit_s):
             channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
@@ -166,7 +166,7 @@ class SshShell:
             except TimeoutError as error:
                 raise Unreachable(
                     f"“{argv[0]}” on {self._who} had not ended after {seconds(limit_s)}.",
-                    "Look there for what it waits for: a share that hangs, a busy disk.",
+                    "Find what blocks it on the node: an unresponsive share, a busy disk.",
                 ) from error
             finally:
                 channel.close()
@@ -191,20 +191,20 @@ class SshShell:
     def send(
         self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
-        """See `Shell`. What is executable here will be executable there."""
+        """See `Shell`. A file that is executable here is executable on the node."""
         with self._connected():
             self._files().send(source, path, on_bytes)
 
     def fetch(
         self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
-        """See `Shell`; FileNotFoundError when there is no such file."""
+        """See `Shell`; FileNotFoundError if there is no such file."""
         with self._connected():
             self._files().fetch(path, target, on_bytes)
 
     @contextmanager
     def files(self) -> Iterator[SftpFiles]:
-        """See `Shell`; FileNotFoundError and FileExistsError come through."""
+        """See `Shell`; FileNotFoundError and FileExistsError are passed on."""
         with self._connected():
             yield self._files()
 
@@ -215,7 +215,7 @@ class SshShell:
         return SftpFiles(self._opened_sftp, self._who, self._free_bytes)
 
     def _session(self, limit_s: float) -> Any:
-        """A channel; where sshd allows one at a time (MaxSessions 1), after the one before it."""
+        """Open a channel; if sshd allows only one (MaxSessions 1), after the one before it."""
         end = time.monotonic() + min(limit_s, _NEXT_SESSION_S)
         while True:
             try:
@@ -227,7 +227,7 @@ class SshShell:
                 elif time.monotonic() >= end:
                     raise LoginRefused(*ssh_errors.no_session(self._who, error.text)) from error
                 else:
-                    # sshd counts a session until what ran in it is gone.
+                    # sshd counts a session until its processes have ended.
                     time.sleep(_SESSION_LOOK_S)
 
     def _opened_sftp(self) -> Any:
@@ -249,7 +249,7 @@ class SshShell:
         try:
             answer = self.run(["df", "-Pk", "--", folder], limit_s=_CHANNEL_LIMIT_S)
         except LoginRefused:
-            # The account may move files and run nothing.
+            # The account may transfer files but run nothing.
             return None
         try:
             return int(answer.out.splitlines()[-1].split()[3]) * 1024
@@ -258,11 +258,11 @@ class SshShell:
 
     @contextmanager
     def _connected(self, limit_s: float | None = None) -> Iterator[None]:
-        """What breaks a connection becomes a sentence; with a limit, nothing outlasts it."""
+        """Turn connection errors into `BackendError`; with a limit, close the connection at it."""
         watchdog = None
         if limit_s is not None:
             # paramiko waits without a limit for the answer to a request, and for a socket whose
-            # buffer is full; closing the connection under it is what ends that.
+            # buffer is full; only closing the connection ends that.
             watchdog = threading.Timer(limit_s + _GRACE_S, _close, [self._connections])
             watchdog.daemon = True
             watchdog.start()
@@ -273,12 +273,12 @@ class SshShell:
         except TimeoutError as error:
             raise Unreachable(
                 f"{self._who} has not answered for {seconds(self._silence_s)}.",
-                "Look whether it is busy or its disk hangs, then connect again.",
+                "Check whether it is busy or its disk hangs, then connect again.",
             ) from error
         except (EOFError, OSError, SSHException) as error:
             raise Unreachable(
                 f"The connection to {self._who} broke off ({ssh_errors.short(error)}).",
-                "Connect again; if that fails too, look whether the node is on.",
+                "Connect again; if that fails too, check that the node is on.",
             ) from error
         finally:
             if watchdog is not None:
@@ -286,20 +286,20 @@ class SshShell:
 
 
 class _OnlyAccepted:
-    """paramiko's "missing host key policy": a connection goes on only to an accepted key."""
+    """paramiko's "missing host key policy": continue only with an accepted key."""
 
     def __init__(self, hop: Hop, known_hosts: KnownHosts) -> None:
         self._hop = hop
         self._known_hosts = known_hosts
 
     def missing_host_key(self, client: object, hostname: str, key: Any) -> None:
-        # Called for every key: paramiko itself is given none to compare with.
+        # Called for every key: paramiko itself has none to compare with.
         shown = host_key(self._hop.host, self._hop.port, key.get_name(), key.asbytes())
         accepted = self._known_hosts.keys(self._hop.host, self._hop.port)
         if any(one.text == shown.text for one in accepted):
             return
         if accepted:
-            # A key of another kind too: who stands in between would simply offer that one.
+            # Also for a key of another kind: an attacker would simply offer that one.
             raise HostKeyChanged(
                 *ssh_errors.key_changed(shown, accepted[0]), shown, accepted[0].fingerprint
             )
@@ -307,11 +307,11 @@ class _OnlyAccepted:
 
 
 class _KeyEndedIt(Exception):
-    """A key with which paramiko cannot log in at all; the connection went with it."""
+    """A key with which paramiko cannot log in at all; the connection broke with it."""
 
 
 class _Login:
-    """paramiko's "auth strategy": keys of the agent and of files, those asked for first."""
+    """paramiko's "auth strategy": keys of the agent and of files, explicitly named ones first."""
 
     def __init__(self, hop: Hop, passphrase: str) -> None:
         self._hop = hop
@@ -330,7 +330,7 @@ class _Login:
             if which in self._unsigned:
                 continue
             is_held = isinstance(key, paramiko.AgentKey)
-            # The agent may ask a person first, or wait for a finger on a stick.
+            # The agent may ask the user first, or wait for a touch of a security key.
             transport.auth_timeout = limit_s + _AGENT_LIMIT_S if is_held else limit_s
             try:
                 transport.auth_publickey(self._hop.user, key)
@@ -341,7 +341,7 @@ class _Login:
             except (OSError, EOFError):
                 raise
             except Exception as error:
-                # What paramiko and cryptography raise for one key has no common class.
+                # The exceptions of paramiko and cryptography for one key have no common class.
                 if "timeout" in str(error):
                     raise Unreachable(*ssh_errors.silent_login(self._hop)) from error
                 is_refusal = isinstance(error, paramiko.AuthenticationException)
@@ -349,9 +349,9 @@ class _Login:
                     self._tried.append(name)
                     if transport.is_active():
                         continue
-                    # sshd has seen enough wrong keys.
+                    # sshd has seen too many wrong keys.
                     break
-                _log.info("The key %s is passed over.", name, exc_info=True)
+                _log.info("The key %s is skipped.", name, exc_info=True)
                 self._unsigned[which] = ssh_errors.unsigned(name, key.get_name(), error)
                 if not transport.is_active():
                     raise _KeyEndedIt from error
@@ -367,7 +367,7 @@ class _Login:
         raise LoginRefused(*ssh_errors.no_login(self._hop, self._tried, allowed, unusable))
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
-        """Keys and where they are from; an sshd ends the talk after some six wrong ones."""
+        """Yield keys and their origins; an sshd disconnects after some six wrong ones."""
         agent = _agent(self._hop.agent)
         try:
             held = {bytes(key.asbytes()): key for key in (agent.get_keys() if agent else ())}
@@ -395,7 +395,7 @@ class _Login:
             except OSError as error:
                 self._unusable.append(ssh_errors.unread(path, error))
             except Exception:  # noqa: BLE001 - as above: a key file may raise anything
-                _log.info("The key %s is passed over.", path, exc_info=True)
+                _log.info("The key %s is skipped.", path, exc_info=True)
                 self._unusable.append(ssh_errors.unusable(path, content))
             else:
                 if key is None:
@@ -412,13 +412,13 @@ class _Login:
         try:
             key.load_certificate(str(certificate))
         except (ValueError, OSError, SSHException):
-            _log.info("The certificate %s is passed over.", path, exc_info=True)
+            _log.info("The certificate %s is skipped.", path, exc_info=True)
             return
         yield path, key
 
     def _loaded(self, content: bytes) -> Any:
-        """The key of a file, None when it stays locked."""
-        # Only where a key file is read, as in `backend.provisioning.cluster_key`.
+        """Return the key of a file, None if it stays locked."""
+        # Imported only to read a key file, as in `backend.provisioning.cluster_key`.
         from backend.ssh import key_pair
 
         opened = key_pair.opened(content, self._passphrase)
@@ -435,7 +435,7 @@ def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limi
         try:
             return _attempt(hop, gateway, known_hosts, login, limit_s)
         except _KeyEndedIt:
-            # `login` passes that key over from now on.
+            # `login` skips that key from now on.
             continue
 
 
@@ -445,7 +445,7 @@ def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, lim
         hop.host,
         user=hop.user,
         port=hop.port,
-        # An empty one: `route` has read the settings, and fabric.py files are not executed.
+        # Empty: `route` has read the settings, and fabric.py files are not executed.
         config=fabric.Config(ssh_config=paramiko.SSHConfig(), lazy=True),
         gateway=gateway,
         forward_agent=False,
@@ -473,7 +473,7 @@ def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, lim
 
 
 def _transport(kinds: Sequence[str], sock: Any, disabled_algorithms: Any = None) -> Any:
-    """A transport that asks for a key of a kind that was accepted, if there is one."""
+    """Make a transport that requests a host key of an accepted kind, if there is one."""
     transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
     options = transport.get_security_options()
     known = [kind for kind in options.key_types if _kind_of(kind) in kinds]
@@ -509,12 +509,12 @@ class _AgentKey(paramiko.AgentKey):  # type: ignore[misc] # as above
         try:
             return bytes(super().sign_ssh_data(data, algorithm))
         except OSError as error:
-            # It is not the connection that broke.
+            # Not a broken connection.
             raise SSHException(f"the agent did not answer: {ssh_errors.short(error)}") from error
 
 
 def _agent(path: str | None = None) -> Any:
-    """The agent at ``path``; "" is none, and None the one that the environment names."""
+    """Open the agent at ``path``; "" is none, and None the one of the environment."""
     try:
         path = os.environ.get("SSH_AUTH_SOCK") if path is None else path
         if path is None or not hasattr(socket, "AF_UNIX"):
@@ -526,7 +526,7 @@ def _agent(path: str | None = None) -> Any:
 
 
 def _public_half(path: str) -> bytes:
-    """The public key beside a private one, by which an agent's key is recognised, or nothing."""
+    """Return the public key next to a private one, which identifies it in an agent, or b""."""
     try:
         text = Path(f"{path}.pub").expanduser().read_text("utf-8", "replace")
         return bytes(paramiko.pkey.PublicBlob.from_string(text).key_blob)
@@ -535,7 +535,7 @@ def _public_half(path: str) -> bytes:
 
 
 def _lookup(ssh_config: Path | None) -> Lookup:
-    """What the user's client settings say of a host."""
+    """Return a lookup of the user's client settings for a host."""
     ssh = shutil.which("ssh")
     if ssh is not None:
         return cache(partial(ask_ssh, ssh, file=ssh_config))
@@ -560,7 +560,7 @@ def _lookup(ssh_config: Path | None) -> Lookup:
 
 
 def _close(connections: Sequence[Any]) -> None:
-    """Close the far end first, in a thread that can be given up: a dead peer's send may block."""
+    """Close the last connection first, in a thread: a send to a dead peer may block."""
 
     def close() -> None:
         for connection in reversed(connections):

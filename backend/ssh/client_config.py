@@ -1,4 +1,4 @@
-"""The user's settings of the SSH client: what `ssh -G HOST` says, where ssh is on this computer."""
+"""The user's SSH client settings: the output of `ssh -G HOST` if this computer has ssh."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _LINE = re.compile(r"(\w+)(?:\s*=\s*|\s+)(.+)")
 _TOKEN = re.compile(r"%(.)|\$\{(\w+)\}")
 _ALONE = frozenset({"all", "canonical", "final"})
 _WITH_VALUE = frozenset({"host", "originalhost", "user", "localuser"})
-"""Not `exec`: for it, paramiko reads from the terminal."""
+"""Not `exec`: paramiko reads from the terminal for it."""
 _NEVER = "Host !*"
-_REMEDY = "Correct that file; `ssh -G HOST` shows what OpenSSH makes of it."
+_REMEDY = "Correct that file; `ssh -G HOST` shows how OpenSSH reads it."
 
 
 def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]:
-    """What ``ssh`` would use for a host, with lower-case keys.
+    """Return the settings that ``ssh`` would use for a host, with lower-case keys.
 
-    ``file`` is read instead of the user's and the system's own settings. A `Match exec` is run.
+    ``file`` replaces the user's and the system's settings. A `Match exec` is run.
 
     Raises:
         BackendError: ssh refuses the settings, or has not answered in time.
     """
     argv = [ssh, "-G", "-T"]
     if file is None and Path.home() != Path(f"~{getpass.getuser()}").expanduser():
-        # OpenSSH does not look at HOME, where everything that this program reads is.
+        # OpenSSH ignores HOME, which this program uses for everything it reads.
         own = Path.home() / ".ssh/config"
         argv += ["-F", str(own) if own.is_file() else "none"]
     elif file is not None:
@@ -53,8 +53,8 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BackendError(
-            f"ssh gave no settings for {sanitize(address.host)}: {sanitize(str(error), 160)}.",
-            f"Try it in a terminal: ssh -G {shlex.quote(address.host)}",
+            f"ssh returned no settings for {sanitize(address.host)}: {sanitize(str(error), 160)}.",
+            f"Run it in a terminal to see why: ssh -G {shlex.quote(address.host)}",
         ) from error
     if done.returncode:
         lines = os.fsdecode(done.stderr).splitlines()
@@ -74,7 +74,7 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
 
 
 def _with_tokens(found: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
-    """With the tokens that `ssh -G` leaves to the login."""
+    """Replace the tokens that `ssh -G` leaves to the login."""
     host = found.get("hostname", address.host)
     here = socket.gethostname()
     tokens = {
@@ -107,10 +107,10 @@ def _with_tokens(found: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
 
 
 def readable(text: str) -> str:
-    """Settings in a form that paramiko's parser takes as ssh would; for computers without ssh.
+    """Rewrite settings so that paramiko's parser reads them as ssh would, on computers without ssh.
 
-    A comment ends its line, and a `Match` of unknown criteria or a line with a fault ends its
-    block, which then holds for no host.
+    A comment ends its line. A `Match` with unknown criteria, or an invalid line, ends its block,
+    which then matches no host.
     """
     return "\n".join(_line(_without_comment(line).strip()) for line in text.splitlines())
 
@@ -152,11 +152,11 @@ def _match(words: list[str]) -> str:
             criteria.append(name.lower())
         else:
             return _NEVER
-    # paramiko takes "all" by itself only; "final all" means "final".
+    # paramiko accepts "all" only alone; "final all" means "final".
     return f"Match {shlex.join([one for one in criteria if one != 'all'] or criteria)}"
 
 
 def unreadable(file: Path, error: BaseException) -> BackendError:
-    """The sentence for settings that paramiko's parser refuses."""
+    """Return the error for settings that paramiko's parser refuses."""
     told = sanitize(str(getattr(error, "strerror", None) or error).strip(" ."), 160)
-    return BackendError(f"The settings of SSH in {file} cannot be used: {told}.", _REMEDY)
+    return BackendError(f"The SSH settings in {file} cannot be used: {told}.", _REMEDY)

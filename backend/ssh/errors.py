@@ -1,6 +1,6 @@
-"""The sentences of a connection that fails, each with its remedy: one for each cause.
+"""Sentences and remedies for failed connections, one for each cause.
 
-Each function returns a sentence and a remedy, in the order in which `BackendError` takes them.
+Each function returns a sentence and a remedy, in the order of `BackendError`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from backend.ssh.ssh_config import Hop
 Fault = tuple[str, str]
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
 _ORDINARY = (
-    "Use an ordinary key for this program (ssh-keygen -t ed25519), and name it with --identity."
+    "Use an ordinary key for this program (ssh-keygen -t ed25519), and pass it with --identity."
 )
 _RC_FILES = (
-    "what the login shell reads first (bash: ~/.bashrc, zsh: ~/.zshenv, tcsh: ~/.tcshrc or "
-    "~/.cshrc, fish: ~/.config/fish/config.fish)"
+    "the files that the login shell reads first (bash: ~/.bashrc, zsh: ~/.zshenv, tcsh: ~/.tcshrc "
+    "or ~/.cshrc, fish: ~/.config/fish/config.fish)"
 )
 _KEX_WORDS = ("no acceptable", "incompatible")
 
 
 def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
-    """Of what went wrong before a login was tried."""
+    """Describe a failure before the login."""
     if isinstance(error, socket.gaierror):
         return (
             f"The host {hop.place} was not found.",
@@ -43,7 +43,7 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
     if errno.ECONNREFUSED in numbers:
         return (
             f"{hop.place} refuses connections on port {hop.port}: no SSH server listens there.",
-            "Start it there (apt-get install openssh-server), or give its port with --port.",
+            "Start one there (apt-get install openssh-server), or give its port with --port.",
         )
     if numbers & set(_NO_ROUTE):
         return (
@@ -51,13 +51,13 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
             "Check that it is on, and that this computer is in its network (VPN, cable).",
         )
     is_greeting = "banner" in str(error) or "protocol version" in str(error)
-    # paramiko's word when its limit is over first; nothing else of a fresh connection says it.
+    # paramiko's message if its limit is over first; nothing else in a new connection causes it.
     if "No existing session" in str(error) or (
         is_greeting and isinstance(error.__context__, TimeoutError)
     ):
         return (
-            f"Port {hop.port} of {hop.place} takes connections but did not greet within "
-            f"{seconds(limit_s)}: it is no SSH server, or the node hangs.",
+            f"Port {hop.port} of {hop.place} accepts connections but sent no greeting within "
+            f"{seconds(limit_s)}: it is not an SSH server, or the node hangs.",
             "Give the port of its sshd with --port.",
         )
     if is_greeting:
@@ -65,7 +65,7 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
     if isinstance(error, TimeoutError) or errno.ETIMEDOUT in numbers or "imeout" in str(error):
         return (
             f"{hop.place} did not answer on port {hop.port} within {seconds(limit_s)}.",
-            "Check that it is on, and that no firewall stands between.",
+            "Check that it is on, and that no firewall blocks the port.",
         )
     if any(word in str(error).lower() for word in _KEX_WORDS):
         return (
@@ -74,13 +74,13 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
         )
     return (
         f"The connection to {hop.place} broke off before the login ({short(error)}).",
-        "Try again; if that fails too, look into the log of sshd there.",
+        "Try again; if that fails too, read the log of sshd on that host.",
     )
 
 
 def no_greeting(hop: Hop) -> Fault:
     return (
-        f"What answers on port {hop.port} of {hop.place} is no SSH server.",
+        f"The program at port {hop.port} of {hop.place} is not an SSH server.",
         "Give the port of its sshd with --port.",
     )
 
@@ -95,7 +95,7 @@ def not_from_jump(hop: Hop, jump: str, why: str) -> Fault:
 
 
 class Unusable(NamedTuple):
-    """A key that could not be tried: ``why`` goes on after its name."""
+    """A key that could not be tried: ``why`` follows its name."""
 
     name: str
     why: str
@@ -105,11 +105,11 @@ class Unusable(NamedTuple):
 def no_login(
     hop: Hop, tried: Sequence[str], allowed: Sequence[str], unusable: Sequence[Unusable]
 ) -> Fault:
-    """A wrong user and a wrong key look alike from outside; both are named."""
+    """Describe a refused login. A wrong user and a wrong key cannot be distinguished."""
     copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.who]
     if allowed and "publickey" not in allowed:
         return (
-            f"{hop.place} lets {hop.user} in by {' or '.join(map(sanitize, allowed))} only, "
+            f"{hop.place} accepts {hop.user} by {' or '.join(map(sanitize, allowed))} only, "
             "and Ringmaster needs a key.",
             "Allow keys there: PubkeyAuthentication yes in sshd_config.",
         )
@@ -117,17 +117,17 @@ def no_login(
     ways_out = " ".join(dict.fromkeys(one.way_out for one in unusable))
     if not tried and unusable:
         return (
-            f"{hop.place} does not let {hop.user} in: no key could be used: {passed_over}.",
+            f"{hop.place} refuses {hop.user}: no key could be used: {passed_over}.",
             ways_out,
         )
     if not tried:
         return (
-            f"{hop.place} does not let {hop.user} in: there is no key on this computer to try.",
+            f"{hop.place} refuses {hop.user}: there is no key on this computer to try.",
             f"Make one and copy it there: ssh-keygen -t ed25519, then {shlex.join(copy)}",
         )
     also = f"; not usable: {passed_over}" if unusable else ""
     return (
-        f"{hop.place} does not let {hop.user} in: no such user, or none of the keys is accepted "
+        f"{hop.place} refuses {hop.user}: no such user, or none of the keys is accepted "
         f"(tried: {sanitize(', '.join(tried), 300)}{also}).",
         f"{ways_out} Check the user's name, and that the key is listed there: "
         f"{shlex.join(copy)}".strip(),
@@ -135,10 +135,10 @@ def no_login(
 
 
 def unsigned(name: str, kind: str, error: BaseException) -> Unusable:
-    """Of a key with which nothing could be signed."""
+    """Describe a key with which nothing could be signed."""
     if kind.startswith("sk-"):
-        return Unusable(name, f"a key of a security stick ({short(error)})", _ORDINARY)
-    way_out = "Unlock the agent and confirm when it asks, or name a key file with --identity."
+        return Unusable(name, f"on a hardware security key ({short(error)})", _ORDINARY)
+    way_out = "Unlock the agent and confirm when it asks, or pass a key file with --identity."
     if "(agent)" not in name and "of the agent" not in name:
         way_out = _ORDINARY
     return Unusable(name, f"with which nothing could be signed ({short(error)})", way_out)
@@ -146,11 +146,11 @@ def unsigned(name: str, kind: str, error: BaseException) -> Unusable:
 
 def unread(path: str, error: OSError) -> Unusable:
     why = f"which cannot be read ({short(error)})"
-    return Unusable(path, why, f"Let that file be yours: chmod 600 {_in_shell(path)}.")
+    return Unusable(path, why, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}.")
 
 
 def unusable(path: str, content: bytes) -> Unusable:
-    """Of a key file, by what it holds."""
+    """Describe an unusable key file by its content."""
     text = content.lstrip(b"\xef\xbb\xbf").strip()
     body = b"".join(line for line in text.splitlines() if not line.startswith(b"-----"))
     try:
@@ -161,23 +161,21 @@ def unusable(path: str, content: bytes) -> Unusable:
         return Unusable(path, "which is empty", "Copy that key here again.")
     if text.startswith(b"PuTTY-User-Key-File"):
         to = f"{_in_shell(path)} -O private-openssh -o {_in_shell(f'{path}.openssh')}"
-        return Unusable(path, "which is a key of PuTTY", f"Convert it: puttygen {to}")
+        return Unusable(path, "which is a PuTTY key", f"Convert it: puttygen {to}")
     if text.startswith((b"ssh-", b"ecdsa-", b"sk-")):
-        return Unusable(path, "which is a public key", "Give the private one: it has no .pub.")
+        return Unusable(path, "which is a public key", "Use the private one, without .pub.")
     if b"sk-ssh-" in inside or b"sk-ecdsa-" in inside:
-        return Unusable(path, "which is a key of a security stick", _ORDINARY)
+        return Unusable(path, "which is on a hardware security key", _ORDINARY)
     if b"ssh-dss" in inside or b" DSA " in text:
         return Unusable(path, "which is a DSA key", _ORDINARY)
     if text.startswith(b"-----BEGIN ") and b"-----END " not in text:
-        return Unusable(path, "whose end is missing", "Copy that key here again.")
+        return Unusable(path, "which is truncated", "Copy that key here again.")
     if text.startswith(b"-----BEGIN ") and b"PRIVATE KEY-----" in text:
-        why = "which is a private key in a form that Ringmaster does not read"
-        way_out = (
-            f"Write it in the usual form (ssh-keygen -p -f {_in_shell(path)}), or use another."
-        )
+        why = "which is a private key in a format that Ringmaster does not read"
+        way_out = f"Convert it (ssh-keygen -p -f {_in_shell(path)}), or use another key."
         return Unusable(path, why, way_out)
-    why = "which is no private key that can be read"
-    return Unusable(path, why, "Name a private key of OpenSSH with --identity.")
+    why = "which is not a private key that can be read"
+    return Unusable(path, why, "Pass an OpenSSH private key with --identity.")
 
 
 def _in_shell(path: str) -> str:
@@ -195,25 +193,25 @@ def locked(path: str, hop: Hop, given: bool) -> Fault:
 
 def second_factor(hop: Hop) -> Fault:
     return (
-        f"{hop.place} took the key of {hop.user} and wants a second proof, which Ringmaster "
-        "cannot give.",
-        "Let a key alone be enough there: AuthenticationMethods publickey in sshd_config.",
+        f"{hop.place} accepted the key of {hop.user} and requires a second factor, which "
+        "Ringmaster does not support.",
+        "Allow a key alone there: AuthenticationMethods publickey in sshd_config.",
     )
 
 
 def silent_login(hop: Hop) -> Fault:
     return (
         f"{hop.place} did not answer the login of {hop.user}.",
-        "Look whether the node is busy, or its user directory (LDAP) does not answer.",
+        "Check whether the node is busy, or its user directory (LDAP) does not answer.",
     )
 
 
 def key_unknown(shown: HostKey) -> Fault:
     name = host_name(shown.host, shown.port)
     return (
-        f"{name} shows the host key {shown.fingerprint} ({shown.kind}), which nobody has "
+        f"First connection to {name}: its host key {shown.fingerprint} ({shown.kind}) has not been "
         "accepted here.",
-        "Compare it with what the node itself says (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub); "
+        "Compare it with the node's own output of ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub; "
         f"if it is the same: --accept-key {shown.fingerprint}",
     )
 
@@ -221,20 +219,20 @@ def key_unknown(shown: HostKey) -> Fault:
 def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
     name = host_name(shown.host, shown.port)
     return (
-        f"{name} shows another host key than the accepted one: {shown.fingerprint} "
-        f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Somebody may be "
-        "posing as it, or it was installed anew.",
-        "Ask whoever looks after it. Only if the change is meant, forget the old key: "
+        f"{name} presents another host key than the accepted one: {shown.fingerprint} "
+        f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Either it was "
+        "reinstalled, or someone is intercepting the connection.",
+        "Ask its administrator. Only if the change is intended, remove the old key: "
         f"{to_remove(shown.host, shown.port)}",
     )
 
 
 def no_command(who: str, code: int, words: str) -> Fault:
     last = last_said(words)
-    said = f" and said “{sanitize(last, 120)}”" if last else ""
+    said = f" and printed “{sanitize(last, 120)}”" if last else ""
     return (
         f"The login shell of {who} ended with code {code} before any command began{said}.",
-        f"Look there at {_RC_FILES}: it must not end or fail where no terminal is.",
+        f"Change {_RC_FILES} there: they must not end or fail without a terminal.",
     )
 
 
@@ -242,15 +240,15 @@ def no_session(who: str, why: str) -> Fault:
     return (
         f"The SSH server of {who} allows no session on an open connection: "
         f"{sanitize(why) or 'no reason given'}.",
-        "Let sshd_config there allow more: MaxSessions 10 is what OpenSSH has by itself.",
+        "Allow more in sshd_config there: OpenSSH's default is MaxSessions 10.",
     )
 
 
 def no_sftp(who: str) -> Fault:
     return (
         f"{who} offers no file transfer (SFTP).",
-        "Add to sshd_config there: Subsystem sftp internal-sftp. What the login shell prints "
-        f"breaks it, too; look at {_RC_FILES}.",
+        "Add to sshd_config there: Subsystem sftp internal-sftp. Output of the login shell also "
+        f"breaks it; remove such output from {_RC_FILES}.",
     )
 
 
@@ -260,7 +258,7 @@ def short(error: BaseException) -> str:
 
 
 def _numbers(error: BaseException) -> set[int]:
-    """All errno of an attempt; paramiko keeps one for each address of a name."""
+    """Return all errno of an attempt; paramiko keeps one for each address of a name."""
     inner = getattr(error, "errors", None)
     all_of_them = [error, *(inner.values() if isinstance(inner, dict) else ())]
     found = (getattr(one, "errno", None) for one in all_of_them)

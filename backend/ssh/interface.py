@@ -1,7 +1,7 @@
-"""What the rest of the program wants of a connection to a node. `ssh` has the real one.
+"""The interface of a connection to a node; `ssh.client` implements it.
 
-Commands are argument lists: quoting for the far shell happens once, inside. Nothing here waits for
-ever, and nothing reads from the desktop's terminal.
+Commands are argument lists: quoting for the remote shell happens once, inside. Every wait has a
+limit, and nothing reads from the desktop's terminal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command on a node ended. Output is decoded with replacement: it may hold anything."""
+    """The result of a command on a node. Invalid bytes in its output are replaced."""
 
     code: int
     out: str
@@ -34,13 +34,13 @@ class CommandResult:
 
     @property
     def complaint(self) -> str:
-        """The last that it said, for a sentence."""
+        """The last line of its output, for a sentence."""
         return last_said(self.err or self.out) or f"it ended with code {self.code}"
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """What the far side tells of a file."""
+    """Attributes of a remote file."""
 
     path: str
     bytes: int
@@ -48,7 +48,7 @@ class RemoteFile:
     is_plain: bool = True
     """Neither a folder nor a pipe or a device, which may never end."""
     mtime_s: int = 0
-    """By the clock of the disk; SFTP counts whole seconds."""
+    """By the clock of the disk; SFTP has whole seconds."""
 
     @property
     def name(self) -> str:
@@ -66,43 +66,43 @@ class Shell(Protocol):
         limit_s: float = 60.0,
         on_line: Callable[[str], None] | None = None,
     ) -> CommandResult:
-        """Execute, wait, and bring back how it ended.
+        """Run a command and wait for its end.
 
         Raises:
-            Unreachable: The connection broke, or there was no end within ``limit_s``.
+            Unreachable: The connection broke, or it did not end within ``limit_s``.
         """
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Replace a small file whole: temporary name, then rename."""
+        """Replace a small file in one step: temporary name, then rename."""
 
     def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
-        """At most ``limit_bytes`` from ``offset``; FileNotFoundError when there is no such file."""
+        """Read at most ``limit_bytes`` from ``offset``; FileNotFoundError if there is no file."""
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
-        """What a folder holds; FileNotFoundError when there is no such folder."""
+        """List a folder; FileNotFoundError if there is no such folder."""
 
     def send(
         self, source: Path, path: str, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
-        """Copy a file there under a temporary name, then rename; ``on_bytes(done, total)``."""
+        """Send a file under a temporary name, then rename it; ``on_bytes(done, total)``."""
 
     def fetch(
         self, path: str, target: Path, on_bytes: Callable[[int, int], None] | None = None
     ) -> None:
-        """Copy a file from there, whole or not at all."""
+        """Fetch a file, completely or not at all."""
 
     def files(self) -> AbstractContextManager[SftpFiles]:
-        """Everything else that can be done with files there, many steps in one go."""
+        """Open file access for several operations."""
 
     def close(self) -> None: ...
 
 
 class Unreachable(BackendError):
-    """The node did not answer, or no longer does."""
+    """The node did not answer, or stopped answering."""
 
 
 class LoginRefused(BackendError):
-    """The node answered and did not let us in."""
+    """The node answered and refused the login."""
 
 
 class PassphraseNeeded(LoginRefused):
@@ -114,7 +114,7 @@ class PassphraseNeeded(LoginRefused):
 
 
 class HostKeyUnknown(BackendError):
-    """A key that was never seen here; only a person can accept it."""
+    """A key that was never accepted here; only the user can accept it."""
 
     def __init__(self, sentence: str, remedy: str, key: HostKey) -> None:
         super().__init__(sentence, remedy)

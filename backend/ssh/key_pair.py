@@ -1,4 +1,4 @@
-"""Private keys: one made, and any opened; the one module that imports cryptography."""
+"""Make and open private keys; the one module that imports cryptography."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 def make() -> tuple[bytes, str]:
-    """A new private key file, and the public part in one line."""
+    """Make a private key file; return it and its public part in one line."""
     made = Ed25519PrivateKey.generate()
     private = made.private_bytes(
         serialization.Encoding.PEM,
@@ -21,24 +21,24 @@ def make() -> tuple[bytes, str]:
 
 
 def public_part(private: bytes) -> str:
-    """The public part of a private key file, type and key in one line.
+    """Return the public part of a private key file, type and key in one line.
 
     Raises:
-        ValueError: It is no open ed25519 key.
+        ValueError: It is not an unlocked ed25519 key.
     """
     try:
         parsed = serialization.load_ssh_private_key(private, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(f"no key that can be used: {error}") from error
+        raise ValueError(f"it is not a usable key: {error}") from error
     if not isinstance(parsed, Ed25519PrivateKey):
         raise ValueError("not an ed25519 key")
     return _public(parsed)
 
 
 def opened(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
-    """Kind and unlocked text, in OpenSSH's form, of any private key; None when it stays locked.
+    """Return kind and unlocked text, in OpenSSH's format, of a private key; None if locked.
 
-    paramiko reads fewer forms and ciphers than cryptography does.
+    paramiko reads fewer formats and ciphers than cryptography does.
 
     Raises:
         Exception: It cannot be read; cryptography has no common class for that.
@@ -47,7 +47,7 @@ def opened(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
     try:
         key = _loaded(private, None)
     except TypeError:
-        # cryptography's word for "locked"; of what is no key it says ValueError.
+        # cryptography raises TypeError for a locked key, and ValueError for an invalid one.
         if not passphrase:
             return None
         try:

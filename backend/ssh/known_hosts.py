@@ -1,9 +1,9 @@
-"""The sshd keys that people accepted: one file of the program's own, in OpenSSH's format.
+"""The accepted sshd keys: one file of the program's own, in OpenSSH's format.
 
-The user's ``~/.ssh/known_hosts`` is neither read nor changed: what a person accepted for a terminal
-was not accepted here, and a mistake here must not reach there. Names are written in the clear, and
-a line that is not ``names kind key`` (a comment, a marker, a hashed name) matches nothing and stays
-as it is.
+The user's ``~/.ssh/known_hosts`` is neither read nor changed: a key that was accepted for a
+terminal was not accepted here, and a mistake here must not affect the terminal. Names are not
+hashed. A line that is not ``names kind key`` (a comment, a marker, a hashed name) matches nothing
+and stays as it is.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _changing = threading.Lock()
 
 
 def host_name(host: str, port: int) -> str:
-    """How OpenSSH writes a host: ``name``, or ``[name]:port`` where the port is not 22."""
+    """Format a host as OpenSSH does: ``name``, or ``[name]:port`` if the port is not 22."""
     lower = host.lower()
     return lower if port == SSH_PORT else f"[{lower}]:{port}"
 
 
 def fingerprint(blob: bytes) -> str:
-    """As ``ssh-keygen -l`` prints it, of a public key's bytes."""
+    """Format a public key's fingerprint as ``ssh-keygen -l`` does."""
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode("ascii")
     return "SHA256:" + digest.rstrip("=")
 
 
 def fingerprint_of(text: str) -> str:
-    """The fingerprint of what a known-hosts line holds after the name, "" of nothing."""
+    """Return the fingerprint of a known-hosts line without its name, "" of ""."""
     fields = text.split()
     return fingerprint(base64.b64decode(fields[1])) if len(fields) > 1 else ""
 
 
 def host_key(host: str, port: int, kind: str, blob: bytes) -> HostKey:
-    """The record of the public key ``blob`` that the sshd at ``host`` showed."""
+    """Make the record of the public key ``blob`` that the sshd at ``host`` presented."""
     text = f"{kind} {base64.b64encode(blob).decode('ascii')}"
     return HostKey(host, port, kind, text, fingerprint(blob))
 
@@ -57,16 +57,16 @@ class _Line:
 
 
 class KnownHosts:
-    """The file at ``path``. It is read at each question: another desktop process may change it."""
+    """The file at ``path``, read at each call: another desktop process may change it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def keys(self, host: str, port: int = SSH_PORT) -> tuple[HostKey, ...]:
-        """The accepted keys of one sshd, in the order in which they were accepted.
+        """Return the accepted keys of one sshd, in the order in which they were accepted.
 
         Raises:
-            BackendError: The file is there and cannot be read.
+            BackendError: The file exists and cannot be read.
         """
         name = host_name(host, port)
         found = (_parsed(line) for line in self._lines())
@@ -75,10 +75,10 @@ class KnownHosts:
         )
 
     def all(self) -> tuple[HostKey, ...]:
-        """All accepted keys, in the order in which they were accepted.
+        """Return all accepted keys, in the order in which they were accepted.
 
         Raises:
-            BackendError: The file is there and cannot be read.
+            BackendError: The file exists and cannot be read.
         """
         return tuple(
             host_key(*_place(name), one.kind, one.blob)
@@ -88,7 +88,7 @@ class KnownHosts:
         )
 
     def add(self, key: HostKey) -> None:
-        """Keep a key that a person accepted. Call this only after a person's yes.
+        """Store a key. Call this only after the user accepted it.
 
         Raises:
             BackendError: The file cannot be written; nothing was changed.
@@ -99,7 +99,7 @@ class KnownHosts:
             self._replace([*self._lines(), f"{host_name(key.host, key.port)} {key.text}"])
 
     def remove(self, host: str, port: int = SSH_PORT) -> int:
-        """Forget one sshd by name; how many keys went. Other names on its lines stay.
+        """Remove one sshd by name; return the number of its keys. Other names on its lines stay.
 
         Raises:
             BackendError: The file cannot be read or written; nothing was changed.
@@ -127,7 +127,7 @@ class KnownHosts:
             return []
         except OSError as error:
             raise self._unusable("read", error) from error
-        # Not splitlines(): it also cuts at characters that a comment may hold.
+        # Not splitlines(): it also splits at characters that a comment may contain.
         return [line for line in content.decode("utf-8", "surrogateescape").split("\n") if line]
 
     def _replace(self, lines: list[str]) -> None:
@@ -142,7 +142,7 @@ class KnownHosts:
     def _unusable(self, what: str, error: OSError) -> BackendError:
         return BackendError(
             f"The file of accepted host keys {self.path} cannot be {what}: {error.strerror}.",
-            "Give the file to the user who runs Ringmaster, or make room on its disk.",
+            "Make the user who runs Ringmaster its owner, or free some space on its disk.",
         )
 
 
@@ -161,6 +161,6 @@ def _parsed(line: str) -> _Line | None:
 
 
 def _place(name: str) -> tuple[str, int]:
-    """Host and port of what `host_name` wrote."""
+    """Return host and port of what `host_name` wrote."""
     host, closed, port = name.removeprefix("[").partition("]:")
     return (host, int(port)) if closed and port.isdecimal() else (name, SSH_PORT)

@@ -1,8 +1,8 @@
-"""One connection that is kept open, for many threads and for days.
+"""A persistent connection, for many threads and for days.
 
-Laptops sleep and Wi-Fi drops, so a connection that broke is opened again by whoever needs it next.
-Who asks a host that is silent waits once: for some seconds afterwards everybody is told so at once,
-or the window's looks would all stand still behind it.
+Laptops sleep and Wi-Fi drops, so the next caller opens a broken connection again. Only one caller
+waits for a silent host: for some seconds afterwards all others fail at once, because otherwise all
+requests of the window would wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backend.ssh.interface import Shell, Unreachable
 from backend.ssh.sftp import SftpFiles
 
 SILENCE_S = 10.0
-"""How long the host of a line may say nothing; its ``connect`` gives it no longer."""
+"""Longest silence of the host; its ``connect`` uses the same limit."""
 _PAUSE_S = 5.0
 _QUEUE_S = 20.0
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class PersistentConnection:
-    """Every call may run on any thread; on the line they stand one after the other.
+    """Every call may run on any thread; calls use the connection one after the other.
 
     Args:
         connect: Opens a connection, or raises `BackendError`.
-        greet: Called with each connection that was opened, before its first use.
+        greet: Called with each new connection, before its first use.
         who: Names the host in sentences.
     """
 
@@ -50,11 +50,11 @@ class PersistentConnection:
         self._fault: Unreachable | None = None
 
     def ask(self, work: Callable[[SftpFiles], T]) -> T:
-        """Read something. ``work`` is called again when a connection broke that had stood idle.
+        """Read something. ``work`` is called again if a connection that was idle had broken.
 
         Raises:
             Unreachable: The host does not answer.
-            BackendError: There is no way in.
+            BackendError: It cannot be reached.
         """
         with self._turn():
             had_stood = self._shell is not None
@@ -67,11 +67,11 @@ class PersistentConnection:
                 return self._work(work)
 
     def act(self, work: Callable[[SftpFiles], T]) -> T:
-        """Change something, once: it is not known what of a change arrived when a line breaks.
+        """Change something, once: after a broken connection it is not known what arrived.
 
         Raises:
-            Unreachable: The host does not answer; what was begun may have happened.
-            BackendError: There is no way in.
+            Unreachable: The host does not answer; the change may have happened.
+            BackendError: It cannot be reached.
         """
         with self._turn():
             self.ask(lambda files: files.status("/"))
@@ -79,7 +79,7 @@ class PersistentConnection:
 
     @contextmanager
     def apart(self) -> Iterator[Shell]:
-        """A connection of one's own, for what takes long and must not hold up the others."""
+        """Open a separate connection for long work, which must not delay other calls."""
         shell = self._connect()
         try:
             yield shell
@@ -124,7 +124,7 @@ class PersistentConnection:
     def _turn(self) -> Iterator[None]:
         if not self._lock.acquire(timeout=_QUEUE_S):
             raise Unreachable(
-                f"{self._who} has not answered for a while.", "It is asked again with each look."
+                f"{self._who} has not answered for a while.", "It is tried again automatically."
             )
         try:
             yield

@@ -1,10 +1,10 @@
-"""How a command travels to a node and how its output comes back alone.
+"""Send a command to a node and separate its output from the login shell's.
 
 The login shell that sshd starts may read a ``~/.bashrc`` that prints, sets traps or ends; it may be
-csh or fish, which quote otherwise than POSIX shells do. So it is given one command, ``/bin/sh``,
-with words that all of them read alike. That prints a random mark before and after the real command,
-with the exit code behind the second: what stands outside the marks is the login shell's and is kept
-apart. No mark at all means that the command never began.
+csh or fish, whose quoting differs from POSIX shells. So it gets one command, ``/bin/sh``, with
+words that all of them read alike. That prints a random mark before and after the real command, with
+the exit code after the second: output outside the marks is the login shell's and is stored
+separately. Without any mark, the command never began.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 OUTPUT_LIMIT_BYTES = 4_000_000
-"""Of each stream; the end of it is kept, where complaints stand."""
+"""Of each stream; the end is kept, because it contains the errors."""
 _LINE_LIMIT_BYTES = 64 * 1024
 _PIECE_BYTES = 32 * 1024
-# The mark comes in two halves that only printing joins: a list of processes, which the command may
-# print, shows them apart. It is no $0 either, with which the shell's own complaints begin.
+# The mark consists of two halves that only printing joins: a list of processes, which the command
+# may print, shows them separately. It is not $0 either, with which the shell's own errors begin.
 _SCRIPT = (
     'a=$1; b=$2; shift 2; printf "%s%s\\n" "$a" "$b"; printf "%s%s\\n" "$a" "$b" >&2; "$@"; c=$?; '
     'printf "%s%s%d\\n" "$a" "$b" "$c"; printf "%s%s%d\\n" "$a" "$b" "$c" >&2; exit "$c"'
 )
 _LOADER = 'eval "$(printf %b "$@")"'
 _ODD = re.compile(rb"[^ -~]|['\\\\!]")
-"""What shells read in different ways within quotes: csh ends a quoted text at a line break and sees
-its history in ``!``, fish takes a backslash for an escape."""
+"""Characters that shells read differently within quotes: csh ends a quoted text at a line break and
+expands history at ``!``, fish reads a backslash as an escape."""
 _WORD_LENGTH = 500
-"""csh refuses words of some 10 KB; an odd character becomes five."""
+"""csh refuses words of some 10 KB; such a character becomes five."""
 _SENDING_LOOK_S = 0.02
-"""The window for sending cannot be waited for; while input is left it is looked at this often."""
+"""Polling interval while input is left, because waiting for the send window is not possible."""
 
 
 class Channel(Protocol):
-    """What is used of a channel of an open connection (paramiko's)."""
+    """The part of paramiko's channel that is used here."""
 
     def exec_command(self, command: str) -> None: ...
     def fileno(self) -> int: ...
@@ -60,7 +60,7 @@ class Channel(Protocol):
 
 
 class Stream:
-    """One output stream: what stands between the marks, bounded, and line by line."""
+    """One output stream: the text between the marks, limited in size, and line by line."""
 
     def __init__(self, mark: bytes, on_line: Callable[[str], None] | None) -> None:
         self._mark = mark
@@ -69,7 +69,7 @@ class Stream:
         self._line = bytearray()
         self._kept = bytearray()
         self.before = b""
-        """What the login shell printed on its own."""
+        """Output of the login shell itself."""
         self.has_begun = False
         self.code: int | None = None
 
@@ -85,7 +85,7 @@ class Stream:
             return
         inside, found, after = self._pending.partition(self._mark)
         if not found:
-            # The beginning of the mark may have come already.
+            # The beginning of the mark may have arrived already.
             held = next(
                 (n for n in range(len(self._mark) - 1, 0, -1) if inside.endswith(self._mark[:n])), 0
             )
@@ -98,7 +98,7 @@ class Stream:
             self.end()
 
     def end(self) -> None:
-        """Nothing more comes: a last line may have no line end."""
+        """End the stream: the last line may have no line end."""
         if self._line:
             self._tell()
 
@@ -131,7 +131,7 @@ class Stream:
 
 
 class Ended:
-    """A command that ended. ``began`` is False when the login shell ended before it."""
+    """A command that ended. ``began`` is False if the login shell ended before it."""
 
     def __init__(self, out: Stream, err: Stream, code: int) -> None:
         self.began = out.has_begun
@@ -142,7 +142,7 @@ class Ended:
 
 
 def in_any_shell(script: str) -> str:
-    """A command line that starts ``/bin/sh`` with ``script``, from whatever shell reads it."""
+    """Return a command line that starts ``/bin/sh`` with ``script`` from any login shell."""
     text = script.encode()
     pieces = (text[start : start + _WORD_LENGTH] for start in range(0, len(text), _WORD_LENGTH))
     words = (_ODD.sub(lambda odd: b"\\0%03o" % odd[0][0], piece).decode() for piece in pieces)
@@ -160,8 +160,8 @@ def execute(
     """Run ``argv`` on a fresh channel and wait for its end.
 
     Raises:
-        TimeoutError: There was no end within ``limit_s``.
-        EOFError: The connection went away without telling how the command ended.
+        TimeoutError: It did not end within ``limit_s``.
+        EOFError: The connection closed without the command's exit code.
         OSError: The connection broke.
     """
     halves = secrets.token_hex(8), secrets.token_hex(8)
@@ -175,7 +175,7 @@ def execute(
     with selectors.DefaultSelector() as news:
         news.register(channel, selectors.EVENT_READ)
         while out.code is None or err.code is None:
-            # Asked before reading: what comes between the two is read in the next round.
+            # Read this flag first: data that arrives meanwhile is read in the next round.
             is_over = channel.eof_received or channel.closed
             if _read(channel, out, err):
                 continue
@@ -192,7 +192,7 @@ def execute(
 
 
 def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) -> Ended:
-    """The login shell or ``sh`` itself was ended; sshd tells how, or nobody does."""
+    """Handle an early end of the login shell or of ``sh``; sshd may report an exit code."""
     if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
         raise TimeoutError
     code = channel.recv_exit_status()
@@ -218,7 +218,7 @@ def _send(channel: Channel, left: memoryview) -> memoryview:
     try:
         left = left[channel.send(bytes(left[:_PIECE_BYTES])) :]
     except OSError:
-        # The command ended without reading all; how it ended is still to come.
+        # The command ended without reading all input; its exit code will follow.
         return memoryview(b"")
     if not left:
         channel.shutdown_write()

@@ -1,8 +1,8 @@
 """Files of a node or of the data root, over SFTP.
 
-OpenSSH's SFTP server says "Failure" for a full disk, a quota and much else, so a write that failed
-asks ``df`` before it speaks. paramiko ignores what closing a file said; each written file is
-therefore measured before it gets its name.
+OpenSSH's SFTP server reports "Failure" for a full disk, a quota and many other causes, so a failed
+write runs ``df`` to find the cause. paramiko ignores errors of closing a file, so the size of each
+written file is checked before it is renamed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ OnBytes = Callable[[int, int], None]
 
 
 class SftpFiles:
-    """The files that paramiko's SFTPClient reaches; ``who`` names the place.
+    """The files of paramiko's SFTPClient; ``who`` names the host.
 
-    ``client`` gives one that is open: a command may have ended the one before it. ``free_bytes``
-    tells how much room a folder's disk has left, or None.
+    ``client`` returns an open one: a command may have ended the one before it. ``free_bytes``
+    returns the free space of a folder's disk, or None.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SftpFiles:
 
     def read(self, path: str, offset: int, limit_bytes: int) -> bytes:
         with self._reading(path), self._client.open(path, "rb") as file:
-            # Files of /proc have no size and are not empty.
+            # Files of /proc report no size and are not empty.
             size = file.stat().st_size
             end = min(size or offset, offset + limit_bytes)
             if size:
@@ -75,7 +75,7 @@ class SftpFiles:
                 found = self._client.listdir_attr(path)
             except UnicodeDecodeError as error:
                 raise BackendError(
-                    f"The folder {path} on {self._who} holds a name that is not UTF-8.",
+                    f"The folder {path} on {self._who} contains a name that is not UTF-8.",
                     "Rename it there.",
                 ) from error
         return tuple(
@@ -84,7 +84,7 @@ class SftpFiles:
         )
 
     def entries(self, path: str) -> tuple[RemoteFile, ...]:
-        """As `listing`, with what links lead to. Only names that can be names here, too."""
+        """List as `listing`, following links; names that are invalid here are left out."""
         found = []
         for one in self.listing(path):
             if "\\" in one.name or one.name in (".", "..") or one.path != f"{path}/{one.name}":
@@ -97,28 +97,28 @@ class SftpFiles:
         return tuple(found)
 
     def status(self, path: str) -> RemoteFile:
-        """Of what a link leads to; FileNotFoundError when there is nothing."""
+        """Return the attributes of a link's target; FileNotFoundError if there is none."""
         with self._reading(path):
             return _remote_file(path, self._client.stat(path))
 
     def make_folder(self, path: str, mode: int | None = None) -> None:
-        """As `backend.datastore.access.folder_modes.make_folder` makes one; see there.
+        """Make a folder like `backend.datastore.access.folder_modes.make_folder`.
 
         Raises:
-            FileExistsError: It is there. Of two who make it at one time one gets this.
-            FileNotFoundError: The folder above is not there.
+            FileExistsError: It exists. If two make it at one time, one of them gets this.
+            FileNotFoundError: Its parent does not exist.
         """
         above = self._client.stat(posixpath.dirname(path))
         with self._changing(path):
             self._client.mkdir(path)
-        # A share that knows no modes or owners decides by itself who may write.
+        # A share without modes or owners decides itself who may write.
         with suppress(OSError):
             self._client.chmod(path, stat.S_IMODE(above.st_mode) if mode is None else mode)
             if mode is None and above.st_uid and self._client.stat(path).st_uid == 0:
                 self._client.chown(path, above.st_uid, above.st_gid)
 
     def create(self, path: str, content: bytes) -> None:
-        """A file that was not there; FileExistsError when it is."""
+        """Create a new file; FileExistsError if it exists."""
         with self._changing(path), self._client.open(path, "wx") as far:
             try:
                 far.write(content)
@@ -128,18 +128,18 @@ class SftpFiles:
                 raise
 
     def rename(self, old: str, new: str) -> None:
-        """FileExistsError when ``new`` is there, FileNotFoundError when ``old`` is not."""
+        """Rename; FileExistsError if ``new`` exists, FileNotFoundError if ``old`` does not."""
         self._client.stat(old)
         with self._changing(new):
             self._client.rename(old, new)
 
     def remove(self, path: str) -> None:
-        """One file; none is no error."""
+        """Remove one file; a missing one is not an error."""
         with suppress(FileNotFoundError), self._changing(path):
             self._client.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """A folder and what is in it; links are removed, not followed. None is no error."""
+        """Remove a folder with its content, links not followed; a missing one is not an error."""
         with suppress(FileNotFoundError):
             for one in self.listing(path):
                 if one.is_folder:
@@ -175,7 +175,7 @@ class SftpFiles:
         fresh = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
         with self._writing(path, size, fresh):
             with self._client.open(fresh, "wx") as far:
-                # Before the first byte: a key is at no moment readable for others.
+                # Before the first byte, so that a key is never readable for others.
                 far.chmod(mode)
                 far.set_pipelined(True)
                 pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
@@ -187,7 +187,7 @@ class SftpFiles:
 
     @contextmanager
     def _changing(self, path: str) -> Iterator[None]:
-        """SFTP says "Failure" for what is there already as for all else: look what it was."""
+        """Find the cause of SFTP's "Failure", which it also reports for existing files."""
         try:
             yield
         except (FileNotFoundError, TimeoutError, ConnectionError):
@@ -226,7 +226,7 @@ class SftpFiles:
         except PermissionError as error:
             raise BackendError(
                 f"{self._who} may not read {path}: permission denied.",
-                f"Give that user the right to read it, there: chmod a+r {path}",
+                f"Make it readable there: chmod a+r {path}",
             ) from error
         except _CutShort as error:
             raise BackendError(
@@ -239,11 +239,11 @@ class SftpFiles:
         try:
             yield
         except BaseException as error:
-            # A failure that is the node's own word, not the connection's.
+            # An error reported by the node, not a broken connection.
             told = isinstance(error, OSError) and not isinstance(
                 error, (TimeoutError, ConnectionError)
             )
-            # Asked before the half file goes, while the disk is still full.
+            # Measured before the incomplete file is removed, while the disk is still full.
             fault = self._write_fault(error, path, folder, size) if told else None
             with suppress(OSError, EOFError):
                 self._client.remove(fresh)
@@ -255,26 +255,26 @@ class SftpFiles:
         if isinstance(error, PermissionError):
             return BackendError(
                 f"{self._who} may not write {path}: permission denied.",
-                f"Give {folder} to that user, or connect as another one.",
+                f"Make that user the owner of {folder}, or connect as another user.",
             )
         if isinstance(error, FileNotFoundError):
             return BackendError(
-                f"{path} cannot be written: there is no folder {folder} on {self._who}.",
-                "Make it there first.",
+                f"{path} cannot be written: {self._who} has no folder {folder}.",
+                "Create it first.",
             )
         if isinstance(error, _CutShort):
-            return BackendError(f"What was sent to {path} became shorter meanwhile.", "Try again.")
+            return BackendError(f"The file sent to {path} became shorter meanwhile.", "Try again.")
         free = self._free_bytes(folder)
         if free is not None and free < max(size, _PIECE_BYTES):
             return BackendError(
                 f"The disk of {folder} on {self._who} is full: {free} bytes are left and "
                 f"{path} needs {size}.",
-                "Make room there, or connect as a user whose home is on another disk.",
+                "Free some space there, or connect as a user whose home is on another disk.",
             )
         return BackendError(
-            f"{path} cannot be written on {self._who}; the node says “{error}”.",
-            f"Check there that the disk of {folder} is sound, that it may be written, and that "
-            "no quota is used up.",
+            f"{path} cannot be written on {self._who}; the node reports “{error}”.",
+            f"Check there that the disk of {folder} has no errors, that it may be written, and "
+            "that no quota is used up.",
         )
 
 
@@ -282,7 +282,8 @@ def _pieces(far: Any, start: int, end: int) -> Iterator[bytes]:
     """Read a part of a file; the next batch of pieces is requested before one is read.
 
     The ``prefetch`` of paramiko 5.1.0 requests pieces in a thread of its own. If that thread is
-    slow, the rest of the file is read twice and kept in memory; after a cancelled read it goes on.
+    slow, the rest of the file is read twice and kept in memory; after a cancelled read it
+    continues.
     """
     offsets = range(start, end, _PIECE_BYTES)
     batches = [

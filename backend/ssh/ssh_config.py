@@ -1,6 +1,6 @@
-"""Which sshd a node's address means: the user's client settings, and the jump hosts on the way.
+"""Resolve a node's address: the user's client settings, and the jump hosts on the way.
 
-Pure: it looks up nothing in the network.
+Pure: it sends nothing to the network.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from backend.ssh.known_hosts import SSH_PORT
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _MOST_JUMPS = 8
 Lookup = Callable[[NodeAddress], Mapping[str, Any]]
-"""Settings of a host, with lower-case keys, as `ssh -G` prints them."""
+"""Returns the settings of a host, with lower-case keys, as `ssh -G` prints them."""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """One sshd on the way. ``name`` is what the user calls it, ``host`` where it is."""
+    """One sshd on the way. ``name`` is the user's name for it, ``host`` its address."""
 
     name: str
     host: str
@@ -33,40 +33,40 @@ class Hop:
     user: str
     identities: tuple[str, ...] = ()
     asked_for: int = 0
-    """How many of ``identities``, from the first, were asked for by name."""
+    """How many of ``identities``, from the first, were explicitly named."""
     identities_only: bool = False
     agent: str | None = None
-    """The socket of the agent, "" for none; None is the one that SSH_AUTH_SOCK names."""
+    """The socket of the agent, "" for none; None is the one of SSH_AUTH_SOCK."""
 
     @property
     def who(self) -> str:
-        """The account and the place, for sentences: ``lab@gpu1``."""
+        """The account and the host, for sentences: ``lab@gpu1``."""
         return f"{self.user}@{self.name}"
 
     @property
     def place(self) -> str:
-        """The host, with its address where the settings gave it another."""
+        """The host, with its address if the settings define another."""
         return self.name if self.name == self.host else f"{self.name} ({self.host})"
 
 
 def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
-    """The jump hosts in order, then the node.
+    """Return the jump hosts in order, then the node.
 
     Raises:
-        BackendError: The address cannot be one, or the settings ask for what cannot be done.
+        BackendError: The address is invalid, or the settings require something unsupported.
     """
     _checked(address.host)
     settings = lookup(address)
     jumps = address.jump or _text(settings, "proxyjump")
     if not address.jump and "proxycommand" in settings and _is_set(settings["proxycommand"]):
         raise BackendError(
-            f"The settings of SSH send {address.host} through a ProxyCommand, which Ringmaster "
+            f"The SSH settings reach {address.host} through a ProxyCommand, which Ringmaster "
             "does not run.",
             "Use ProxyJump in ~/.ssh/config, or --jump [USER@]HOST[:PORT].",
         )
     ways = [address]
     while _is_set(jumps) and len(ways) <= _MOST_JUMPS:
-        # A `Host *` with a ProxyJump holds for the jump host too, which then is no way to itself.
+        # A `Host *` with a ProxyJump applies to the jump host too, which is not its own jump host.
         known = {(way.host, way.port) for way in ways}
         further = [way for way in map(_jump, jumps.split(",")) if (way.host, way.port) not in known]
         ways[:0] = further
@@ -78,7 +78,7 @@ def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
     asked_for = (address.identity,) if address.identity else ()
     if address.identity and not Path(address.identity).expanduser().is_file():
         raise BackendError(
-            f"There is no key file {address.identity}.", "Give the private key with --identity."
+            f"There is no key file {address.identity}.", "Pass the private key with --identity."
         )
     identities = tuple(str(path) for path in settings.get("identityfile", ()))
     port = address.port or _port(_text(settings, "port") or str(SSH_PORT), address.host)
@@ -95,7 +95,7 @@ def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
 
 
 def _agent(text: str) -> str | None:
-    """`IdentityAgent`: a path, ``none``, or the variable that holds the path."""
+    """Parse `IdentityAgent`: a path, ``none``, or the variable that contains the path."""
     if text in ("", "SSH_AUTH_SOCK"):
         return None
     if text.startswith("$"):
@@ -104,7 +104,7 @@ def _agent(text: str) -> str | None:
 
 
 def _jump(text: str) -> NodeAddress:
-    """``[user@]host[:port]``, as OpenSSH's ProxyJump has it."""
+    """Parse ``[user@]host[:port]``, as OpenSSH's ProxyJump."""
     user, _, place = text.strip().removeprefix("ssh://").rpartition("@")
     if place.startswith("["):
         host, _, port = place[1:].partition("]")
@@ -119,8 +119,8 @@ def _jump(text: str) -> NodeAddress:
 def _port(text: str, host: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise BackendError(
-            f"“{sanitize(text)}” cannot be a port of {sanitize(host)}.",
-            "A port is a number between 1 and 65535; SSH's own is 22.",
+            f"“{sanitize(text)}” is not a valid port of {sanitize(host)}.",
+            "Use a number between 1 and 65535; SSH's default is 22.",
         )
     return int(text)
 
@@ -128,8 +128,8 @@ def _port(text: str, host: str) -> int:
 def _checked(host: str) -> str:
     if not host or host.startswith("-") or any(c.isspace() or c in "@/\\\0" for c in host):
         raise BackendError(
-            f"“{sanitize(host)}” cannot be a host's name.",
-            "Give its name or its IP address; user and port have fields of their own.",
+            f"“{sanitize(host)}” is not a valid host name.",
+            "Enter only the host's name or IP address; set user and port separately.",
         )
     return host
 

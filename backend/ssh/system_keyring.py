@@ -1,8 +1,9 @@
-"""Secrets in the keyring of the desktop: passphrases of SSH keys, for who asked for that, and
-passwords of mail servers.
+"""Secrets in the desktop's keyring: passphrases of SSH keys, if the user chose that, and passwords
+of mail servers.
 
-Only a store that a login or a password of its own guards will do: what writes plain text, or
-scrambles it with a secret that lies beside it, is none, whatever `keyring` has been set to.
+Only a store that is protected by the login or a password of its own is used. A backend that writes
+plain text, or obfuscates it with a secret stored next to it, is refused, whatever `keyring` has
+been set to.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 SERVICE = "Ringmaster, SSH key"
 _LEAST_PRIORITY = 1
-"""`keyring` recommends no backend below: those are its stand-ins and its plain files."""
+"""`keyring` recommends no backend below it: those are its placeholders and its plain files."""
 _UNGUARDED = ("keyrings.alt", "keyring.backends.fail", "keyring.backends.null")
 
 
@@ -25,10 +26,10 @@ MAIL_SERVICE = "Ringmaster, mail"
 
 
 class SystemKeyring:
-    """Every call may wait for a person to unlock the keyring, so none belongs on a GUI thread.
+    """A service in the keyring. Every call may wait for the user to unlock it: not on a GUI thread.
 
-    ``service`` is the name under which it keeps things, ``what`` the word for one of them. What a
-    passphrase opens is a file, known by its absolute path.
+    ``service`` is the name of the entries, ``what`` the word for one of them. A passphrase is
+    stored by the absolute path of its key file.
     """
 
     def __init__(self, service: str = SERVICE, what: str = "passphrase") -> None:
@@ -36,7 +37,7 @@ class SystemKeyring:
         self._what = what
 
     def fault(self) -> str:
-        """Why nothing can be kept there, in one sentence; "" when it can."""
+        """Return why nothing can be stored, in one sentence; "" if it can."""
         try:
             _backend()
         except BackendError as error:
@@ -44,7 +45,7 @@ class SystemKeyring:
         return ""
 
     def read(self, identity: str) -> str:
-        """The passphrase of a key file, "" when none is kept or the keyring stays locked."""
+        """Return the passphrase of a key file, "" if there is none or the keyring stays locked."""
         from keyring.errors import KeyringError
 
         try:
@@ -53,7 +54,7 @@ class SystemKeyring:
             return ""
 
     def keep(self, identity: str, passphrase: str) -> None:
-        """Keep a passphrase from now on.
+        """Store a passphrase.
 
         Raises:
             BackendError: There is no keyring, or it stays locked.
@@ -65,15 +66,15 @@ class SystemKeyring:
             backend.set_password(self._service, self._name(identity), passphrase)
         except KeyringError as error:
             raise BackendError(
-                f"The system keyring did not take the {self._what} of {identity}.",
-                f"Unlock the keyring, or give the {self._what} anew with each start.",
+                f"The system keyring could not store the {self._what} of {identity}.",
+                f"Unlock the keyring, or enter the {self._what} again at each start.",
             ) from error
 
     def delete(self, identity: str) -> bool:
-        """Keep it no longer; whether there was one.
+        """Remove a passphrase; return whether there was one.
 
         Raises:
-            BackendError: It is there and the keyring does not let go of it.
+            BackendError: The keyring has it and cannot remove it.
         """
         from keyring.errors import KeyringError
 
@@ -87,8 +88,8 @@ class SystemKeyring:
             backend.delete_password(self._service, self._name(identity))
         except KeyringError as error:
             raise BackendError(
-                f"The system keyring did not let go of the {self._what} of {identity}.",
-                f"Unlock the keyring and try again; there it is called “{self._service}”.",
+                f"The system keyring could not remove the {self._what} of {identity}.",
+                f"Unlock the keyring and try again; its entry is called “{self._service}”.",
             ) from error
         return True
 
@@ -99,12 +100,12 @@ class SystemKeyring:
 
 
 def _backend() -> KeyringBackend:
-    """The first guarded store of those that are set up.
+    """Return the first protected store of the available ones.
 
     Raises:
         BackendError: There is none.
     """
-    # Late: it asks the bus of the session what is there, which who lists jobs need not wait for.
+    # Imported late: it queries the session bus, which listing jobs does not need.
     import keyring
 
     found = keyring.get_keyring()
@@ -112,7 +113,7 @@ def _backend() -> KeyringBackend:
     guarded = next((one for one in offered if _is_guarded(one)), None)
     if guarded is None:
         raise BackendError(
-            "This computer has no system keyring that could keep it (on Linux: GNOME Keyring, "
+            "This computer has no system keyring to store it (on Linux: GNOME Keyring, "
             "KWallet or another Secret Service)."
         )
     return guarded

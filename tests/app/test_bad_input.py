@@ -22,19 +22,26 @@ __all__ = ["places", "services"]
 SGD = {"name": "sgd", "lr": 0.05}
 HERE = "this-computer"
 TYPED = [
-    ("name", "", "A job needs a name."),
-    ("name", "x" * 256, "A job's name can be 255 bytes at most; choose a shorter one."),
+    ("name", "", "Enter a name for the job."),
+    ("name", "x" * 256, "A job's name can have at most 255 bytes; choose a shorter one."),
     (
         "start_from",
         "gone/best",
-        "Start from “gone/best” is neither JOB/CHECKPOINT nor a file of weights.",
+        (
+            "No checkpoint or file is named “gone/best”; use JOB/CHECKPOINT, "
+            "or a .pt or .safetensors file."
+        ),
     ),
     ("epochs", "0", f"Epochs must be between 1 and {count(1_000_000)}."),
     ("epochs", "many", "Epochs must be a whole number, not text."),
     ("epochs", "", "Epochs is missing."),
     ("batch_size", "-4", f"Batch size must be between 1 and {count(10_000_000)}."),
-    ("batch_size", "600", "One step takes 600 items, but the dataset has 512; choose 512 or less."),
-    ("gradient_norm", "0", "Gradient norm must be above 0."),
+    (
+        "batch_size",
+        "600",
+        ("One step takes 600 samples, but the dataset has 512; choose 512 or less."),
+    ),
+    ("gradient_norm", "0", "Gradient norm limit must be above 0."),
     ("optimizer.lr", "0", "Learning rate must be above 0."),
     ("optimizer.lr", "fast", "Learning rate must be a number, not text."),
     ("optimizer.momentum", "1", "Momentum must be 0 or more and below 1."),
@@ -49,7 +56,7 @@ TYPED = [
         f"Seed must be between 0 and {count(2**63 - 1)}.",
     ),
     ("loader_workers", "1000", "Loader workers must be between 0 and 256."),
-    ("stall_limit_s", "1", "Silent at most must be 5 or more."),
+    ("stall_limit_s", "1", "Stall limit must be 5 or more."),
 ]
 LOADED = [
     ("model", {"model": "gone"}, "There is no model “gone”"),
@@ -65,7 +72,7 @@ LOADED = [
     (
         "mixed_precision",
         {"mixed_precision": True},
-        "Half precision on GPUs needs GPUs; the job runs on processors.",
+        "Half precision on GPUs needs GPUs; the job runs on CPUs.",
     ),
 ]
 PLACED = [

@@ -76,19 +76,19 @@ def home_of_root(ready: ReadyCluster) -> Iterator[None]:
 ROWS = {
     "host not found": Row("was not found", typed={"host": "no-such-host.invalid"}),
     "refused": Row("refuses connections on port 22", made=seeded("sshd_stopped")),
-    "no answer": Row("did not greet within", made=seeded("sshd_hangs"), limit_s=SHORT_S),
+    "no answer": Row("sent no greeting within", made=seeded("sshd_hangs"), limit_s=SHORT_S),
     "no route": Row("no route|did not answer", made=seeded("cable_pulled"), limit_s=SHORT_S),
     "switched off": Row("no route|did not answer", made=seeded("powered_off"), limit_s=SHORT_S),
-    "wrong user": Row("does not let nobody-here in", LoginRefused, typed={"user": "nobody-here"}),
-    "user not allowed": Row("does not let lab in", LoginRefused, seeded("sshd_wants_another_user")),
-    "wrong key": Row("does not let lab in", LoginRefused, seeded("desktop_key_removed")),
+    "wrong user": Row("refuses nobody-here", LoginRefused, typed={"user": "nobody-here"}),
+    "user not allowed": Row("refuses lab", LoginRefused, seeded("sshd_wants_another_user")),
+    "wrong key": Row("refuses lab", LoginRefused, seeded("desktop_key_removed")),
     "key listed for all": Row(
-        "does not let lab in", LoginRefused, seeded("authorized_keys_writable_by_all")
+        "refuses lab", LoginRefused, seeded("authorized_keys_writable_by_all")
     ),
     "no such key": Row("no key file", BackendError, typed={"identity": "/no/such/key"}),
     "passphrase needed": Row("passphrase", PassphraseNeeded, typed={"identity": "locked"}),
     "host key changed": Row("key", HostKeyChanged, seeded("host_key_changed")),
-    "not SSH": Row("is no SSH server", typed={"port": 8022}),
+    "not SSH": Row("is not an SSH server", typed={"port": 8022}),
     "no Python": Row("has no python3", BackendError, without_python),
     "disk full": Row("No space left", BackendError, seeded("home_disk_full")),
     "no permission": Row("Permission denied", BackendError, home_of_root),
@@ -122,7 +122,7 @@ def add(ready_cluster: ReadyCluster, tmp_path: Path) -> Iterator[Callable[..., N
 
 @pytest.fixture
 def mail(ready_cluster: ReadyCluster) -> None:
-    """Something that is no SSH server, on a port of the node; it goes with the test."""
+    """Something that is not an SSH server, on a port of the node; it goes with the test."""
     serve = (
         "import socket\n"
         "ears = socket.create_server(('', 8022))\n"

@@ -254,9 +254,7 @@ def test_ssh_settings_that_are_gone_are_written_by_the_look(ready_cluster: Ready
         found = ready_cluster.services.preflight.run(config())
     assert found.passed, found.faults
     told = [one.sentence for one in found.findings if one.check == words.SETTINGS]
-    assert told == [
-        "The SSH settings of mpirun on node1 were not up to date and have been written anew."
-    ]
+    assert told == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
 
 
 @slow

@@ -287,7 +287,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     with pytest.raises(PreflightFailed, match="node3") as refused:
         jobs.start(view.id)
     assert [one.node for one in refused.value.found.smaller] == ["node1", "node2"]
-    assert refused.value.remedy.endswith("Or run on node1, node2 alone.")
+    assert refused.value.remedy.endswith("Or run on node1, node2 only.")
     assert jobs.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()
 

@@ -176,7 +176,7 @@ def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Check
     row = row_of("mixed", lambda: gpu_check.check_training(on_processors, mixed=True))
     assert (row.passed, row.sentence) == (
         False,
-        "The job cannot be used: mixed_precision: needs GPUs; the job runs on processors.",
+        "The job cannot be used: mixed_precision: needs GPUs; the job runs on CPUs.",
     )
 
 

@@ -340,10 +340,10 @@ def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unp
     assert refused.returncode == 1
     last = refused.stderr.strip().splitlines()[-1]
     assert last.startswith(
-        "This copy of Ringmaster brings no PyTorch, so nothing trains on this computer itself. "
+        "This copy of Ringmaster has no PyTorch, so this computer cannot train. "
     )
     set_up = unpacked.folder / "app/installers/run"
-    assert f"'{set_up}' doctor sets it up" in last
+    assert f"'{set_up}' doctor once to set it up" in last
     assert os.access(set_up, os.X_OK)
     findings = doctor(unpacked.ringmaster("doctor", "--json"))
     assert findings["pytorch"]["sentence"] in last

@@ -269,7 +269,7 @@ FAULTS: list[tuple[str, dict[str, Any] | None, str]] = [
                 {"node": "b", "gpus": ["GPU-1"]},
             ]
         },
-        "mixes GPUs and processors",
+        "mixes GPUs and CPUs",
     ),
     ("no placement", {"placement": []}, "placement: needs at least one node"),
 ]

@@ -270,9 +270,9 @@ def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
     flipped[len(whole) // 2] ^= 1
     for spoiled, reason in (
         (whole[:-100], "cut or replaced"),
-        (bytes(flipped), "have changed"),
+        (bytes(flipped), "is damaged"),
         (bomb, "cut or replaced"),
-        (bomb.ljust(len(whole), b" "), "have changed"),
+        (bomb.ljust(len(whole), b" "), "is damaged"),
     ):
         path.write_bytes(spoiled)
         with pytest.raises(BackendError, match=reason) as refusal:

@@ -81,7 +81,7 @@ def test_a_node_is_added_and_removed(main: Main, sshd: Sshd, tmp_path: Path) -> 
     assert code == 1
     assert "There is no node “gpu1”" in err
     code, out, _ = main("node", "forget", "127.0.0.1", "--port", str(sshd.port))
-    assert (code, out) == (0, "Forgot 1 host key of 127.0.0.1.\n")
+    assert (code, out) == (0, "Removed 1 host key of 127.0.0.1.\n")
 
 
 class Terminal:

@@ -82,7 +82,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     assert preflight(services, Namespace(id=job.id, fix=True, canary=True), False) == 1
     told = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer may open" in told
-    assert "1 thing keeps this job from starting" in told
+    assert "1 problem prevents the job from starting" in told
     assert "trial" not in told
 
 

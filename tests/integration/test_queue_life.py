@@ -172,7 +172,7 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert told["first"][1].startswith("This computer is busy with “resnet”: 0 of")
     assert told["second"] == (
         Cause.TURN,
-        "Waiting for “first”, which comes first on this computer.",
+        "Waiting for “first”, which is before it in the queue on this computer.",
     )
     assert told["late"][0] is Cause.NOT_BEFORE
     assert queue.jobs.show(first.id).state is JobState.QUEUED
@@ -244,7 +244,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     assert queue.queue.to_top(ids["c"]).number == 1
     with pytest.raises(BackendError, match="between -100 and 100; 101 does not"):
         queue.queue.change(ids["c"], 101)
-    with pytest.raises(BackendError, match="does not wait in the queue"):
+    with pytest.raises(BackendError, match="is not in the queue"):
         queue.queue.reorder(made(queue, "d", processes=1).id, before=ids["c"])
 
 

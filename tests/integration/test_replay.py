@@ -53,4 +53,4 @@ def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     assert "The same curve" in verdict["sentence"]
     again = cli.json("job", "replayed", verdict["replay"])
     assert again == verdict
-    assert "is no replay" in cli.error("job", "replayed", found["view"]["id"])
+    assert "is not a replay" in cli.error("job", "replayed", found["view"]["id"])

@@ -208,7 +208,10 @@ def long_queue() -> tuple[tuple[JobView, ...], Queue]:
     """Nine wait, for all there is to wait for."""
     sentences = (
         Waiting(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07."),
-        Waiting(Cause.TURN, "Waiting for “retinanet-r50 · lr 0.08”, which comes first on gpu06."),
+        Waiting(
+            Cause.TURN,
+            ("Waiting for “retinanet-r50 · lr 0.08”, which is before it in the queue on gpu06."),
+        ),
         Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
         Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
     )

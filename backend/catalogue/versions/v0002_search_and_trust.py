@@ -1,4 +1,4 @@
-"""Searching by any letter case, filtering by state, and files that were verified already."""
+"""Search in any letter case, filter by state, and fingerprints of verified files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the earlier runs of a job took."""
+"""Duration of a job's earlier runs."""
 
 from __future__ import annotations
 

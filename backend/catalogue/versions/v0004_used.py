@@ -1,4 +1,4 @@
-"""What the GPUs of a job worked and used."""
+"""GPU time and energy of a job."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ down_revision = "0003"
 def upgrade() -> None:
     op.add_column("job", Column("earlier_gpu_s", Float, nullable=True))
     op.add_column("job", Column("energy_j", Float, nullable=True))
-    # A job that ran once has no earlier runs; for others their time was not recorded.
+    # A job that ran once has no earlier runs; the time of other jobs' runs was not recorded.
     op.execute("UPDATE job SET earlier_gpu_s = 0 WHERE run <= 1")

@@ -1,8 +1,8 @@
 """New folders in the data root, which the nodes' user must be able to write to as well.
 
-The desktop that makes a job's folder and the ranks that fill it are often two users. Nobody is
-asked for modes: whoever may write to the data root may write to what is made in it, because each
-new folder takes after the one that it lies in.
+The desktop that makes a job's folder and the ranks that fill it are often two users. Each new
+folder gets the mode of its parent, so that every user who may write to the data root may write to
+it; no mode has to be configured.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
-    """``mkdir`` with the mode of the folder above; made by root, with its owner too.
+    """Make a folder with its parent's mode; root also sets its parent's owner.
 
     Raises:
-        FileExistsError: It is there, and ``exist_ok`` is not given.
+        FileExistsError: It exists, and ``exist_ok`` is not set.
         OSError: It could not be made.
     """
     try:
@@ -29,16 +29,16 @@ def make_folder(path: Path, *, exist_ok: bool = False) -> None:
         if exist_ok and path.is_dir():
             return
         raise
-    # A share that knows no modes or owners decides by itself who may write.
+    # A share without modes or owners decides itself who may write.
     with suppress(PermissionError, NotImplementedError):
         take_after(path, path.parent)
 
 
 def take_after(path: Path, above: Path) -> None:
-    """Give a folder the mode of the one ``above``; root gives it its owner, too.
+    """Give a folder the mode of ``above``; root also sets the owner.
 
     Raises:
-        OSError: It is another user's.
+        OSError: It belongs to another user.
     """
     wanted = above.stat()
     path.chmod(stat.S_IMODE(wanted.st_mode))
@@ -47,7 +47,7 @@ def take_after(path: Path, above: Path) -> None:
 
 
 def is_narrower(path: Path, above: Path) -> bool:
-    """Whether a folder of ours lets fewer people write than the one above, which it can change."""
+    """Return whether our folder is writable for fewer users than ``above`` and can be changed."""
     if not hasattr(os, "geteuid"):
         return False
     mine, theirs = path.stat(), above.stat()

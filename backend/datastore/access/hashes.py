@@ -1,15 +1,15 @@
-"""What proves that files are the ones that were imported.
+"""Hashes that prove that files are the imported ones.
 
-Beside its files each version keeps ``files.sha256``: one line per file, sorted by the bytes of its
-path, just as ``sha256sum`` prints them. The hash of a version is the SHA-256 of that list, so a
-person needs no Ringmaster to verify it::
+Next to its files each version has ``files.sha256``: one line per file, sorted by the bytes of its
+path, as ``sha256sum`` prints them. The hash of a version is the SHA-256 of that list, so a user can
+verify it without Ringmaster::
 
     cd datasets/digits/v1/files && sha256sum --quiet -c ../files.sha256
     sha256sum ../files.sha256
 
 Empty folders are kept and not hashed. Hashing gigabytes at every start would cost minutes, so a
-version that was found right once is believed as long as no name, size or time of its files changed
-(`fingerprint`), as git and make believe theirs.
+verified version counts as unchanged while no name, size or time of its files changes
+(`fingerprint`), as in git and make.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 
 
 def manifest(hashes: Mapping[str, str]) -> bytes:
-    """The list of files, from their hashes by path."""
+    """Format the list of files from their hashes by path."""
     lines = []
     for path, digest in sorted((os.fsencode(path), digest) for path, digest in hashes.items()):
-        # sha256sum marks a line in whose path it had to escape something.
+        # sha256sum marks a line whose path it had to escape.
         mark = b"\\" if b"\\" in path else b""
         lines.append(mark + digest.encode() + b"  " + path.replace(b"\\", b"\\\\") + b"\n")
     return b"".join(lines)
 
 
 def read_manifest(content: bytes) -> dict[str, str]:
-    """The hashes by path.
+    """Parse the list to hashes by path.
 
     Raises:
-        ValueError: It is no such list.
+        ValueError: It is not such a list.
     """
     hashes = {}
     for line in content.splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
-            raise ValueError("a line of it is no hash and name")
+            raise ValueError("a line is not a hash and a name")
         mark, digest, path = match.groups()
         hashes[os.fsdecode(path.replace(b"\\\\", b"\\") if mark else path)] = digest.decode()
     return hashes
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Path and status of each file below, in no order; links are not followed."""
+    """Yield path and status of each file below, in no order; links are not followed."""
     waiting = [("", os.fspath(folder))]
     while waiting:
         prefix, place = waiting.pop()
@@ -69,7 +69,7 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def fingerprint(folder: Path) -> str:
-    """A hash of the files' names, sizes and times: it changes whenever one is written to."""
+    """Hash the files' names, sizes and times; a write to any file changes the result."""
     seen = hashlib.sha256()
     for path, status in sorted(walk(folder), key=lambda found: found[0]):
         seen.update(os.fsencode(path))
@@ -93,10 +93,10 @@ def compare(
     wanted: Mapping[str, str],
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Hash every file in ``folder`` and hold it against ``wanted``; ``what`` begins the sentences.
+    """Hash every file in ``folder`` and compare with ``wanted``; ``what`` begins the sentences.
 
     Raises:
-        BackendError: A file changed, is missing, or came in addition; it is named.
+        BackendError: A file changed, is missing or was added; it is named.
     """
     compare_names(what, {path for path, _ in walk(folder)}, wanted)
     for path in sorted(wanted):
@@ -105,10 +105,10 @@ def compare(
 
 
 def compare_names(what: str, found: Set[str], wanted: Mapping[str, str]) -> None:
-    """The names alone, as `compare`."""
+    """Compare only the names, as `compare`."""
     for sentence, paths in (
-        ("is missing {}, which it had when it was imported", wanted.keys() - found),
-        ("holds {}, which was not in it when it was imported", found - wanted.keys()),
+        ("is missing {}, which was in it when it was imported", wanted.keys() - found),
+        ("contains {}, which was not in it when it was imported", found - wanted.keys()),
     ):
         if paths:
             raise changed(what, sentence.format(files_text(min(paths), len(paths))))
@@ -121,11 +121,11 @@ def differs(what: str, path: str) -> BackendError:
 def changed(what: str, sentence: str) -> BackendError:
     return BackendError(
         f"{what} {sentence}.",
-        "Put the file back as it was, or import the folder again as a new version.",
+        "Restore the file, or import the folder again as a new version.",
     )
 
 
 def files_text(path: str, count: int = 1) -> str:
-    """A file's path for a sentence, and how many more there are."""
+    """Return a file's path for a sentence, and the number of further ones."""
     shown = f"“{sanitize(path, 120)}”"
     return shown if count == 1 else f"{shown} and {count - 1} more"

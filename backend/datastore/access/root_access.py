@@ -1,8 +1,8 @@
-"""How the data root is reached: mounted here, or (`backend.datastore.remote.mirror`) over SFTP.
+"""Access to the data root: mounted here, or over SFTP (`backend.datastore.remote.mirror`).
 
-All else reads plain files below `DataRoot.path`. A `DataRootAccess` is told before something is
-read that another computer may have written, and does what changes the data root. With a mounted
-root nothing is to be done before reading, and changing is what the file system does.
+All other modules read plain files below `DataRoot.path`. They call a `DataRootAccess` before they
+read what another computer may have written, and to change the data root. With a mounted root
+nothing has to be done before reading, and the file system makes the changes.
 """
 
 from __future__ import annotations
@@ -25,51 +25,51 @@ OnBytes = Callable[[int], None]
 
 
 class DataRootAccess(Protocol):
-    """Paths are those below `DataRoot.path`; on a mirror they stand for files that are far away.
+    """Paths are those below `DataRoot.path`; on a mirror they stand for remote files.
 
-    Every call may raise `OSError`, and `BackendError` where the far side does not answer.
+    Every call may raise `OSError`, and `BackendError` if the remote host does not answer.
     """
 
     @property
     def is_mounted(self) -> bool:
-        """Whether what runs on this computer sees the data root."""
+        """True if programs on this computer see the data root."""
 
     def shown(self, path: Path) -> str:
-        """A path for people, as it is where the files are."""
+        """Return a path for users, as on the host that has the files."""
 
     def on_nodes(self, path: Path) -> str:
-        """A path as a node sees it that has the data root where its host has it."""
+        """Return a path for a node that has the data root at the same place as its host."""
 
     def url(self, path: Path) -> str:
-        """An address that the desktop's file manager opens."""
+        """Return an address that the desktop's file manager opens."""
 
     # Before reading.
 
     def refresh_jobs(self) -> None:
-        """Of every job what a list shows."""
+        """Fetch what a list shows of every job."""
 
     def refresh_job(self, folder: JobFolder) -> None:
-        """Everything small of one job; FileNotFoundError when it is gone."""
+        """Fetch everything small of one job; FileNotFoundError if it was removed."""
 
     def refresh_history(self, folder: JobFolder) -> None:
-        """What was appended to the history of a job."""
+        """Fetch what was appended to the history of a job."""
 
     def refresh_library(self, kind: Kind) -> None:
-        """Which versions there are."""
+        """Fetch the list of versions."""
 
     def refresh_file(self, path: Path) -> None:
-        """One small file; none there, none here."""
+        """Fetch one small file, or remove it if it was removed."""
 
     def has_files_of(self, folder: JobFolder) -> bool:
-        """Whether the checkpoints of a job are here, and not only their sidecars."""
+        """Return whether the checkpoints of a job are here, not only their sidecars."""
 
     def refresh_nodes(self) -> None:
-        """Every node's entry and what its agent wrote last."""
+        """Fetch every node's entry and its agent's last status."""
 
     def refresh_past(self, folder: NodeFolder) -> None:
-        """What a node's agent kept of the last hours."""
+        """Fetch the recent history of a node."""
 
-    # Reading what is large, where it is.
+    # Reading large files in place.
 
     def size(self, path: Path) -> int: ...
 
@@ -78,30 +78,30 @@ class DataRootAccess(Protocol):
     def sha256(self, path: Path, on_bytes: OnBytes) -> str: ...
 
     def fingerprint(self, folder: Path) -> str:
-        """See `content.fingerprint`."""
+        """See `hashes.fingerprint`."""
 
     def files(self, folder: Path) -> list[FileEntry]:
-        """Every file below, by path."""
+        """Return every file below, by path."""
 
     def compare(
         self, what: str, folder: Path, wanted: Mapping[str, str], on_bytes: OnBytes
     ) -> None:
-        """See `content.compare`."""
+        """See `hashes.compare`."""
 
     def holds(self, path: Path) -> bool:
-        """Whether a file can be opened at ``path`` here and now."""
+        """Return whether a file can be opened at ``path`` on this computer now."""
 
     def bring_file(self, path: Path, progress: Progress) -> None:
-        """Have one file at ``path``."""
+        """Fetch one file to ``path``."""
 
     def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
-        """Have the files of a version in ``folder``, with the hashes that are wanted."""
+        """Fetch the files of a version to ``folder`` and check them against ``wanted``."""
 
     def room(self) -> MirrorRoom | None:
-        """What of the data root is kept on this computer, None where it is mounted."""
+        """Return the disk usage of the local mirror, None if the data root is mounted."""
 
     def clear(self) -> int:
-        """Drop what was fetched and the data root still has; gives the bytes freed."""
+        """Remove fetched files that the data root still has; return the bytes freed."""
 
     # Changing.
 
@@ -110,29 +110,29 @@ class DataRootAccess(Protocol):
     def exists(self, path: Path) -> bool: ...
 
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
-        """See `shared_folders.make_folder`."""
+        """See `folder_modes.make_folder`."""
 
     def replace_bytes(self, path: Path, value: bytes) -> None: ...
 
     def replace_json(self, path: Path, value: Any) -> None: ...
 
     def create(self, path: Path, value: bytes) -> None:
-        """A file that was not there, or FileExistsError."""
+        """Create a new file; FileExistsError if it exists."""
 
     def rename(self, old: Path, new: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """One file; none is no error."""
+        """Remove one file; a missing one is not an error."""
 
     def remove_tree(self, path: Path) -> None: ...
 
     def publish(self, built: Path, progress: Progress) -> None:
-        """Bring a folder that was ``built`` here to where it can be renamed."""
+        """Move a folder that was ``built`` here to where it can be renamed."""
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
-        """The end of a run was written in ``folder`` by `backend.node.run.finalize`."""
+        """Send the end of a run that `backend.node.run.finalize` wrote in ``folder``."""
 
-    # Nodes that do not see the data root; `services.carrying`.
+    # Nodes that do not see the data root; `datastore.remote.staging_access`.
 
     def provide(
         self,
@@ -142,7 +142,7 @@ class DataRootAccess(Protocol):
         files: Sequence[Path],
         progress: Progress,
     ) -> None:
-        """Before a run is claimed: have there what it is made of, and nothing twice.
+        """Copy to the nodes, before a run is claimed, what they lack for it.
 
         ``versions`` are folders of the library, ``files`` a checkpoint or weights.
         """
@@ -150,10 +150,10 @@ class DataRootAccess(Protocol):
     def hand_over(
         self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
     ) -> None:
-        """After the claim: the folder of the job goes there, and from now on is looked at there."""
+        """Copy the claimed job's folder to its node, which is read from then on."""
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
-        """Have all of the newest run here, if it is over and was elsewhere."""
+        """Fetch everything of the newest run, if it has ended and was on another node."""
 
     def close(self) -> None: ...
 
@@ -162,7 +162,7 @@ def not_staged(nodes: Sequence[str]) -> BackendError:
     sees = "does" if len(nodes) == 1 else "do"
     return BackendError(
         f"{' and '.join(nodes)} {sees} not see the data root, and this computer does not mount it, "
-        "so it cannot carry files between the two.",
+        "so it cannot copy files between the two.",
         "Start the job from a computer that mounts the data root.",
     )
 
@@ -185,7 +185,7 @@ class Mounted:
         pass
 
     def refresh_job(self, folder: JobFolder) -> None:
-        # An unmounted share leaves an empty folder: that is no news, and no failure.
+        # An unmounted share leaves an empty folder, which is neither a change nor a failure.
         os.listdir(folder.path)
 
     def refresh_history(self, folder: JobFolder) -> None:
@@ -246,7 +246,7 @@ class Mounted:
     def clear(self) -> int:
         raise BackendError(
             "The data root is mounted here; this computer keeps no mirror of it.",
-            "Only of one that is reached over SSH: --data-root ssh://HOST/PATH.",
+            "Open a data root over SSH to use a mirror: --data-root ssh://HOST/PATH.",
         )
 
     def names(self, folder: Path) -> list[str]:
@@ -267,7 +267,7 @@ class Mounted:
     def create(self, path: Path, value: bytes) -> None:
         with path.open("xb") as file:
             try:
-                # At once, so that a disk without room says so here.
+                # Flush now, so that a full disk raises here.
                 file.write(value)
                 file.flush()
             except OSError:

@@ -1,11 +1,11 @@
-"""Records from files that anybody may have written: checked in kind and size, text made printable.
+"""Records from files that any user may have written: type and size checked, text made printable.
 
-A node's status is written on a machine that other people use. What does not fit its record is
-refused whole, because half a reading would look like a whole one; text is kept, but nothing in it
-can command a terminal or turn the direction of a line.
+Other users work on the machine that writes a node's status. A file that does not fit its record is
+refused whole, because a partial reading would look complete. Text is kept without characters that
+control a terminal or change the direction of a line.
 
-What to do with each field is found out once a record: 64 nodes of 8 GPUs are 40,000 fields every
-two seconds, beside a window that wants Python's lock.
+The fields of a record are analysed once: 64 nodes of 8 GPUs have 40,000 fields every two seconds,
+and the window needs Python's lock.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ _LARGEST = 2**63 - 1
 
 
 def build(record: Callable[..., _T], raw: object) -> _T:
-    """A ``record`` (a dataclass of plain kinds) from what a JSON file holds.
+    """Build a ``record`` (a dataclass of plain types) from parsed JSON.
 
-    Numbers must be finite and not negative. Keys that the record does not know are left out: a
-    newer program wrote them.
+    Numbers must be finite and not negative. Unknown keys are ignored: a newer program wrote them.
 
     Raises:
         ValueError: It does not fit; the message names the field.
@@ -42,7 +41,7 @@ def build(record: Callable[..., _T], raw: object) -> _T:
 
 
 class _Misfit(Exception):
-    """``where`` grows from the value outwards."""
+    """A value that does not fit. ``where`` grows from the value outwards."""
 
     def __init__(self, why: str, where: str = "") -> None:
         super().__init__(why)
@@ -102,7 +101,7 @@ def _elements(read: _Reader) -> _Reader:
         if not isinstance(raw, list):
             raise _Misfit(f"must be a list, not {kind_of(raw)}")
         if len(raw) > _MOST_ELEMENTS:
-            raise _Misfit(f"holds more than {_MOST_ELEMENTS} elements")
+            raise _Misfit(f"contains more than {_MOST_ELEMENTS} elements")
         found: list[Any] = []
         try:
             found.extend(map(read, raw))
@@ -137,6 +136,6 @@ def _whole_number(raw: object) -> int:
 def _number(raw: object) -> float:
     if not isinstance(raw, (int, float)) or isinstance(raw, bool):
         raise _Misfit(f"must be a number, not {kind_of(raw)}")
-    if not 0 <= raw <= _LARGEST:  # NaN is neither
+    if not 0 <= raw <= _LARGEST:  # False for NaN
         raise _Misfit("is out of range")
     return float(raw)

@@ -1,7 +1,7 @@
-"""Writing a bundle, and reading one that somebody else may have changed.
+"""Write a bundle, and read one that may have been changed.
 
-Reading believes nothing: `open_bundle` returns when every byte was held against the manifest and
-the seal, and nothing is written until then. See `records.bundle` for the form.
+Reading trusts nothing: `open_bundle` returns after every byte was compared with the manifest and
+the seal, and nothing is written before. See `records.bundles.job_archive` for the format.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _DIGITS = 64
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MANIFEST_BYTES = 200_000_000
 _START = b"PK\x03\x04"
-_NOTHING = "Nothing was imported; ask for the file again."
+_NOTHING = "Nothing was imported; request the file again."
 
 
 @dataclass(frozen=True)
 class ArchiveMember:
-    """One file on its way into a bundle; ``source`` is a path, or the bytes themselves."""
+    """A file to be added to a bundle; ``source`` is a path, or the bytes themselves."""
 
     path: str
     sha256: str
@@ -67,13 +67,13 @@ def write_bundle(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Write the bundle beside ``target`` and put it there whole.
+    """Write the bundle next to ``target`` and put it there in one step.
 
-    ``overwrite`` is for one who was asked about just this file.
+    Set ``overwrite`` only if the user agreed to replace this file.
 
     Raises:
-        BackendError: A file is there already, or a part is not what its hash says.
-        Cancelled: So wished; nothing was written.
+        BackendError: The file exists, or a part does not match its hash.
+        Cancelled: The user cancelled; nothing was written.
     """
     target = target.expanduser().absolute()
     if target.exists() and not overwrite:
@@ -95,7 +95,7 @@ def write_bundle(
     except OSError as error:
         raise BackendError(
             f"The bundle cannot be written to {target.parent}: {error.strerror or error}.",
-            "Look at the space that is left there, or choose another folder.",
+            "Free some space there, or choose another folder.",
         ) from error
     finally:
         partial.unlink(missing_ok=True)
@@ -116,8 +116,8 @@ def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, tell: _Told) -> N
             tell(len(piece))
     if digest.hexdigest() != part.sha256:
         raise BackendError(
-            f"{files_text(part.path)} is not what was recorded of it: its contents have changed.",
-            "Put the file back as it was; no bundle was written.",
+            f"{files_text(part.path)} does not match its record: its contents have changed.",
+            "Restore the file; no bundle was written.",
         )
 
 
@@ -137,7 +137,7 @@ def _seal(path: Path) -> None:
 
 
 def _digest_but_seal(file: IO[bytes], tell: _Told | None = None) -> str:
-    """SHA-256 of all but the digits at the end."""
+    """Return the SHA-256 of everything except the digits at the end."""
     left = file.seek(0, os.SEEK_END) - _DIGITS
     file.seek(0)
     digest = hashlib.sha256()
@@ -159,18 +159,18 @@ def _put_in_place(partial: Path, target: Path, overwrite: bool) -> None:
     except FileExistsError as error:
         raise _exists(target) from error
     except OSError:
-        # Not every file system has links.
+        # Not every file system supports links.
         if target.exists():
             raise _exists(target) from None
         partial.rename(target)
 
 
 def _exists(path: Path) -> BackendError:
-    return BackendError(f"{path} exists already and stays as it is.", "Choose another name.")
+    return BackendError(f"{path} exists already and was not changed.", "Choose another name.")
 
 
 class VerifiedArchive:
-    """A bundle that was verified whole."""
+    """A bundle that was verified completely."""
 
     def __init__(self, path: Path, manifest: Manifest, entries: dict[str, zipfile.ZipInfo]) -> None:
         self.path = path
@@ -185,7 +185,7 @@ class VerifiedArchive:
             return archive.read(self._entries[name])
 
     def copy_out(self, name: str, target: Path, progress: Progress) -> None:
-        """Write one file, which must still be the one that was verified."""
+        """Write one file, which must still be the verified one."""
         wanted = self.manifest.files[name]
         digest = hashlib.sha256()
         tell = _Told(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
@@ -205,7 +205,7 @@ class VerifiedArchive:
             raise _changed(self.path, name)
 
     def source(self, thing: BundledThing) -> ZipSource:
-        """The files of a thing, to be imported."""
+        """Return the files of a version, to be imported."""
         prefix = f"{thing.folder}/"
         files = [
             SourceFile(
@@ -225,11 +225,11 @@ class VerifiedArchive:
 
 
 def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
-    """Verify a bundle, every byte of it.
+    """Verify every byte of a bundle.
 
     Raises:
-        BackendError: It is none, or not the one that was written; what differs is named.
-        Cancelled: So wished.
+        BackendError: It is not a bundle, or was changed; the difference is named.
+        Cancelled: The user cancelled.
     """
     path = path.expanduser().absolute()
     with _world(path):
@@ -237,8 +237,8 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
         with path.open("rb") as file:
             if file.read(len(_START)) != _START:
                 raise BackendError(
-                    f"{path.name} is no bundle of Ringmaster.",
-                    f"A bundle is made by “Bundle…” or by {COMMAND} job bundle.",
+                    f"{path.name} is not a Ringmaster bundle.",
+                    f"Make a bundle with “Bundle…” or {COMMAND} job bundle.",
                 )
         entries = _entries(path, progress)
         with zipfile.ZipFile(path) as archive:
@@ -260,7 +260,7 @@ def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
         raise BackendError(str(error), _NOTHING) from error
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-            raise _refusal(path, f"{files_text(name)} is packed, and a bundle packs nothing")
+            raise _refusal(path, f"{files_text(name)} is compressed, which a bundle never is")
     implied = {str(parent) for name in entries for parent in PurePosixPath(name).parents}
     if folders - implied:
         raise _refusal(path, f"the folder {files_text(min(folders - implied))} was added to it")
@@ -272,7 +272,7 @@ def _manifest(
 ) -> Manifest:
     entry = entries.get(MANIFEST)
     if entry is None:
-        raise _refusal(path, f"it holds no {MANIFEST}")
+        raise _refusal(path, f"it contains no {MANIFEST}")
     if entry.file_size > _MANIFEST_BYTES:
         raise _refusal(path, f"its {MANIFEST} is larger than {_MANIFEST_BYTES // 1_000_000} MB")
     try:
@@ -323,17 +323,17 @@ def _compare_seal(path: Path, tell: _Told) -> None:
         file.seek(-_DIGITS - len(_SEAL), os.SEEK_END)
         seal = file.read()
     if seal != _SEAL + digest.encode():
-        raise _refusal(path, "what stands between its files, or its seal, was changed")
+        raise _refusal(path, "its seal, or the bytes between its files, were changed")
 
 
 def _compare_things(path: Path, manifest: Manifest) -> None:
-    """A version's own hash must be that of the files that are said to be it."""
+    """Check that a version's own hash is that of its listed files."""
     for thing in manifest.things.values():
         if not thing.folder:
             continue
         for empty in thing.empty_folders:
             if path_fault(empty) or "\\" in empty or {"", ".", ".."} & set(empty.split("/")):
-                raise _refusal(path, f"the folder {files_text(empty)} leads out of it")
+                raise _refusal(path, f"the folder {files_text(empty)} is outside it")
         prefix = f"{thing.folder}/"
         entry = prefix + thing.kind.entry_file
         if thing.kind.entry_file and entry not in manifest.files:
@@ -346,7 +346,7 @@ def _compare_things(path: Path, manifest: Manifest) -> None:
             }
         )
         if hashlib.sha256(listing).hexdigest() != thing.sha256:
-            raise _refusal(path, f"the files of the {thing.text} are not those it was made of")
+            raise _refusal(path, f"the files of the {thing.text} do not match its hash")
 
 
 @contextlib.contextmanager

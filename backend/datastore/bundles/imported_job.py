@@ -1,7 +1,7 @@
-"""A job that was trained elsewhere becomes a folder of this data root, whole or not at all.
+"""Create a job that was trained elsewhere as a folder of this data root, in one step.
 
-``origin.json`` says whence a job is: ``bundle`` for one that was imported, ``replay_of`` for one
-that is to make the curve of another again.
+``origin.json`` says where a job comes from: ``bundle`` for one that was imported, ``replay_of`` for
+one that repeats the curve of another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCHEMA = 1
 
 
 def origin_words(manifest: Manifest) -> str:
-    """Whence an imported job is, for people."""
+    """Return where an imported job comes from, for users."""
     by = f" of {manifest.user}" if manifest.user else ""
     return f"Imported from a bundle of the job {manifest.job_id}{by}."
 
@@ -43,7 +43,7 @@ def create_bundled_job(
     progress: Progress,
     share: DataRootAccess = MOUNTED,
 ) -> str:
-    """Make the folder of an imported job under a new id, which is returned."""
+    """Make the folder of an imported job under a new id, and return the id."""
     manifest = bundle.manifest
     share.make_folder(root.jobs, exist_ok=True)
     make_folder(root.jobs, exist_ok=True)
@@ -107,12 +107,12 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
 
 
 def mark_replay(folder: JobFolder, original: str, share: DataRootAccess = MOUNTED) -> None:
-    """From now on the job is known as the replay of another."""
+    """Mark the job as the replay of another."""
     share.replace_json(folder.origin, {"schema": _SCHEMA, "replay_of": original})
 
 
 def original_of(folder: JobFolder) -> str:
-    """The job whose replay this one is, or ""."""
+    """Return the job that this one replays, or ""."""
     try:
         return str(read_json(folder.origin).get("replay_of", ""))
     except (OSError, ValueError):
@@ -127,7 +127,7 @@ def is_imported(folder: JobFolder) -> bool:
 
 
 def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
-    """What run ``run`` was made with, where that was written down."""
+    """Return the environment of run ``run``, if it was recorded."""
     try:
         return RunEnvironment.from_dict(read_json(folder.attempt(run).environment))
     except (OSError, ValueError):
@@ -135,12 +135,12 @@ def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
 
 
 def environments(folder: JobFolder) -> tuple[RunEnvironment, ...]:
-    """Of every run that is there, oldest first."""
+    """Return the environments of all runs that have one, oldest first."""
     runs = range(1, folder.newest_run() + 1)
     return tuple(one for run in runs if (one := environment_of(folder, run)) is not None)
 
 
 def safe_stem(name: str) -> str:
-    """A job's name as the name of a file on any system."""
+    """Make a file name of a job's name that is valid on any system."""
     kept = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip()
     return Path(kept[:80] or "job").name

@@ -1,4 +1,4 @@
-"""Who did what to a job: a file for each act, which any desktop adds and none changes."""
+"""Actions of users on a job: a file for each, which any desktop adds and none changes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _log = logging.getLogger(__name__)
 
 
 def add(folder: JobFolder, what: str, share: DataRootAccess = MOUNTED) -> None:
-    """Record what was done. A failure is logged and stops nothing."""
+    """Record an action. A failure is logged and prevents nothing."""
     act = AuditEntry(timestamps.now(), what, user_name(), socket.gethostname())
     path = folder.acts / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
     try:
         share.make_folder(folder.acts, exist_ok=True)
         share.replace_json(path, act.to_json())
     except (OSError, BackendError):
-        _log.warning("%s: “%s” could not be written down", folder.job_id, what, exc_info=True)
+        _log.warning("%s: “%s” could not be recorded", folder.job_id, what, exc_info=True)
 
 
 def add_once(folder: JobFolder, file: JobFile, what: str, share: DataRootAccess = MOUNTED) -> None:
-    """The same for what is done many times in a row: notes are saved as they are typed."""
+    """Record repeated actions once: notes are saved while they are typed."""
     newest = acts_of(folder, file)[0]
     lately = time.time() - timestamps.seconds(newest.time) < _IN_A_ROW_S
     if not (lately and (newest.what, newest.user) == (what, user_name())):
@@ -42,10 +42,10 @@ def add_once(folder: JobFolder, file: JobFile, what: str, share: DataRootAccess 
 
 
 def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
-    """Everything that was done to a job, the newest first, its creation last."""
+    """Return all actions on a job, the newest first, its creation last."""
     found = []
     for path in folder.acts.glob("*.json"):
-        # Half of one, or one of another program: the others still tell.
+        # Skip an incomplete file, or one of another program.
         with suppress(OSError, ValueError, AttributeError):
             found.append(_act_in(path))
     found.sort(key=lambda act: act.time, reverse=True)

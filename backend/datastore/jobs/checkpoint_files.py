@@ -1,6 +1,6 @@
-"""The checkpoints of a job as the desktop sees them: sidecars, hashes, newest and best.
+"""The checkpoints of a job as the desktop reads them: sidecars, hashes, newest and best.
 
-The file itself is never loaded here; that needs torch and belongs to the nodes.
+The file itself is never loaded here; that needs torch and is done on the nodes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _REMEMBERED = 1024
 
 
 class Damaged(BackendError):
-    """The file of a checkpoint is not what was saved."""
+    """The file of a checkpoint does not match its record."""
 
 
 def list_checkpoints(
     folder: JobFolder, policy: CheckpointPolicy, share: DataRootAccess = MOUNTED
 ) -> tuple[Checkpoint, ...]:
-    """Every checkpoint that has both file and sidecar, oldest first."""
+    """Return every checkpoint that has both file and sidecar, oldest first."""
     found: list[Checkpoint] = []
-    # A mirror holds a sidecar only while the file is on the far side.
+    # A mirror has a sidecar only while the remote file exists.
     suffix = CHECKPOINT_SUFFIX if share.has_files_of(folder) else SIDECAR_SUFFIX
     kept: set[str] = set()
     with suppress(FileNotFoundError):
@@ -45,7 +45,7 @@ def list_checkpoints(
             if entry.suffix != suffix or entry.name.startswith(".") or entry == folder.latest:
                 continue
             path = entry.with_suffix(CHECKPOINT_SUFFIX)
-            # One that is being made or pruned just now has no sidecar, or a moment later no file.
+            # A checkpoint that is being made or removed has no sidecar, or soon no file.
             with suppress(OSError, ValueError):
                 found.append(_checkpoint_of(path.with_suffix(SIDECAR_SUFFIX)))
     found.sort(key=lambda record: (record.step, record.epoch, record.run))
@@ -63,7 +63,7 @@ def list_checkpoints(
 
 
 def keep(record: Checkpoint, is_kept: bool, share: DataRootAccess = MOUNTED) -> None:
-    """Have a checkpoint stay whatever its job's policy says, or have it under the policy again."""
+    """Exempt a checkpoint from the retention policy, or put it under the policy again."""
     mark = Path(record.path).with_suffix(KEEP_SUFFIX)
     if is_kept:
         share.replace_json(mark, {})
@@ -79,7 +79,7 @@ def _checkpoint_of(sidecar: Path) -> Checkpoint:
 
 
 def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:
-    """The checkpoint of that name; "latest" and "best" are names too."""
+    """Return the checkpoint of that name; "latest" and "best" are names too."""
     for record in found:
         if (
             record.name == name
@@ -91,7 +91,7 @@ def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | Non
 
 
 def newest_name(folder: JobFolder) -> str:
-    """The name that ``latest.json`` holds, or ""."""
+    """Return the name in ``latest.json``, or ""."""
     try:
         return str(read_json(folder.latest)["name"])
     except (OSError, ValueError, KeyError):
@@ -99,7 +99,7 @@ def newest_name(folder: JobFolder) -> str:
 
 
 def best_value(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> tuple[str, float] | None:
-    """Name and value of the policy's metric at the best checkpoint."""
+    """Return name and value of the policy's metric at the best checkpoint."""
     value = next((r.metrics.get(policy.best_metric) for r in found if r.is_best), None)
     return None if value is None else (policy.best_metric, value)
 
@@ -122,7 +122,7 @@ def verify(
     """Compare the file with its sidecar's hash.
 
     Raises:
-        Damaged: The file is not what was saved.
+        Damaged: The file does not match its record.
         BackendError: It cannot be read.
     """
     path = Path(record.path)
@@ -148,5 +148,5 @@ def verify(
         ) from error
     if digest != record.sha256:
         raise Damaged(
-            f"The checkpoint {record.name} is not what was saved: its contents have changed since."
+            f"The checkpoint {record.name} is damaged: its contents changed after it was saved."
         )

@@ -1,8 +1,8 @@
-"""The folder of a job: made whole, claimed by making a folder, moved and never deleted.
+"""The folder of a job: created in one step, claimed by making a folder, moved and never deleted.
 
-Two desktops may act on one job at the same moment and neither can ask the other, so each act that
-must happen once is one call of the file system that only one of them can win: the folder of a new
-job is renamed into place, a run is claimed by ``mkdir``, the wish to stop is created exclusively.
+Two desktops may act on one job at the same moment without knowing of each other, so each action
+that must happen once is one file system call that only one of them can win: the folder of a new job
+is renamed into place, a run is claimed by ``mkdir``, a stop request is created exclusively.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from backend.records.library.item import Pin
 
 _SCHEMA = 1
 _CONFIGS_REMEMBERED = 256
-_PUT_BACK = "Restore it from a copy. The other files of the job are unchanged"
-# No letter or digit that can be taken for another when it is read out or typed.
+_PUT_BACK = "Restore it from a backup. The other files of the job are unchanged"
+# Without letters and digits that are easily confused.
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 @dataclass(frozen=True)
 class JobFile:
-    """What a job's folder says of itself; all but name, notes and tags is written once."""
+    """The content of a job's folder; everything except name, notes and tags is written once."""
 
     id: str
     config: JobConfig
@@ -63,7 +63,7 @@ def view_of(
     best_metric: tuple[str, float] | None = None,
     doubt: str = "",
 ) -> JobView:
-    """The job as people see it: what was asked, and how far it is."""
+    """Build the job's view: its settings and its status."""
     return JobView(
         id=file.id,
         name=file.name,
@@ -82,7 +82,7 @@ def view_of(
         started=status.started,
         ended=status.updated if status.state.is_over else "",
         earlier_s=status.earlier_s,
-        # A run of an older version that was the job's first has none before it.
+        # If an older version wrote the job's first run, there is none before it.
         earlier_gpu_s=0.0 if status.run <= 1 else status.earlier_gpu_s,
         energy_j=status.total_energy_j,
         user=file.user,
@@ -103,14 +103,14 @@ def user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # A container's user may have no entry in the password file.
+        # A container's user may be missing in the password file.
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
 def create_job(
     root: DataRoot, config: JobConfig, pins: Mapping[str, Pin], share: DataRootAccess = MOUNTED
 ) -> JobFile:
-    """Make the folder of a new job, whole or not at all."""
+    """Make the folder of a new job in one step."""
     share.make_folder(root.jobs, exist_ok=True)
     user, created = user_name(), timestamps.now()
     while True:
@@ -139,7 +139,7 @@ def create_job(
 
 
 def new_id() -> str:
-    """A job's id that is most likely free."""
+    """Return a job id that is most likely unused."""
     today = datetime.now(UTC).strftime("%Y%m%d")
     return f"{today}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(6))}"
 
@@ -147,7 +147,7 @@ def new_id() -> str:
 def meta_of(
     job_id: str, config: JobConfig, pins: Mapping[str, Pin], created: str, user: str
 ) -> dict[str, Any]:
-    """What ``meta.json`` of a new job says."""
+    """Return the content of ``meta.json`` for a new job."""
     return {
         "schema": _SCHEMA,
         "id": job_id,
@@ -160,16 +160,16 @@ def meta_of(
 
 
 def make_parts(folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
-    """The folders inside of a job's, which its ranks fill."""
+    """Make the subfolders of a job, which its ranks fill."""
     for part in (folder.logs, folder.output, folder.checkpoints, folder.attempts):
         share.make_folder(part)
 
 
 def read_job(folder: JobFolder) -> JobFile:
-    """Read the folder of a job back.
+    """Read the folder of a job.
 
     Raises:
-        BackendError: It is none, or cannot be read.
+        BackendError: It is not a job's folder, or cannot be read.
     """
     with _reading(folder, folder.meta):
         meta = read_json(folder.meta)
@@ -188,7 +188,7 @@ def read_job(folder: JobFolder) -> JobFile:
     config = parsed.config
     if config is None:
         raise BackendError(
-            f"config.toml of the job {folder.job_id} was changed and is no job file any more: "
+            f"config.toml of the job {folder.job_id} was changed and is no longer a job file: "
             f"{parsed.faults[0].sentence}"
         )
     with suppress(FileNotFoundError, ValueError, KeyError):
@@ -215,7 +215,7 @@ def _reading(folder: JobFolder, path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         if not any(os.path.exists(one) for one in (folder.meta, folder.config)):
             raise BackendError(f"There is no job {folder.job_id} here.") from error
-        raise BackendError(f"{what} is gone.", f"{_PUT_BACK} in {folder.path}.") from error
+        raise BackendError(f"{what} is missing.", f"{_PUT_BACK} in {folder.path}.") from error
     except OSError as error:
         raise BackendError(f"{what} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -228,7 +228,7 @@ def _config_in(path: Path) -> ParsedJob:
 
 
 def write_placement(folder: JobFolder, config: JobConfig, share: DataRootAccess = MOUNTED) -> None:
-    """From now on the job runs where ``config`` says, with its batch size."""
+    """Let the job run on the nodes of ``config``, with its batch size, from now on."""
     raw = config.to_dict()
     share.replace_json(folder.placement, {key: raw[key] for key in ("placement", "batch_size")})
 
@@ -240,7 +240,7 @@ def write_notes(
 
 
 def claim_run(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
-    """Make ``attempts/<run>``. False: somebody else was first."""
+    """Make ``attempts/<run>``. Return False if another program was first."""
     share.make_folder(folder.attempts, exist_ok=True)
     try:
         share.make_folder(folder.attempt(run).path)
@@ -250,7 +250,7 @@ def claim_run(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> b
 
 
 def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
-    """Before ``run`` starts over: what earlier runs left goes to ``runs/<n>``, whole."""
+    """Move the files of earlier runs to ``runs/<n>`` before ``run`` starts over."""
     target = folder.runs / str(run - 1)
     share.make_folder(folder.runs, exist_ok=True)
     share.make_folder(target)
@@ -267,7 +267,7 @@ def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNT
 
 
 def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
-    """Create ``job.lock`` for ``run``. False: that wish was there already."""
+    """Create ``job.lock`` for ``run``. Return False if that request existed already."""
     wish = asdict(_stop_request(run))
     try:
         _create_wish(folder.lock, json.dumps(wish).encode(), share)
@@ -280,7 +280,7 @@ def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -
 
 
 def ask_to_end(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
-    """Wish ``run`` to end at once, where the wish to stop was of no use."""
+    """Request that ``run`` ends at once, after a stop request had no effect."""
     share.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
 
 
@@ -294,12 +294,12 @@ def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:
     except FileExistsError:
         raise
     except (OSError, BackendError):
-        # A full disk still takes a name, and an empty lock is a wish (see `records.stop`).
+        # A full disk can still create a name, and an empty lock is a request (`stop_request`).
         share.create(lock, b"")
 
 
 def clear_old_stop_request(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
-    """Before ``run`` starts: a wish that meant an earlier run is gone, one for this run stays."""
+    """Remove a request to stop an earlier run before ``run`` starts; keep one for this run."""
     share.refresh_file(folder.lock)
     with suppress(FileNotFoundError):
         try:
@@ -323,10 +323,10 @@ def move_to_trash(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOU
 
 
 def take_from_trash(root: DataRoot, job_id: str, share: DataRootAccess = MOUNTED) -> bool:
-    """Put the folder that went to the trash last back where it was. False: there is none.
+    """Restore the folder that was moved to the trash last. Return False if there is none.
 
     Raises:
-        FileExistsError: The place is taken; both folders are left as they are.
+        FileExistsError: A folder of that name exists; both are unchanged.
     """
     root_of_jobs = root.trash / "jobs"
     try:

@@ -1,8 +1,8 @@
-"""Histories that were read before, as plain arrays on the desktop's own disk.
+"""Cache of histories, as plain arrays on the desktop's own disk.
 
-Reading a million steps of text takes half a second and more; reading them back as numbers takes a
-twentieth of that. The cache is never needed and never believed blindly: it is used only while the
-file still begins, and still reads just before the cached end, as it did then. What was appended
+Reading a million steps of text takes half a second and more; reading them as numbers takes a
+twentieth of that. The cache is optional and never trusted blindly: it is used only while the
+beginning of the file, and its bytes just before the cached end, are unchanged. What was appended
 since is read from the file.
 """
 
@@ -24,11 +24,11 @@ from backend.records.jobs.history_update import HistoryUpdate, RunStart
 _SCHEMA = 1
 _TAIL_BYTES = 256
 WORTH_KEEPING_BYTES = 1_000_000
-"""Text that takes longer to read than its cache takes to write."""
+"""Text of this size takes longer to read than its cache takes to write."""
 
 
 class HistoryReader:
-    """Reads histories; a first look at a long one goes through the cache in ``folder``."""
+    """Reads histories; the first read of a long one uses the cache in ``folder``."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -36,7 +36,7 @@ class HistoryReader:
     def read(
         self, path: Path, cursor: HistoryCursor | None = None
     ) -> tuple[HistoryUpdate, HistoryCursor]:
-        """As `read_history`."""
+        """Read as `read_history`."""
         if cursor is not None and cursor.head:
             return read_history(path, cursor)
         known = self._load(path)
@@ -115,7 +115,7 @@ class HistoryReader:
             "began": cursor.began,
             "reached": cursor.reached,
         }
-        # A full disk here costs only the next opening's speed.
+        # A full disk only makes the next opening slower.
         with suppress(OSError):
             header["tail"] = _tail(path, cursor.offset)
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -130,7 +130,7 @@ class HistoryReader:
 
 
 def joined(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
-    """``old`` with ``new`` appended, as a reader would have got both in one look."""
+    """Return ``old`` with ``new`` appended, as one read would have returned both."""
     if new.drop_from == 0 or not len(old.steps):
         return new
     stays = np.asarray(old.steps) < new.drop_from if new.drop_from is not None else slice(None)
@@ -164,7 +164,7 @@ def joined(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
 
 
 def _tail(path: Path, offset: int) -> str:
-    """What stands just before ``offset``."""
+    """Return the bytes just before ``offset``."""
     with path.open("rb") as file:
         file.seek(max(0, offset - _TAIL_BYTES))
         return file.read(min(offset, _TAIL_BYTES)).hex()

@@ -1,12 +1,12 @@
-"""Reads ``history.toml`` on the desktop: whole blocks, from where the last look stopped.
+"""Reads ``history.toml`` on the desktop: complete blocks, from the end of the last read.
 
-A million steps open in less than half a second because nothing here reads TOML: the file's own
-encoder (`records.history`) writes one array a line, so each metric's arrays are joined and read as
-the JSON array that they then are. tomllib, which reads the same file, took 34 s for a tenth of it
-in the ancestor's format.
+A million steps open in less than half a second because nothing here parses TOML: the file's own
+encoder (`records.jobs.history`) writes one array a line, so each metric's arrays are joined and
+parsed as one JSON array. tomllib took 34 s for a tenth of it in the format of the program's
+predecessor.
 
-A block that cannot be read costs only itself and is told of; the block that is being appended just
-now is taken with the next look.
+A block that cannot be read loses only its own steps and is reported; a block that is being appended
+is read next time.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _OPENING = b" = ["
 _CLOSING = ord("]")
 _HEAD_BYTES = 256
 _TOLD_PROBLEMS = 20
-_TOO_LARGE = "The history is larger than 1 GB; what is beyond is not shown."
+_TOO_LARGE = "The history is larger than 1 GB; the rest is not shown."
 
-# Stands between two arrays that are read at once. `records.history` writes more than nine digits
+# Separates two arrays that are parsed together. `records.jobs.history` writes more than nine digits
 # of whole numbers only.
 _FENCE = 1.2345678901
 _FENCE_TEXT = b",%r," % _FENCE
@@ -58,17 +58,17 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True)
 class HistoryCursor:
-    """Where a reader stopped, and what it needs to go on. Opaque to everyone else."""
+    """Position of a reader, and what it needs to continue. Opaque to all others."""
 
     offset: int = 0
     head: bytes = b""
-    """The file's first bytes: another file under the same name is read from its start."""
+    """The file's first bytes: another file of the same name is read from its start."""
     last_step: int = 0
     run: int = 0
     began: float = 0.0
     """Time of the first block; ``seconds`` counts from it."""
     reached: float = 0.0
-    """Time of the last block read."""
+    """Time of the last block."""
 
 
 class _Block(NamedTuple):
@@ -80,7 +80,7 @@ class _Block(NamedTuple):
     last: int
     time: float
     openings: tuple[bytes, ...]
-    """What stands before each array, which is the metric's name."""
+    """The text before each array, which contains the metric's name."""
     arrays: tuple[bytes, ...]
 
     @property
@@ -88,17 +88,17 @@ class _Block(NamedTuple):
         return self.last - self.first + 1
 
 
-# The records know no numpy (the nodes import them), so their fields are sequences; to mypy an
-# array is none.
+# The records do not use numpy (the nodes import them), so their fields are sequences; for mypy an
+# array is not a sequence.
 Column = Any
 
 
 def read_history(
     path: Path, cursor: HistoryCursor | None = None
 ) -> tuple[HistoryUpdate, HistoryCursor]:
-    """What was appended to ``path`` since ``cursor`` (None: everything).
+    """Read what was appended to ``path`` since ``cursor`` (None: everything).
 
-    No file is an empty history; of one that is too large the first `history.LIMIT_BYTES` are read.
+    A missing file is an empty history; of a larger file `history.LIMIT_BYTES` are read.
 
     Raises:
         OSError: The file cannot be read.
@@ -121,10 +121,10 @@ def read_history(
 
 
 def epochs_done(update: HistoryUpdate, steps_per_epoch: int) -> HistoryUpdate:
-    """``update`` with how many epochs were over after each step, as far as that is known.
+    """Add to ``update`` how many epochs were complete after each step, if that is known.
 
-    Steps that are not in the epoch in which this length of an epoch puts them (the job went on
-    with another number of processes) are at the end of their own one.
+    Steps that this length of an epoch puts into another epoch (the job was resumed with another
+    number of processes) count as the end of their own epoch.
     """
     if steps_per_epoch < 1 or not len(update.steps):
         return update
@@ -150,8 +150,8 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
     starts = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(starts, counts)
     steps = np.repeat(firsts, counts) + within
-    # A resumed run supersedes what stood at its first step and after; the lowest first step of
-    # all later blocks says for each block what of it is left.
+    # A resumed run replaces the steps from its first step on; the lowest first step of all later
+    # blocks says what remains of each block.
     lowest_later = np.append(np.minimum.accumulate(firsts[::-1])[::-1][1:], np.iinfo(np.int64).max)
     keep = steps < np.repeat(lowest_later, counts)
     everything = bool(keep.all())
@@ -174,7 +174,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
 
 
 def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[list[_Block], int]:
-    """The blocks that can be used, and how much of ``data`` is done with."""
+    """Return the valid blocks, and how many bytes of ``data`` were processed."""
     blocks: list[_Block] = []
     last_step, run, begin = cursor.last_step, cursor.run, 0
     openings: tuple[bytes, ...] = ()
@@ -185,15 +185,15 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
             if end < 0:
                 return blocks, begin
             _tell(problems, cursor.offset + begin)
-            # A whole block may stand behind what a killed writer left half.
+            # A complete block may follow one that a killed writer left incomplete.
             inner = data.rfind(BLOCK_START, begin + 1, end)
             block = _block(data, inner, openings) if inner > 0 else None
             begin = end + len(_END)
             if block is None:
                 continue
         begin, openings = block.end, block.openings
-        # Steps are repeated only by a later run; anything else that goes back is damage, and
-        # believing it would wipe out what is good.
+        # Only a later run repeats steps. Any other step backwards is damage, and accepting it
+        # would remove good steps.
         if block.run < run or (block.first <= last_step and block.run == run and run > 0):
             _tell(problems, cursor.offset + block.begin)
             continue
@@ -202,7 +202,7 @@ def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[li
 
 
 def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | None:
-    """The whole block at ``begin``, if there is one; of its arrays only the first is counted.
+    """Return the complete block at ``begin``, if any; only its first array is counted.
 
     ``expected`` are the openings of the block before: most blocks have the same.
     """
@@ -246,7 +246,7 @@ def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | Non
 def _columns(
     blocks: list[_Block], offset: int, problems: list[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """Each metric over all ``blocks``; a block with a number that is none is taken out of them."""
+    """Return each metric over all ``blocks``; blocks with an invalid number are removed."""
     while True:
         try:
             return _joined(blocks)
@@ -284,7 +284,7 @@ def _index(layout: tuple[bytes, ...], opening: bytes) -> int | None:
 
 
 def _values(arrays: Sequence[bytes], counts: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """All ``arrays`` in one; None if one of them has not as many numbers as ``counts`` says."""
+    """Parse ``arrays`` as one; None if one does not have as many numbers as ``counts`` says."""
     read = _numbers(_FENCE_TEXT.join(arrays))
     fences = np.cumsum(counts + 1)[:-1] - 1
     if read.size != int(counts.sum()) + fences.size or not (read[fences] == _FENCE).all():
@@ -300,7 +300,7 @@ def _guilty(blocks: Sequence[_Block], found: Sequence[int | None], name_is_good:
             name_is_good and _numbers(block.arrays[place]).size == block.steps
         ):
             return index
-    raise AssertionError("every block by itself is good, all of them together are not")
+    raise AssertionError("each block alone is valid, but all together are not")
 
 
 def _numbers(text: bytes) -> NDArray[np.float64]:
@@ -315,7 +315,7 @@ def _numbers(text: bytes) -> NDArray[np.float64]:
 
 def _any_numbers(text: bytes) -> NDArray[np.float64]:
     with warnings.catch_warnings():
-        # numpy stops at what is no number and warns that this will be an error some day.
+        # numpy stops at an invalid number and warns that this will become an error.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(text, np.float64, sep=",")
@@ -338,10 +338,10 @@ def _seconds(
     cursor: HistoryCursor,
     began: float,
 ) -> NDArray[np.float64]:
-    """Time of each step: a block knows only its last one's, the others lie evenly before it.
+    """Return the time of each step: a block has only its last one's; the others are interpolated.
 
-    The first block of a run has nothing before it (a night may lie between two runs), so all its
-    steps get its own time.
+    The first block of a run has none before it (a night may separate two runs), so all its steps
+    get its own time.
     """
     times = np.array([block.time for block in blocks]) - began
     runs = np.array([cursor.run, *(block.run for block in blocks)])

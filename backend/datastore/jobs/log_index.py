@@ -1,8 +1,7 @@
-"""A log of any size by its lines, without ever holding it.
+"""A log of any size by line, without loading it.
 
-What is kept is how many lines end before each block: 800 numbers for a log of 200 MB. Lines are
-found by reading the one or two blocks that they stand in, and what is added later costs the
-reading of what was added.
+The index is the number of line ends before each block: 800 numbers for a log of 200 MB. To find
+lines it reads their one or two blocks; after an append it reads only what was added.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from backend.records.base.terminal_text import last_state
 
 BLOCK_BYTES = 256 * 1024
 PIECE_BYTES = 4 * 1024 * 1024
-"""So much is read at once where all of a log is read."""
+"""Bytes per read when a whole log is read."""
 LINE_CHARACTERS = 4000
-"""So much of a line is shown; a progress bar without ends of lines can be megabytes long."""
+"""Characters of a line that are shown; a progress bar without line ends can be megabytes long."""
 MOST_MATCHES = 100_000
 _FAR_TAIL_BYTES = 2 * 1024 * 1024
-"""So much of the end of a log is fetched from a data root that is far away."""
+"""Bytes at the end of a log that are fetched from a remote data root."""
 _NOTHING = Progress()
 
 _FAULT_WORDS = (b"Traceback", b"Error", b"Exception", b"error", b"NCCL WARN", b"Segmentation fault")
@@ -37,7 +36,7 @@ _ANSI = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
 class LogIndex:
-    """One log file. One thread at a time may `refresh` and `read`; searches do not mind others."""
+    """A log file. One thread at a time may `refresh` and `read`; searches may run meanwhile."""
 
     def __init__(self, path: Path, share: DataRootAccess = MOUNTED) -> None:
         self._path = path
@@ -48,12 +47,12 @@ class LogIndex:
 
     @property
     def lines(self) -> int:
-        """Lines there are, the last one too when its end is not written yet."""
+        """Number of lines, including an incomplete last one."""
         return self._newlines + (1 if self._rest else 0)
 
     @property
     def whole_lines(self) -> int:
-        """Lines whose ends are written."""
+        """Number of complete lines."""
         return self._newlines
 
     @property
@@ -65,11 +64,11 @@ class LogIndex:
         return self._begin
 
     def refresh(self, progress: Progress = _NOTHING) -> None:
-        """Read what was added since the last time; all of it, if it is another log now.
+        """Read what was added since the last time; everything, if the log was replaced.
 
         Raises:
-            OSError: It cannot be read. No file is an empty log.
-            Cancelled: The progress was cancelled; the next call goes on from there.
+            OSError: It cannot be read. A missing file is an empty log.
+            Cancelled: The progress was cancelled; the next call continues there.
         """
         try:
             size = self._share.size(self._path)
@@ -92,13 +91,13 @@ class LogIndex:
             progress.step(self._read_to - self._begin, size - self._begin, "Reading the log")
 
     def read(self, first: int, count: int) -> tuple[str, ...]:
-        """Lines from number ``first`` on (from 0), at most ``count``, as far as there are any."""
+        """Return at most ``count`` existing lines from number ``first`` on (from 0)."""
         first = max(0, first)
         count = min(count, self.lines - first)
         if count <= 0:
             return ()
         number = bisect_right(self._before, first) - 1
-        # A line may begin in an earlier block than the one in which the line before it ends.
+        # A line may begin in an earlier block than the one in which the previous line ends.
         skip = first - self._before[number]
         place = self._begin + number * BLOCK_BYTES
         kept: list[bytes] = []
@@ -120,7 +119,7 @@ class LogIndex:
     def find(
         self, text: str, progress: Progress = _NOTHING, from_line: int = 0
     ) -> tuple[tuple[int, ...], bool]:
-        """Numbers of the lines that hold ``text`` in whatever case, and whether there are more.
+        """Find the lines that contain ``text``, ignoring case; also whether there are more.
 
         Raises:
             OSError: It cannot be read.
@@ -145,20 +144,20 @@ class LogIndex:
         return tuple(one for one in found if one >= from_line), False
 
     def first_error(self, progress: Progress = _NOTHING) -> int | None:
-        """The number of the first line that looks like a fault, None when none does.
+        """Return the number of the first line that looks like an error, None if none does.
 
         Raises:
             OSError: It cannot be read.
             Cancelled: The progress was cancelled.
         """
-        for number, block in self._whole_lines(progress, 0, "Looking for a fault"):
+        for number, block in self._whole_lines(progress, 0, "Searching for an error"):
             place = _first_fault(block)
             if place is not None:
                 return number + block.count(b"\n", 0, place)
         return None
 
     def _identity(self) -> int:
-        """Tells a file from another one of the same name; 0 where only its size can be asked."""
+        """Identify a file among others of the same name; 0 if only its size is available."""
         if not self._share.is_mounted:
             return 0
         try:
@@ -173,7 +172,7 @@ class LogIndex:
         self._filled = 0
         self._rest = False
         self._before: list[int] = [0]
-        """Ends of lines before each block; the last one is of the block being filled."""
+        """Line ends before each block; the last number is that of the block being filled."""
 
     def _begin_near_the_end(self, size: int) -> None:
         if size <= _FAR_TAIL_BYTES:
@@ -196,7 +195,7 @@ class LogIndex:
                 self._before.append(self._newlines)
 
     def _beginning(self, number: int) -> bytes:
-        """What stands before block ``number`` of the line that goes on in it."""
+        """Return the part before block ``number`` of the line that continues in it."""
         beginning = b""
         while number > 0:
             number -= 1
@@ -210,8 +209,8 @@ class LogIndex:
     def _whole_lines(
         self, progress: Progress, from_line: int, what: str
     ) -> Iterator[tuple[int, bytes]]:
-        """Blocks that begin and end with whole lines, each with the number of its first line."""
-        # As it was when this began: others may look at what is added meanwhile.
+        """Yield blocks of complete lines, each with the number of its first line."""
+        # As of now: other threads may read what is added meanwhile.
         before, begin, end = self._before, self._begin, self._read_to
         number = max(0, bisect_right(before, from_line) - 1)
         place = begin + number * BLOCK_BYTES
@@ -236,9 +235,9 @@ class LogIndex:
 
 
 def _first_fault(block: bytes) -> int | None:
-    """Where the first line begins that looks like a fault.
+    """Return the start of the first line that looks like an error.
 
-    Looking for the words first is five times as fast as the pattern alone.
+    Searching for the words first is five times as fast as the pattern alone.
     """
     first: int | None = None
     for word in _FAULT_WORDS:
@@ -265,14 +264,14 @@ def _find_in(block: bytes, needle: bytes, number: int, found: list[int]) -> None
 
 
 def _shortened(line: bytes) -> bytes:
-    """As much of a line that goes on as is needed to show it later."""
+    """Return the part of an incomplete line that is needed to show it later."""
     returned = b"\r" if b"\r" in line else b""
     ends = b"\r" if line.endswith(b"\r") else b""
     return returned + last_state(line)[: LINE_CHARACTERS * 4] + ends
 
 
 def _text(line: bytes) -> str:
-    """A line as it is shown: of a progress bar its last state, of a long line its beginning."""
+    """Return a line as shown: the last state of a progress bar, the beginning of a long line."""
     text = last_state(line)[: LINE_CHARACTERS * 4].decode("utf-8", "replace")
     if len(text) > LINE_CHARACTERS:
         return f"{text[:LINE_CHARACTERS]}…"

@@ -1,4 +1,4 @@
-"""Pieces of a log: a log of 200 MB is never read whole."""
+"""Read pieces of a log: a log of 200 MB is never read whole."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ CHUNK_BYTES = 256 * 1024
 def read_log(
     path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, share: DataRootAccess = MOUNTED
 ) -> LogChunk:
-    """At most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
+    """Read at most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
 
-    A piece that begins inside the file by a negative offset begins with a whole line, and none
-    ends within a character. No file is an empty log.
-
+    With a negative offset, a piece that begins inside the file begins with a complete line. No
+    piece ends within a character. A missing file is an empty log.
     Raises:
         OSError: The file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Jobs as a rescan finds them: every folder that can be read, a sentence for each that cannot."""
+"""Jobs for a rescan: every folder that can be read, and a sentence for each that cannot."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from backend.records.jobs.view import JobView
 
 
 class JobFolderReader:
-    """Reads jobs from their folders alone."""
+    """Reads jobs only from their folders."""
 
     def __init__(self, root: DataRoot) -> None:
         self._root = root
 
     def ids(self) -> list[str]:
-        """Names of the folders of jobs, oldest first.
+        """Return the names of the folders of jobs, oldest first.
 
         Raises:
             FileNotFoundError: No job was made yet, or the data root is not mounted.
@@ -29,10 +29,10 @@ class JobFolderReader:
         return sorted(name for name in os.listdir(self._root.jobs) if not name.startswith("."))
 
     def read(self, job_id: str) -> JobView:
-        """What the folder says, without a look at processes: a live job may be gone already.
+        """Read a job's folder, without checking processes: a live job may have ended.
 
         Raises:
-            BackendError: The folder is none of a job, or cannot be read.
+            BackendError: It is not a job's folder, or cannot be read.
         """
         folder = self._root.job(job_id)
         file = read_job(folder)
@@ -51,6 +51,6 @@ class JobFolderReader:
                 status, state=end.state, message=end.message, error=end.error, updated=end.ended
             )
         except (OSError, ValueError, KeyError, TypeError):
-            # The run goes on, or nobody could write how it ended; the status is what there is.
+            # The run is active, or its end was not recorded; the status is all there is.
             pass
         return view_of(file, status)

@@ -1,7 +1,6 @@
-"""Names in what is imported: which are left out, and which no data root can keep.
+"""Rules for names in imports: which are left out, and which a data root cannot store.
 
-Folders and zip files are judged by these rules alone, so that each way brings the same files and
-the same hash.
+Folders and zip files use the same rules, so that both import the same files with the same hash.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from backend.records.base.validation import RESERVED_NAMES
 from backend.records.library.item import Kind
 
 _NAME_BYTES = 255
-# What operating systems, file servers and open editors leave beside a user's files.
+# Files of operating systems, file servers and open editors.
 _LITTER = re.compile(
     r"""__MACOSX | \._.* | \.DS_Store | \.localized | Icon\r | \.apdisk | \.VolumeIcon\.icns
     | \.AppleDouble | \.Spotlight-V100 | \.Trashes | \.fseventsd | \.TemporaryItems
@@ -25,7 +24,7 @@ _LITTER = re.compile(
     | ~\$.+ | \.~lock\..+\# | \.\#.+""",
     re.VERBOSE | re.IGNORECASE,
 )
-# What tools leave in folders of source code; it would change the hash at each import.
+# Files of tools in folders of source code; they would change the hash at each import.
 _OF_TOOLS = re.compile(
     r"""__pycache__ | __pypackages__ | \.(git|hg|svn|bzr|jj) | \.ipynb_checkpoints
     | \.?venv | \.(direnv|pixi|tox|nox|eggs) | .+\.egg-info | node_modules
@@ -36,16 +35,16 @@ _OF_TOOLS = re.compile(
     re.VERBOSE,
 )
 ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
-"""The folder with one of these in it is an environment of Python, whatever it is called."""
+"""A folder that contains one of these is a Python environment, whatever its name."""
 
 
 def is_litter(kind: Kind, name: str) -> bool:
-    """Whether a file or folder of this name is left out of an import."""
+    """Return whether a file or folder of this name is left out of an import."""
     return bool(_LITTER.fullmatch(name) or (kind.entry_file and _OF_TOOLS.fullmatch(name)))
 
 
 def left_out_of(kind: Kind, path: str, environments: frozenset[str] = frozenset()) -> str:
-    """The file or folder on the way to ``path`` with which it is left out, or ""."""
+    """Return the file or folder on the way to ``path`` that leaves it out, or ""."""
     parts = path.split("/")
     for count, part in enumerate(parts, 1):
         if is_litter(kind, part) or (environments and "/".join(parts[:count]) in environments):
@@ -54,7 +53,7 @@ def left_out_of(kind: Kind, path: str, environments: frozenset[str] = frozenset(
 
 
 def path_fault(path: str) -> str:
-    """Why a file of this relative path cannot be imported ("holds …"), or ""."""
+    """Return why a file of this relative path cannot be imported ("has …"), or ""."""
     try:
         path.encode()
     except UnicodeEncodeError:

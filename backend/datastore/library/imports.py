@@ -1,8 +1,8 @@
-"""Bringing a folder, a zip file or one file of code into the data root, whole or not at all.
+"""Import a folder, a zip file or one file of code into the data root, completely or not at all.
 
-First everything is looked at and refused if need be; then it is copied into a hidden folder, hashed
-on the way, written through to the disk, and renamed to its version. Killed at any moment it leaves
-a hidden folder that no list shows and that the next import of that name clears away.
+First everything is checked, and refused if needed. Then it is copied to a hidden folder, hashed
+during the copy, flushed to the disk, and renamed to its version. If it is killed, a hidden folder
+remains that no list shows and that the next import of that name removes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from backend.records.library.project import WHOLE, ProjectPart
 _SPARE_BYTES = 64_000_000
 _LOOK_S = 0.1
 _MANY = 64
-# What shares answer to a name that they cannot hold: too long, with ":" or "?", one of Windows.
+# Errors of shares for a name that they cannot store: too long, with ":" or "?", a Windows name.
 _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.ENOENT)
 
 
@@ -56,14 +56,14 @@ def import_version(
     """Import ``source`` as the next version of ``name``.
 
     Args:
-        same: Asked with the hash when all is copied; the version it names is taken instead.
+        same: Called with the hash after copying; the version it returns is used instead.
 
     Returns:
         The new version and the fingerprint of its files.
 
     Raises:
         BackendError: It cannot be imported; nothing was changed.
-        Cancelled: So wished; nothing was changed.
+        Cancelled: The user cancelled; nothing was changed.
     """
     fault = name_fault(name)
     if fault:
@@ -82,7 +82,7 @@ def import_source(
     same: Callable[[str], LibraryItem | None] = lambda sha256: None,
     share: DataRootAccess = MOUNTED,
 ) -> tuple[LibraryItem, str]:
-    """`import_version` of what was looked at already; ``origin`` says to people what it was."""
+    """Import a source that was checked already; ``origin`` is its name for users."""
     fault = name_fault(name)
     if fault:
         raise BackendError(fault)
@@ -119,7 +119,7 @@ def import_source(
                 shutil.rmtree(staging)
                 return known, ""
             share.publish(staging, progress)
-            # From here on it cannot be cancelled: the version is about to be seen.
+            # From here on it cannot be cancelled: the version is about to appear.
             progress.step(content.bytes, content.bytes, "Writing to the disk")
             item = library_files.claim(staging, root, item, share)
         except BaseException:
@@ -129,7 +129,7 @@ def import_source(
 
 
 def origin(source: Path) -> str:
-    """A path as a record keeps it, whatever bytes it has."""
+    """Return a path as a record stores it, whatever bytes it contains."""
     return os.fsencode(source.absolute()).decode("utf-8", "replace")
 
 
@@ -144,15 +144,15 @@ def inspect(
     if not mode:
         raise BackendError(f"{source} does not exist.", "Choose a folder or a zip file.")
     if not stat.S_ISREG(mode):
-        raise BackendError(f"{source} is no file and no folder.", "Choose a folder or a zip file.")
-    # Many files of data are zip files inside (.npz, .pt, .xlsx): the name says what is meant.
+        raise BackendError(f"{source} is not a file or folder.", "Choose a folder or a zip file.")
+    # Many data files are zip files inside (.npz, .pt, .xlsx): the name decides.
     if source.suffix.lower() == ".zip":
         return scan_zip(kind, source, progress, part)
     return inspect_file(kind, source)
 
 
 class _Copy:
-    """All files of a source on their way into a folder, some of them at once."""
+    """Copies all files of a source to a folder, several at a time."""
 
     def __init__(
         self, source: ImportSource, target: Path, root: DataRoot, progress: Progress
@@ -163,13 +163,13 @@ class _Copy:
         self._progress = progress
         self._given_up = threading.Event()
         self._done = 0
-        # One call for a whole disk waits for what others write there too, and is still far
-        # quicker than one for each of thousands of files.
+        # One flush of the whole disk also waits for other programs' data, and is still much
+        # faster than one for each of thousands of files.
         self.syncs_at_end = sys.platform == "linux" and len(source.files) > _MANY
         self._lock = threading.Lock()
 
     def run(self) -> dict[str, str]:
-        """Copy and return each file's hash by path."""
+        """Copy the files and return each file's hash by path."""
         make_shared_folder(self._target)
         for folder in self._source.folders:
             with _world(self._root, folder):
@@ -189,7 +189,7 @@ class _Copy:
         return hashes
 
     def _watch(self, tasks: Sequence[Future[dict[str, str]]]) -> None:
-        """Tell how far it is until all is done; the first failure ends the others."""
+        """Report progress until all is done; the first failure ends the others."""
         running: set[Future[dict[str, str]]] = set(tasks)
         while running:
             done, running = wait(running, _LOOK_S, FIRST_EXCEPTION)
@@ -198,7 +198,7 @@ class _Copy:
             self._progress.step(self._done, self._source.bytes, "Copying files")
 
     def _copy(self, todo: Iterator[SourceFile]) -> dict[str, str]:
-        """Copy what no other thread has taken yet."""
+        """Copy files that no other thread has taken yet."""
         hashes = {}
         target = os.fspath(self._target) + os.sep
         for file in todo:
@@ -229,7 +229,7 @@ class _Copy:
 
 
 def sync_file_system(path: Path) -> None:
-    """Bring all that was written to the file system of ``path`` to its disk."""
+    """Flush everything that was written to the file system of ``path``."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         library = ctypes.CDLL(None, use_errno=True)
@@ -242,7 +242,7 @@ def sync_file_system(path: Path) -> None:
 
 @contextlib.contextmanager
 def _world(root: DataRoot, path: str = "") -> Iterator[None]:
-    """Say what failed in the data root, and at which file or folder of the import."""
+    """Report failures of the data root, with the file or folder of the import."""
     try:
         yield
     except OSError as error:
@@ -250,16 +250,16 @@ def _world(root: DataRoot, path: str = "") -> Iterator[None]:
             at = f" at {shown(path)}" if path else ""
             raise BackendError(
                 f"The disk of the data root {root.name} became full{at}; nothing was imported.",
-                "Make room there and import again.",
+                "Free some space there, then import again.",
             ) from error
         why = error.strerror or str(error)
         if error.errno == errno.EEXIST:
-            why = "there its name is the same as another's, as on disks that ignore upper case"
+            why = "another file has the same name on a disk that ignores upper case"
         what = f"{shown(path)} cannot be written to the" if path else "The"
         cannot = "" if path else " cannot be written to"
         raise BackendError(
             f"{what} data root {root.name}{cannot}: {why}.",
-            "Rename or shorten it, or leave it out; nothing was imported."
+            "Rename, shorten or remove it; nothing was imported."
             if path and error.errno in _OF_THE_NAME
             else "Nothing was imported; check that the data root is mounted and that you may write "
             "there.",
@@ -272,5 +272,5 @@ def _refuse_full_disk(root: DataRoot, needed: int) -> None:
         raise BackendError(
             f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "
             f"{free / 1e9:.2f} GB left.",
-            "Make room there; nothing was imported.",
+            "Free some space there; nothing was imported.",
         )

@@ -1,8 +1,8 @@
-"""Datasets, models and loaders as they lie in the data root.
+"""Datasets, models and loaders as files in the data root.
 
 A version appears and disappears by one rename, so two desktops need not know of each other: the
-number of a new version belongs to whoever brings its folder there first. A number is never given
-twice: ``v2.removed`` stays where ``v2`` was, because a job may be pinned to it.
+number of a new version belongs to the desktop that renames its folder first. A number is never
+reused: ``v2.removed`` replaces ``v2``, because a job may be pinned to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 
 @dataclass(frozen=True)
 class VersionFolder:
-    """One version's folder. The only place that knows the names in it."""
+    """One version's folder. Only this class knows the names in it."""
 
     root: DataRoot
     kind: Kind
@@ -69,7 +69,7 @@ def kind_folder(root: DataRoot, kind: Kind) -> Path:
 
 
 def names(root: DataRoot, kind: Kind) -> list[str]:
-    """Every name that has or had a version.
+    """Return every name that has or had a version.
 
     Raises:
         FileNotFoundError: There is no folder for this kind: nothing was imported yet, or the data
@@ -80,7 +80,7 @@ def names(root: DataRoot, kind: Kind) -> list[str]:
 
 
 def versions(root: DataRoot, kind: Kind, name: str) -> list[int]:
-    """Numbers of the versions that are there, newest first."""
+    """Return the numbers of the existing versions, newest first."""
     return _numbers(root, kind, name, _VERSION)
 
 
@@ -98,10 +98,10 @@ def _numbers(root: DataRoot, kind: Kind, name: str, form: re.Pattern[str]) -> li
 
 
 def read_item(folder: VersionFolder) -> LibraryItem:
-    """What a version says of itself.
+    """Read the record of a version.
 
     Raises:
-        BackendError: It is not there, or cannot be read.
+        BackendError: It does not exist, or cannot be read.
     """
     try:
         raw = read_json(folder.meta)
@@ -117,13 +117,13 @@ def read_item(folder: VersionFolder) -> LibraryItem:
         raise BackendError(
             f"The record of the {folder.text} cannot be read "
             f"({folder.root.shown(folder.meta)}): {error}.",
-            "Its files are untouched; import them again as a new version.",
+            "Its files are unchanged; import them again as a new version.",
         ) from error
     if (item.kind, item.name, item.version) != (folder.kind, folder.name, folder.version):
         raise BackendError(
-            f"The folder {folder.root.shown(folder.path)} says that it is {item.kind.value} "
+            f"The record in the folder {folder.root.shown(folder.path)} is of {item.kind.value} "
             f"{item.reference}.",
-            "Rename it back: a version is found by the name of its folder.",
+            "Rename the folder back: its name must be that of the version.",
         )
     return item
 
@@ -133,7 +133,7 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         gone = read_json(folder.removed)
         return (
             f"The {folder.text} was removed on {str(gone['removed'])[:10]}.",
-            f"It lies in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
+            f"It is in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
             f"to {folder.root.shown(folder.path)}.",
         )
     except (OSError, ValueError, KeyError):
@@ -146,7 +146,7 @@ def write_item(folder: Path, item: LibraryItem, share: DataRootAccess = MOUNTED)
 
 
 def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
-    """The list of the version's files: as it stands there, and as hashes by path."""
+    """Read the list of the version's files: its bytes, and the hashes by path."""
     try:
         content = folder.manifest.read_bytes()
         return content, read_manifest(content)
@@ -159,7 +159,7 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
 
 
 def list_files(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> tuple[FileEntry, ...]:
-    """The user's files, by path."""
+    """Return the user's files, by path."""
     try:
         return tuple(share.files(folder.content))
     except OSError as error:
@@ -169,11 +169,11 @@ def list_files(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> tuple[
 
 
 def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED) -> str:
-    """One of the user's files as text, no more than a megabyte of it."""
+    """Read one of the user's files as text, at most a megabyte of it."""
     content = folder.content.resolve()
     wanted = (content / path).resolve()
     if not wanted.is_relative_to(content) or wanted == content:
-        raise BackendError(f"{files_text(path)} is no file of the {folder.text}.")
+        raise BackendError(f"{files_text(path)} is not a file of the {folder.text}.")
     try:
         piece = share.read(wanted, 0, _TEXT_BYTES + 1)
     except OSError as error:
@@ -181,7 +181,7 @@ def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED)
             f"{files_text(path)} of the {folder.text} cannot be read: {error.strerror or error}."
         ) from error
     if b"\0" in piece:
-        raise BackendError(f"{files_text(path)} of the {folder.text} is no text.")
+        raise BackendError(f"{files_text(path)} of the {folder.text} is not text.")
     text = piece[:_TEXT_BYTES].decode("utf-8", "replace")
     return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
 
@@ -189,7 +189,7 @@ def read_text(folder: VersionFolder, path: str, share: DataRootAccess = MOUNTED)
 def claim(
     staging: Path, root: DataRoot, item: LibraryItem, share: DataRootAccess = MOUNTED
 ) -> LibraryItem:
-    """Bring a finished folder to its place under the next free number, which it returns with."""
+    """Move a finished folder to its place under the next free number; return the version."""
     while True:
         share.refresh_library(item.kind)
         item = replace(item, version=next_version(root, item.kind, item.name))
@@ -201,7 +201,7 @@ def claim(
         except OSError as error:
             if error.errno not in _TAKEN or not share.exists(folder.path):
                 raise
-            # Another desktop had this number a moment ago.
+            # Another desktop took this number a moment ago.
             continue
         sync_folder(folder.path.parent)
         return item
@@ -210,7 +210,7 @@ def claim(
 def move_to_trash(
     folder: VersionFolder, record: dict[str, Any], place: str, share: DataRootAccess = MOUNTED
 ) -> Path:
-    """Move a version to ``trash/<place>``, leaving behind that its number was given."""
+    """Move a version to ``trash/<place>`` and mark its number as used."""
     target = folder.root.trash / place
     number = 1
     while share.exists(target):
@@ -228,7 +228,7 @@ def move_to_trash(
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a power cut; not every file system knows how."""
+    """Flush the names in a folder; not every file system supports it."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -242,7 +242,7 @@ def sync_folder(path: Path) -> None:
 
 
 def found(root: DataRoot, kind: Kind) -> Iterator[VersionFolder]:
-    """Every version in the data root; raises as `names` does."""
+    """Yield every version in the data root; raises as `names` does."""
     for name in names(root, kind):
         for version in versions(root, kind, name):
             yield VersionFolder(root, kind, name, version)

@@ -1,6 +1,6 @@
-"""Weights that lie beside a model, ``models/<name>/v<n>/weights.pt``: its jobs begin with them.
+"""Weights stored with a model, ``models/<name>/v<n>/weights.pt``: its jobs begin with them.
 
-They are no part of the version's content and of its hash; a job names them in its ``start_from``.
+They are not part of the version's content and of its hash; a job names them in ``start_from``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADER_BYTES = 9
 
 
 def find(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> Path | None:
-    """The weights of a version of a model; None when it has none."""
+    """Return the weights of a version of a model; None if it has none."""
     paths = (folder.path / name for name in NAMES)
     return next((path for path in paths if share.exists(path)), None)
 
@@ -34,20 +34,20 @@ def find(folder: VersionFolder, share: DataRootAccess = MOUNTED) -> Path | None:
 def put(
     folder: VersionFolder, source: Path, progress: Progress, share: DataRootAccess = MOUNTED
 ) -> tuple[Path, str, int]:
-    """Copy a file of weights beside a version that has none.
+    """Copy a file of weights to a version that has none.
 
     Returns:
-        Where they lie now, their SHA-256, and their bytes.
+        Their path, their SHA-256, and their bytes.
 
     Raises:
-        BackendError: It is no such file, or the version has weights; nothing was changed.
-        Cancelled: So wished; nothing was changed.
+        BackendError: It is not such a file, or the version has weights; nothing was changed.
+        Cancelled: The user cancelled; nothing was changed.
     """
     there = find(folder, share)
     if there is not None:
         raise BackendError(
             f"The {folder.text} has weights already ({folder.root.shown(there)}).",
-            "Import the model again as a new version, and give that one these.",
+            "Import the model again as a new version, and add these weights to that one.",
         )
     _refuse_others(source)
     target = folder.path / f"weights{source.suffix.lower()}"
@@ -67,7 +67,7 @@ def put(
         why = "its disk is full" if full else error.strerror or str(error)
         raise BackendError(
             f"The weights could not be copied into the data root {folder.root.name}: {why}.",
-            "The model is as it was.",
+            "The model was not changed.",
         ) from error
     return target, digest, total
 
@@ -87,13 +87,13 @@ def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> str:
 
 
 def _refuse_others(source: Path) -> None:
-    """What is no file of weights by its first bytes; whether they fit, a node finds out."""
+    """Refuse a file whose first bytes are not weights; a node finds out whether they fit."""
     shown = files_text(source.name)
     if not is_weights(source.name):
-        raise BackendError(f"{shown} is no file of weights.", "Choose a .pt or .safetensors file.")
+        raise BackendError(f"{shown} is not a weights file.", "Choose a .pt or .safetensors file.")
     try:
         if not source.is_file():
-            raise BackendError(f"{source} is no file.", "Choose a .pt or .safetensors file.")
+            raise BackendError(f"{source} is not a file.", "Choose a .pt or .safetensors file.")
         with source.open("rb") as file:
             head = file.read(_HEADER_BYTES)
     except OSError as error:
@@ -105,4 +105,4 @@ def _refuse_others(source: Path) -> None:
         fits = len(head) == _HEADER_BYTES and head.endswith(b"{")
         remedy = "Save them with safetensors.torch.save_file(model.state_dict(), …)."
     if not fits:
-        raise BackendError(f"{shown} holds no weights, whatever its name says.", remedy)
+        raise BackendError(f"{shown} contains no weights, despite its name.", remedy)

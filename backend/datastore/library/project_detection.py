@@ -1,7 +1,7 @@
-"""Recognise a folder or zip that holds a model, its loader and their data.
+"""Recognise a folder or zip with a model, its loader and their data.
 
-The names alone are looked at, a few levels deep: no file is opened, and a folder of a million
-pictures costs no more than one of a thousand.
+Only names are read, a few levels deep: no file is opened, and a folder of a million pictures costs
+no more than one of a thousand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backend.records.library.project import ImportGuess, Project, ProjectPart
 
 _MOST_NAMES = 1000
 _MOST_FOLDERS = 300
-# The folder, perhaps one that wraps it, the folders in it, and theirs.
+# The folder, perhaps one that wraps it, its folders, and theirs.
 _DEPTH = 4
 _CODE = (Kind.MODEL, Kind.LOADER)
 _ENTRY_FILES = tuple(kind.entry_file for kind in _CODE)
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 def inspect(path: Path) -> ImportGuess:
-    """Guess the kind of a folder, zip or file. Its import says why one cannot be read."""
+    """Guess the kind of a folder, zip or file. Importing it reports why it cannot be read."""
     try:
         if path.is_dir():
             return recognise(_names(path))
@@ -52,9 +52,9 @@ def inspect(path: Path) -> ImportGuess:
 
 
 def recognise(paths: Iterable[str]) -> ImportGuess:
-    """Recognise by relative paths, those of folders with ``/`` at the end.
+    """Recognise by relative paths; those of folders end with ``/``.
 
-    The entry file of a model or loader lies at the top or in one folder there. The data are the
+    The entry file of a model or loader is at the top or in one folder there. The data are the
     folder ``data`` or ``dataset``; without one, the folders without code; without those, the tables
     and archives at the top.
     """
@@ -78,7 +78,7 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
 
 
 class _Tree:
-    """The names in each folder, of folders with ``/`` at the end; without litter."""
+    """The names in each folder, those of folders with ``/`` at the end; without litter."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._names: dict[str, set[str]] = {}
@@ -97,7 +97,7 @@ class _Tree:
                 folder = _join(folder, part)
         self.top = ""
         while len(self.inside(self.top)) == 1:
-            # As zip files have one, it wraps all the others.
+            # One folder wraps all the others, as in many zip files.
             only = next(iter(self.inside(self.top)))
             if not only.endswith("/"):
                 break
@@ -107,7 +107,7 @@ class _Tree:
         return self._names.get(folder, set())
 
     def home(self, kind: Kind) -> str | None:
-        """The folder with the entry file of a kind; None for none, and for several."""
+        """Return the folder with the entry file of a kind; None for none, and for several."""
         if kind.entry_file in self.inside(self.top):
             return self.top
         below = (_join(self.top, name) for name in self._folders(self.top))
@@ -119,7 +119,7 @@ class _Tree:
     def data(
         self, place: str, homes: frozenset[str], *, folders_only: bool = False
     ) -> ProjectPart | None:
-        """The data in a folder, of which ``homes`` are code."""
+        """Return the data in a folder whose ``homes`` are code."""
         folders = [n for n in self._folders(place) if _join(place, n) not in homes]
         plain = [n for n in folders if not self._has_code(_join(place, n))]
         found = [n for n in folders if self._is_called_data(_join(place, n))]
@@ -135,7 +135,7 @@ class _Tree:
         return ProjectPart(place, only=frozenset(found)) if found else None
 
     def _folders(self, place: str) -> list[str]:
-        """The names of the folders that are no environment of Python and not hidden."""
+        """Return the names of folders that are not Python environments and not hidden."""
         found = (n[:-1] for n in self.inside(place) if n.endswith("/") and n[0] != ".")
         return [n for n in sorted(found) if not self._is_environment(_join(place, n))]
 
@@ -147,7 +147,7 @@ class _Tree:
         return any(n.endswith(".py") for place in (folder, *below) for n in self.inside(place))
 
     def _is_called_data(self, folder: str) -> bool:
-        """Also where a script lies beside the data; not where it is a package or only code."""
+        """Return True even with a script next to the data; False for a package or only code."""
         inside = self.inside(folder)
         is_package = "__init__.py" in inside
         is_code = bool(inside) and all(name.endswith(".py") for name in inside)
@@ -163,7 +163,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """The first names in each of the first folders, level by level."""
+    """Yield the first names in each of the first folders, level by level."""
     waiting = deque([("", folder)])
     looked_at = 0
     while waiting and looked_at < _MOST_FOLDERS:
@@ -173,7 +173,7 @@ def _names(folder: Path) -> Iterator[str]:
             with os.scandir(place) as entries:
                 found = [(one.name, _is_folder(one)) for one in islice(entries, _MOST_NAMES)]
         except OSError:
-            _log.info("%s was not looked into", place, exc_info=True)
+            _log.info("%s could not be listed", place, exc_info=True)
             continue
         for name, is_folder in found:
             yield f"{path}{name}/" if is_folder else f"{path}{name}"
@@ -184,12 +184,12 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Not a link to a folder that holds the link, which an import leaves out, or to itself."""
+    """Return False for a link to a folder that contains it, which an import leaves out."""
     try:
         if not entry.is_dir():
             return False
         place = Path(entry.path)
         return not entry.is_symlink() or not place.parent.resolve().is_relative_to(place.resolve())
     except OSError:
-        _log.info("%s was not looked at", entry.path, exc_info=True)
+        _log.info("%s could not be examined", entry.path, exc_info=True)
         return False

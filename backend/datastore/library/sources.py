@@ -1,8 +1,8 @@
-"""What is to be imported, looked at as a whole before the first byte is written.
+"""Sources of an import, checked completely before the first byte is written.
 
 A source lists its files and refuses, with the name of the entry, whatever could not be stored, read
-back or shown on every computer that shares the data root. The zip has a module of its own
-(`zip_source`); here are a folder and a single file of code.
+back or shown on every computer that uses the data root. Zip files have their own module
+(`zip_source`); this one has folders and single files of code.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from backend.records.library.item import Kind
 from backend.records.library.project import WHOLE, ProjectPart
 
 _LOOK_EVERY = 2000
-# Links to folders that hold more links to folders can lead to any number of files.
+# Links to folders that contain more links to folders can lead to any number of files.
 _MOST_LINKS = 100_000
-# Below this a thread of its own costs more than it brings.
+# For smaller files a separate thread costs more than it saves.
 _LARGE_BYTES = 8 * CHUNK_BYTES
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file to be imported, at ``path`` in its new home; ``key`` is where it comes from."""
+    """A file to be imported as ``path``; ``key`` is its place in the source."""
 
     path: str
     bytes: int
@@ -42,7 +42,7 @@ class SourceFile:
 
 
 class ImportSource(ABC):
-    """What was found fit to import, and what is left out of it."""
+    """The files that can be imported, and what is left out."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class ImportSource(ABC):
     def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
         """Write the file to a descriptor and return its SHA-256.
 
-        ``on_bytes`` is told of every piece, from any thread; what it raises ends the copy.
+        ``on_bytes`` is called for every piece, on any thread; an exception in it ends the copy.
         """
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what is open; only some sources hold anything."""
+        """Close what is open; only some sources need it."""
 
 
 class FolderSource(ImportSource):
@@ -90,7 +90,7 @@ class FolderSource(ImportSource):
             ):
                 raise BackendError(
                     f"{files_text(file.path)} was written to while it was imported.",
-                    "Import again when nothing writes to the folder.",
+                    "Import again when no program writes to the folder.",
                 )
             return digest
         finally:
@@ -108,7 +108,7 @@ def _copy_plainly(
     origin: int, target: int, file: SourceFile, on_bytes: Callable[[int], None]
 ) -> tuple[str, int]:
     digest, total = hashlib.sha256(), 0
-    # No more than was there when it was looked at: a log may grow faster than it is copied.
+    # At most the size that it had when it was listed: a log may grow faster than it is copied.
     while total < file.bytes:
         try:
             piece = os.read(origin, min(CHUNK_BYTES, file.bytes - total))
@@ -150,7 +150,7 @@ def _copy_beside_hashing(
                     break
                 copied += count
                 on_bytes(count)
-            # It has to be on the disk in the end; here the disk works while the hash is computed.
+            # Start writing to the disk while the hash is computed.
             os.fsync(target)
             hashing.result()
         except BaseException:
@@ -160,7 +160,7 @@ def _copy_beside_hashing(
 
 
 def write_all(target: int, piece: bytes) -> None:
-    """`os.write` may take only a part, when the disk is nearly full for one."""
+    """Write everything; `os.write` may write only a part, for example on a nearly full disk."""
     rest = memoryview(piece)
     while rest:
         rest = rest[os.write(target, rest) :]
@@ -172,7 +172,7 @@ def scan_folder(
     """List a folder, or a part of it, and refuse what cannot be imported before it is written.
 
     A link to a file or folder within the folder is imported as a copy: not every share has links.
-    One to a folder that holds the link is left out.
+    A link to a folder that contains it is left out.
     """
     scan = _Scan(kind, path.resolve(), progress, part)
     scan.run()
@@ -188,28 +188,28 @@ def scan_folder(
 
 
 def home_of(entry_file: str, paths: Collection[str]) -> str:
-    """``"project/src/"`` when all files are in there and the entry file is at its top, else ""."""
+    """Return ``"project/src/"`` if all files are in it, with the entry file at its top, or ""."""
     homes = (path.removesuffix(entry_file) for path in paths if Path(path).name == entry_file)
     home = min(homes, key=len, default="")
     return home if all(path.startswith(home) for path in paths) else ""
 
 
 def inspect_file(kind: Kind, path: Path) -> FolderSource:
-    """One file of code stands for a folder that holds just it."""
+    """Treat one file of code as a folder that contains only it."""
     if not kind.entry_file or path.suffix != ".py":
         raise BackendError(
             f"{path} is neither a folder nor a zip file.",
             "Put it into a folder and choose that; the name of a zip file ends in .zip.",
         )
     if not os.access(path, os.R_OK):
-        raise BackendError(f"{path} cannot be read.", "Ask its owner for the right to read it.")
+        raise BackendError(f"{path} cannot be read.", "Ask its owner for read permission.")
     return FolderSource([SourceFile(kind.entry_file, path.stat().st_size, str(path))], ())
 
 
 def no_entry_file(kind: Kind, where: str) -> BackendError:
     return BackendError(
         f"{where} has no {kind.entry_file}, which every {kind.value} needs at its top.",
-        f"Choose the folder or zip file that holds {kind.entry_file}.",
+        f"Choose the folder or zip file that contains {kind.entry_file}.",
     )
 
 
@@ -219,7 +219,7 @@ class _Scan:
     def __init__(self, kind: Kind, top: Path, progress: Progress, part: ProjectPart) -> None:
         self._kind = kind
         begin = (top / part.folder).resolve()
-        # The folder of the data may be a link to a large disk, as a folder that is chosen may.
+        # The folder of the data may be a link to a large disk, as a chosen folder may.
         self._top = top if begin.is_relative_to(top) else begin
         self._part = part
         self._progress = progress
@@ -239,7 +239,7 @@ class _Scan:
                 raise BackendError(
                     f"The folder {files_text(path or folder)} cannot be read: "
                     f"{error.strerror or error}.",
-                    "Ask its owner for the right to read it, or leave it out.",
+                    "Ask its owner for read permission, or remove it.",
                 ) from error
 
     def _enter(self, folder: str, path: str, links: tuple[str, ...]) -> None:
@@ -274,28 +274,28 @@ class _Scan:
             self._follow(origin, path, links)
             return
         if not stat.S_ISREG(status.st_mode):
-            raise _refusal(path, f"is {_thing(status.st_mode)}, not a file", "Leave it out")
+            raise _refusal(path, f"is {_thing(status.st_mode)}, not a file", "Remove it")
         if not os.access(origin, os.R_OK):
-            raise _refusal(path, "cannot be read", "Ask its owner for the right to read it")
+            raise _refusal(path, "cannot be read", "Ask its owner for read permission")
         self.files.append(
             SourceFile(path, status.st_size, origin, bool(status.st_mode & stat.S_IXUSR))
         )
         if len(self.files) % _LOOK_EVERY == 0:
-            self._progress.step(0, 0, f"Looking at {len(self.files)} files")
+            self._progress.step(0, 0, f"Checking {len(self.files)} files")
 
     def _behind(self, link: os.DirEntry[str], path: str) -> str:
         try:
             target = Path(link.path).resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise _refusal(path, "is a link that leads nowhere", "Remove the link") from error
+            raise _refusal(path, "is a broken link", "Remove the link") from error
         if not target.is_relative_to(self._top):
             raise _refusal(
-                path, f"is a link out of the folder, to {target}", "Put the file itself there"
+                path, f"is a link out of the folder, to {target}", "Replace it with the file itself"
             )
         return str(target)
 
     def _follow(self, target: str, path: str, links: tuple[str, ...]) -> None:
-        """Go on in the folder behind a link, unless that would never end."""
+        """Continue in the folder behind a link, unless that would never end."""
         if any(Path(link).is_relative_to(target) for link in links):
             self.left_out.append(path)
             return

@@ -1,8 +1,8 @@
 """The hidden folder in which a version is built before it appears under its name.
 
-It lies beside its target, so that one rename brings it there, and tells in its name who builds it:
-an import that was killed is recognised by its process being gone, here at once, and on another
-computer by having been silent for a week by the file server's own clock.
+It is next to its target, so that one rename moves it there, and its name contains the process that
+builds it. An import that was killed is recognised by its missing process on this computer, and by
+a week without writes, by the file server's own clock, on another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class Staging:
-    """An import under way, or what is left of one."""
+    """An import in progress, or the rest of one."""
 
     path: Path
     name: str
@@ -50,14 +50,14 @@ def make_staging(folder: Path, name: str) -> Path:
 
 
 def make_shared_folder(path: Path) -> None:
-    """Make a folder that the nodes can read, whatever the umask; one that is there stays."""
+    """Make a folder that the nodes can read, whatever the umask; an existing one stays."""
     with suppress(FileExistsError):
         path.mkdir()
         path.chmod(_FOLDER_MODE)
 
 
 def stagings(folder: Path) -> Iterator[Staging]:
-    """The imports under way in ``folder``, and those that did not come to their end."""
+    """Yield the imports in progress in ``folder``, and those that did not finish."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def stagings(folder: Path) -> Iterator[Staging]:
 
 
 def sweep(staging: Staging) -> None:
-    """Clear away a copy that nobody will finish; what it was copied from is untouched."""
+    """Remove a copy that will not be finished; its source is not changed."""
     shutil.rmtree(staging.path, ignore_errors=True)
 
 
@@ -81,7 +81,7 @@ def _own() -> tuple[str, str, int, int]:
     try:
         mine = process_identity.own()
     except (OSError, AssertionError):
-        # A desktop without /proc: its imports count as left over when they are long silent.
+        # Without /proc an import counts as abandoned after a long time without writes.
         return host, "", os.getpid(), 0
     return host, mine.boot_id.replace("-", "")[:12], mine.pid, mine.start_ticks
 
@@ -96,13 +96,13 @@ def _is_left_over(path: Path, match: re.Match[str]) -> bool:
         )
         return not process_identity.is_alive(builder)
     if boot and match["boot"] and match["host"] == host:
-        # This computer was started anew since.
+        # This computer was restarted since.
         return True
     return _silence_s(path) > _SILENT_S
 
 
 def _silence_s(path: Path) -> float:
-    """Time since anything in ``path`` was written, told by the clock of its own file system."""
+    """Return the time since the last write in ``path``, by the clock of its file system."""
     mark = path.with_name(f".now-{secrets.token_hex(4)}")
     try:
         mark.touch()

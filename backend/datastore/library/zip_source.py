@@ -1,8 +1,8 @@
-"""A zip file that is to be imported: everything that can be wrong with it is looked for first.
+"""A zip file to be imported: every possible problem is checked first.
 
-Python's ``zipfile`` drops ``../`` from names without a word and knows no limit to what a file
-unpacks to. Here a zip is refused, with the entry's name, before anything is written; while it is
-unpacked, no entry can give more bytes than its listing said, and its checksum is compared.
+Python's ``zipfile`` silently drops ``../`` from names and has no limit for the unpacked size. Here
+a zip is refused, with the entry's name, before anything is written. While it is unpacked, no entry
+can produce more bytes than its listing says, and its checksum is compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ENCRYPTED = 0x1
 _UTF8 = 0x800
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _DRIVE = re.compile(r"[A-Za-z]:")
-# Made on FAT, NTFS or VFAT; there a backslash stands between the parts of a path.
+# Made on FAT, NTFS or VFAT, where a backslash separates the parts of a path.
 _WINDOWS = (0, 10, 11, 14)
 _UNICODE_PATH = 0x7075
 _Named = list[tuple[str, zipfile.ZipInfo]]
@@ -52,7 +52,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplemen
 
 
 class ZipSource(ImportSource):
-    """A zip file that was found sound as far as its listing goes."""
+    """A zip file whose listing is valid."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ZipSource(ImportSource):
             raise unreadable(file, error) from error
 
     def _archive(self) -> zipfile.ZipFile:
-        """One per thread: readers of one file would wait for each other."""
+        """Return one per thread: readers of one file would wait for each other."""
         archive: zipfile.ZipFile | None = getattr(self._mine, "archive", None)
         if archive is None:
             archive = self._mine.archive = zipfile.ZipFile(self._path)
@@ -104,7 +104,7 @@ class ZipSource(ImportSource):
 def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
     """List a zip file, or a part of it, and refuse what cannot be imported.
 
-    The files of a whole zip may stand at its top or inside one folder, whose name is then dropped.
+    The files of a whole zip may be at its top or inside one folder, whose name is then dropped.
     """
     folders, files, left_out = scan_entries(path, progress, kind)
     if part == WHOLE:
@@ -132,14 +132,14 @@ def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHO
 
 
 def entry_names(path: Path) -> list[str]:
-    """The path of each entry as it is written, of folders with ``/`` at the end; none is judged."""
+    """Return the path of each entry as written, folders with ``/`` at the end; unchecked."""
     return [name for entry in _listing(path) if (name := _name(entry))]
 
 
 def scan_entries(
     path: Path, progress: Progress, kind: Kind | None = None
 ) -> tuple[set[str], dict[str, zipfile.ZipInfo], set[str]]:
-    """List a zip file whose listing is sound.
+    """List a zip file whose listing is valid.
 
     Args:
         kind: What is imported; litter is left out of it. None: nothing is left out.
@@ -148,15 +148,15 @@ def scan_entries(
         All folders; all files by path; the files and folders that are left out.
 
     Raises:
-        BackendError: It is no whole zip, or an entry could not be stored as it is named.
+        BackendError: It is not a complete zip, or an entry could not be stored under its name.
     """
-    progress.step(0, 0, "Looking at the zip file")
+    progress.step(0, 0, "Checking the zip file")
     named = [(_name(entry), entry) for entry in _listing(path)]
     named = [(name, entry) for name, entry in named if name]
     named, left_out = _sift(kind, named) if kind else (named, set())
     if len(named) > MAX_ENTRIES:
         raise BackendError(
-            f"{path.name} holds {len(named)} entries; a zip file may hold {MAX_ENTRIES}.",
+            f"{path.name} has {len(named)} entries; the limit for a zip file is {MAX_ENTRIES}.",
             "Unpack it and import the folder.",
         )
     for name, entry in named:
@@ -169,7 +169,7 @@ def scan_entries(
 
 
 def _sift(kind: Kind, named: _Named) -> tuple[_Named, set[str]]:
-    """Take the litter out; a folder that holds all the rest is the source and never litter."""
+    """Remove the litter; a folder that contains all the rest is the source and never litter."""
     left_out: set[str] = set()
     for of in dict.fromkeys((Kind.DATASET, kind)):
         tops = {name.partition("/")[0] for name, _ in named}
@@ -221,10 +221,10 @@ def _listing(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
-    """The path that an entry means, of a folder with ``/`` at its end; "" for the top itself."""
+    """Return the path of an entry, of a folder with ``/`` at its end; "" for the top itself."""
     name = entry.orig_filename
     if not entry.flag_bits & _UTF8:
-        # Without the flag zipfile reads the bytes as a DOS code page; they may be UTF-8 as well.
+        # Without the flag zipfile decodes the bytes as a DOS code page; they may be UTF-8.
         raw = name.encode("cp437")
         name = _unicode_path(raw, entry.extra) or raw.decode("utf-8", "surrogateescape")
     if entry.create_system in _WINDOWS:
@@ -238,7 +238,7 @@ def _name(entry: zipfile.ZipInfo) -> str:
 
 
 def _unicode_path(raw: bytes, extra: bytes) -> str:
-    """The name in Info-ZIP's field for it, where that was made for the name ``raw``; else ""."""
+    """Return the name in Info-ZIP's field, if that was made for the name ``raw``; or ""."""
     while len(extra) >= 4:
         kind, size = struct.unpack("<HH", extra[:4])
         field, extra = extra[4 : 4 + size], extra[4 + size :]
@@ -254,9 +254,9 @@ def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
     if fault:
         raise _refusal(path, shown, fault)
     if "\\" in name:
-        raise _refusal(path, shown, "has a Windows path with backslashes for a name")
+        raise _refusal(path, shown, "has a Windows path with backslashes as its name")
     if _DRIVE.match(name):
-        raise _refusal(path, shown, "begins with a drive letter of Windows")
+        raise _refusal(path, shown, "begins with a Windows drive letter")
     if name.startswith("/"):
         raise _refusal(path, shown, "has an absolute path")
     if ".." in name.split("/"):
@@ -273,14 +273,14 @@ def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
         )
     if entry.compress_type not in _METHODS:
         raise BackendError(
-            f"{path.name} cannot be imported: {shown} is packed in a way that Python does not "
-            f"know (method {entry.compress_type}).",
+            f"{path.name} cannot be imported: {shown} is compressed with a method that Python does "
+            f"not support ({entry.compress_type}).",
             "Unpack it and import the folder.",
         )
 
 
 def _tree(path: Path, named: _Named) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
-    """All folders, those that are only implied too, and the files by path."""
+    """Return all folders, implied ones included, and the files by path."""
     files = {name: entry for name, entry in named if not name.endswith("/")}
     folders = {name[:-1] for name, _ in named if name.endswith("/")}
     for name in list(folders) + list(files):
@@ -299,7 +299,7 @@ def _tree(path: Path, named: _Named) -> tuple[set[str], dict[str, zipfile.ZipInf
 
 
 def _wrapping(kind: Kind, folders: set[str], files: dict[str, zipfile.ZipInfo]) -> str:
-    """``"digits/"`` when all is inside that one folder, else ""."""
+    """Return ``"digits/"`` if everything is inside that one folder, or ""."""
     if kind.entry_file:
         return home_of(kind.entry_file, files)
     tops = {name.partition("/")[0] for name in (*folders, *files)}
@@ -314,19 +314,19 @@ def _refuse_bomb(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
         largest = max(entries, key=lambda entry: entry.file_size)
         raise BackendError(
             f"{path.name} would grow from {packed / 1e6:.1f} MB to {total / 1e9:.1f} GB "
-            f"({files_text(largest.filename)} is the largest), as files do that are made to fill "
-            "disks.",
+            f"({files_text(largest.filename)} is the largest), which is typical of files made to "
+            "fill disks.",
             "If you trust it, unpack it yourself and import the folder.",
         )
 
 
 def _refuse_overlap(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
-    """Entries that share their bytes are how a small zip unpacks to any size."""
+    """Refuse entries that share bytes, with which a small zip can unpack to any size."""
     by_place = sorted(entries, key=lambda entry: entry.header_offset)
     for entry, following in pairwise(by_place):
         if entry.header_offset + entry.compress_size > following.header_offset:
             raise _refusal(
-                path, files_text(following.filename), f"lies within {files_text(entry.filename)}"
+                path, files_text(following.filename), f"overlaps {files_text(entry.filename)}"
             )
 
 
@@ -343,6 +343,6 @@ def _refusal(
 
 def _damaged(path: Path, how: str) -> BackendError:
     return BackendError(
-        f"{path.name} is no whole zip file: {how}.",
-        "Fetch or make it again; nothing was imported.",
+        f"{path.name} is not a complete zip file: {how}.",
+        "Download or create it again; nothing was imported.",
     )

@@ -1,7 +1,7 @@
-"""The nodes of a data root: who was added, and what their agents last wrote.
+"""The nodes of a data root: their entries, and what their agents last wrote.
 
-An agent runs on a machine that other people use too, so what it wrote is read as a stranger's:
-bounded in size, plain in kind, and a file that cannot be used says so and hides nothing else.
+Other users work on the machine of an agent, so what it wrote is untrusted: limited in size and
+type; a file that cannot be used is reported and hides nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATUS_LIMIT_BYTES = 1_000_000
 
 
 def entries(root: DataRoot) -> tuple[NodeEntry, ...]:
-    """Every node that was added, by name. An entry that cannot be read is left out."""
+    """Return every added node, by name. An entry that cannot be read is left out."""
     return tuple(sorted(_readable(root), key=lambda entry: entry.name))
 
 
@@ -36,7 +36,7 @@ def entry(root: DataRoot, name: str) -> NodeEntry | None:
 
 
 def write_entry(root: DataRoot, one: NodeEntry, share: DataRootAccess = MOUNTED) -> None:
-    """Keep an entry; the folder is made with it.
+    """Store an entry; its folder is made if needed.
 
     Raises:
         BackendError: The data root cannot be written.
@@ -54,7 +54,7 @@ def write_entry(root: DataRoot, one: NodeEntry, share: DataRootAccess = MOUNTED)
 
 
 def remove_entry(root: DataRoot, name: str, share: DataRootAccess = MOUNTED) -> None:
-    """Move what the data root knows of a node to the trash."""
+    """Move the records of a node to the trash."""
     source = root.node(name).path
     target = root.trash / f"node-{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     try:
@@ -67,15 +67,15 @@ def remove_entry(root: DataRoot, name: str, share: DataRootAccess = MOUNTED) -> 
 
 
 def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
-    """The last reading of a node's agent, or why there is none that can be used."""
+    """Return the last reading of a node's agent, or why there is none that can be used."""
     path = root.node(name).status
     try:
-        # The file may say any name; the folder is what was asked for.
+        # The file may contain any name; the folder's name is the node.
         return replace(
             untrusted.build(NodeReading, read_json(path, _STATUS_LIMIT_BYTES)), name=name
         )
     except FileNotFoundError:
-        return Finding("agent", False, f"No agent has written on {name} yet.")
+        return Finding("agent", False, f"The agent of {name} has not written a status yet.")
     except OSError as error:
         return Finding(
             "agent",
@@ -89,7 +89,7 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
             "agent",
             False,
             f"The agent of {name} writes a status that cannot be used: {why}.",
-            f"See who writes to {path} on {name}.",
+            f"Find out which program writes {path} on {name}, and end it.",
         )
 
 

@@ -15,10 +15,10 @@ from backend.records.nodes.reading import Finding, NodeReading, Presence
 
 @dataclass(frozen=True)
 class NodeNews:
-    """What is known of one node's agent.
+    """State of one node's agent.
 
-    ``presence`` is ONLINE, OFFLINE, or None as long as nobody can say: a reader that has just
-    begun has seen one beat, which may be a year old. ``reading`` is the last good one, ``problem``
+    ``presence`` is ONLINE, OFFLINE, or None while it is not known: a reader that has just begun has
+    seen one heartbeat, which may be a year old. ``reading`` is the last valid one, ``problem`` says
     what is wrong with the file now. ``silent_s`` counts since the heartbeat last advanced.
     """
 

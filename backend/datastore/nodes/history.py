@@ -1,6 +1,6 @@
-"""What agents kept of the last week, read on from where the last look stopped.
+"""History of nodes over the last week, read on from the end of the last read.
 
-The files are a stranger's, as a node's status is: bounded in size, plain in kind.
+The files are untrusted, as a node's status is: limited in size and type.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MOST_LINES = 10_000
 """A day of an agent and a week in wide steps are 6,400: columns of more lines and GPUs would fill
 the memory."""
 _DAY_S = 86_400.0
-"""So far back the lines of narrow steps are read, and before it those of wide ones."""
+"""Up to this age, lines of narrow steps are read; before it, those of wide ones."""
 _MOST_NODES = 2
-"""Of these what was read is kept: a day of eight GPUs is 12 MB as readings, a week in wide steps
-half of it, and to read them again takes a worker 0.2 to 0.4 s."""
+"""Number of nodes whose readings stay in memory: a day of eight GPUs is 12 MB, a week in wide steps
+half of it, and reading them again takes a worker 0.2 to 0.4 s."""
 
 
 class _File:
@@ -42,7 +42,7 @@ class _File:
         self.readings: list[PastReading] = []
 
     def refresh(self) -> None:
-        """Read what was appended; all of it when it is another file than before."""
+        """Read what was appended; everything if the file was replaced."""
         try:
             descriptor = open_at_once(self._path)
         except (OSError, ValueError):
@@ -63,7 +63,7 @@ class _File:
 
 
 class PastReader:
-    """Looks at the nodes that somebody looks at; each look reads what is new."""
+    """Reads the history of the nodes that are shown; each read adds what is new."""
 
     def __init__(self, root: DataRoot) -> None:
         self._root = root
@@ -72,10 +72,10 @@ class PastReader:
     def read(
         self, name: str, now_s: float, ahead_s: float, over_s: float
     ) -> tuple[PastReading, ...]:
-        """What is known of the last ``over_s`` seconds, oldest first, by the reader's clock.
+        """Return the last ``over_s`` seconds, oldest first, by the reader's clock.
 
-        ``ahead_s`` is how much the node's clock was ahead of the reader's when they were
-        compared. Where it was set back since, the newest lines are believed.
+        ``ahead_s`` is how much the node's clock was ahead of the reader's when they were compared.
+        If it was set back since, the newest lines count.
         """
         folder = self._root.node(name)
         week, fine = (folder.earlier_week, folder.week), (folder.earlier, folder.past)
@@ -86,8 +86,8 @@ class PastReader:
         self._files.move_to_end(name)
         if len(self._files) > _MOST_NODES:
             self._files.popitem(last=False)
-        # The newer one first: what becomes the earlier one meanwhile is then read twice, and a
-        # line at a time that is known already is passed over below.
+        # The newer file first: if it becomes the earlier one meanwhile it is read twice, and lines
+        # at known times are skipped below.
         for file in reversed(files):
             file.refresh()
         wide, narrow = (

@@ -1,7 +1,7 @@
-"""The queue of a data root as desktops change it; see `records.layout` for its files.
+"""The queue of a data root as desktops change it; see `records.base.layout` for its files.
 
-Every file is replaced whole, so two desktops that change the queue at once never spoil it: of two
-changes to one job the later counts.
+Every file is replaced whole, so two desktops that change the queue at once cannot damage it: of two
+changes to one job the later one counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backend.records.queue.entry import QueueEntry
 
 
 def queued_ids(root: DataRoot, share: DataRootAccess = MOUNTED) -> frozenset[str]:
-    """The jobs that may be waiting.
+    """Return the jobs that may be waiting.
 
     Raises:
         OSError: The data root cannot be read.
@@ -32,7 +32,7 @@ def queued_ids(root: DataRoot, share: DataRootAccess = MOUNTED) -> frozenset[str
 
 
 def entries(root: DataRoot, share: DataRootAccess = MOUNTED) -> tuple[QueueEntry, ...]:
-    """Every waiting job, in no order.
+    """Return every waiting job, in no order.
 
     Raises:
         OSError: The data root cannot be read.
@@ -65,7 +65,7 @@ def put(
 
 
 def leave(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> None:
-    """The job waits no longer; none that waited is no error."""
+    """Remove a job from the queue; a job that is not queued is not an error."""
     for path in (folder.queued, folder.queued_launch, root.queue / folder.job_id):
         with suppress(FileNotFoundError):
             share.remove(path)
@@ -81,7 +81,7 @@ def resume(root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
 
 
 def who_paused(root: DataRoot, share: DataRootAccess = MOUNTED) -> str | None:
-    """See `waiting.who_paused`."""
+    """Return who paused the queue; see `waiting.who_paused`."""
     if not os.path.isdir(root.queue) and share.is_mounted:
         return None
     share.refresh_file(root.paused)

@@ -1,10 +1,10 @@
-"""A data root that this desktop does not mount: a mirror of it here, kept by SFTP.
+"""A local mirror of a data root that this desktop does not mount, updated over SFTP.
 
-Everything else goes on reading plain files, those of the mirror. Before that the mirror is brought
-up to date: a file that was replaced since is fetched whole, a history from the byte at which the
-last fetch stopped, and what is large (checkpoints, datasets, logs) only when somebody asks for it.
-What changes the data root is done on the far side first and then in the mirror, so whatever only
-one desktop may win is still decided by one call of the far file system.
+All other modules read plain files, those of the mirror. The mirror is updated before: a file that
+was replaced is fetched whole, a history from the end of the last fetch, and large files
+(checkpoints, datasets, logs) only when needed. Changes are made on the remote host first, then in
+the mirror, so whatever only one desktop may win is still decided by one call of the remote file
+system.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRUNE_S = 86_400.0
 
 
 class Mirror(MirrorReader):
-    """A `DataRootAccess` whose files are below ``root`` here and below ``far`` on its host.
+    """A `DataRootAccess` for a local copy of the files of a remote data root.
 
     ``connect`` opens a connection to the host. Every call may run on any thread.
     """
@@ -46,17 +46,17 @@ class Mirror(MirrorReader):
     is_mounted = False
 
     def open(self) -> None:
-        """Reach the data root; the folder is made when only it is missing.
+        """Connect to the data root; create its folder if only that is missing.
 
         Raises:
-            BackendError: It cannot be reached, or is none.
+            BackendError: It cannot be reached, or is not a data root.
         """
         label = self._far_root.label
         try:
             found = self._line.ask(self._root_there)
         except FileNotFoundError as error:
             raise BackendError(
-                f"The data root {label} is not there, and neither is the folder above it.",
+                f"The data root {label} does not exist, nor does its parent folder.",
                 f"Mount the share on {self._far_root.host}, or choose another folder: --data-root.",
             ) from error
         if not found.is_folder:
@@ -65,8 +65,8 @@ class Mirror(MirrorReader):
             self._root.path.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
         except OSError as error:
             raise BackendError(
-                f"{self._root.path}, where this computer keeps what it knows of {label}, cannot "
-                f"be made: {error.strerror}."
+                f"The mirror of {label} on this computer, {self._root.path}, cannot be created: "
+                f"{error.strerror}."
             ) from error
         self._prune_daily()
 
@@ -93,7 +93,7 @@ class Mirror(MirrorReader):
     def url(self, path: Path) -> str:
         return self._far_root.url(self._far(path))
 
-    # Reading what is large, where it is.
+    # Reading large files in place.
 
     def size(self, path: Path) -> int:
         return self._line.ask(lambda files: files.status(self._far(path)).bytes)
@@ -144,7 +144,7 @@ class Mirror(MirrorReader):
                 remote_content.bring(shell, self._far(folder), folder, wanted, progress)
             self._prune()
 
-    # What is kept here, and what of it goes.
+    # Usage and cleanup of the local copy.
 
     def room(self) -> MirrorRoom:
         found = mirror_cache.kept(self._root)
@@ -166,14 +166,14 @@ class Mirror(MirrorReader):
                 self._prune()
 
     def _prune(self) -> None:
-        # Room is made by the way: whatever keeps it from that keeps nobody from his work.
+        # Cleanup is optional: its failure must not prevent other work.
         with suppress(BackendError, OSError):
             found = mirror_cache.to_drop(mirror_cache.kept(self._root), time.time())
             if found:
                 self._drop(found)
 
     def _drop(self, found: list[CachedItem]) -> int:
-        """Only what the data root still has: what is nowhere else stays."""
+        """Drop only what the data root still has."""
         if not found:
             return 0
         with self._line.apart() as shell:
@@ -189,7 +189,7 @@ class Mirror(MirrorReader):
             return here == {name: found.bytes for name, found in there.items()}
         return False
 
-    # Changing: there, then here.
+    # Changes: remote first, then local.
 
     def names(self, folder: Path) -> list[str]:
         found = self._line.ask(lambda files: files.entries(self._far(folder)))
@@ -225,7 +225,7 @@ class Mirror(MirrorReader):
 
     def rename(self, old: Path, new: Path) -> None:
         self._line.act(lambda files: files.rename(self._far(old), self._far(new)))
-        # A look on another thread may have done it already; what is missing comes with the next.
+        # A read on another thread may have done it already; the next one fetches what is missing.
         with suppress(OSError):
             make_here(new.parent)
             os.rename(old, new)
@@ -237,7 +237,7 @@ class Mirror(MirrorReader):
 
     def remove_tree(self, path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
-        # It clears up after a failure, which is what is to be told.
+        # It cleans up after a failure, and that failure is the one to report.
         with suppress(BackendError, OSError):
             self._line.act(lambda files: files.remove_tree(self._far(path)))
 
@@ -270,7 +270,7 @@ class Mirror(MirrorReader):
         try:
             self.create(end, end.read_bytes())
         except FileExistsError:
-            # Whoever was first has the word.
+            # The first writer counts.
             self.refresh_job(folder)
         else:
             self.replace_bytes(folder.status, folder.status.read_bytes())

@@ -1,8 +1,8 @@
-"""What a mirror keeps of what is large, and what of it goes again.
+"""Large files in a mirror, and their removal.
 
 Checkpoints and the files of versions are fetched for an export, a preview or a check, and stay for
-the next one. When each was last wanted is told by a time that the mirror itself sets: a folder's
-own, and of a checkpoint, whose own is that of the far file, the time of access.
+the next one. The time of the last use is stored by the mirror itself: as a folder's own time, and
+as the access time of a checkpoint, whose own time is that of the remote file.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from backend.records.base.layout import CHECKPOINT_SUFFIX, DataRoot
 from backend.records.library.item import Kind
 
 KEEP_S = 30 * 86_400.0
-"""What nobody wanted for so long is dropped."""
+"""Files that were not used for so long are dropped."""
 KEEP_BYTES = 20_000_000_000
-"""Of more than this the longest unwanted is dropped, but nothing of the last hour."""
+"""Above this size the files used longest ago are dropped, but none of the last hour."""
 _FRESH_S = 3_600.0
 _ABANDONED_S = 86_400.0
-"""What is half fetched or half built has a hidden name; older than this nobody is at it."""
+"""Incomplete files have a hidden name; an older one is abandoned."""
 _DROPPED = ".dropped-"
 
 
 @dataclass(frozen=True)
 class CachedItem:
-    """A checkpoint or a folder of files. ``wanted_s`` is a time as of `time.time`."""
+    """A checkpoint or a folder of files. ``wanted_s`` is the time of the last use (`time.time`)."""
 
     path: Path
     bytes: int
@@ -42,20 +42,20 @@ class CachedItem:
 
 
 def is_wanted_now(path: Path) -> None:
-    """Remember that somebody wants a checkpoint, or the folder of a version's files."""
+    """Record the use of a checkpoint, or of the folder of a version's files."""
     with suppress(OSError):
         now, before = time.time(), path.stat()
         os.utime(path, (now, now if path.is_dir() else before.st_mtime))
 
 
 def kept(root: DataRoot) -> list[CachedItem]:
-    """All of it, the longest unwanted first."""
+    """Return all of them, the one used longest ago first."""
     found = [*_of_the_library(root), *_checkpoints(root)]
     return sorted(found, key=lambda one: one.wanted_s)
 
 
 def to_drop(found: list[CachedItem], now_s: float) -> list[CachedItem]:
-    """What is too old, and what is too much."""
+    """Return the items that are too old or exceed the size limit."""
     much = sum(one.bytes for one in found) - KEEP_BYTES
     going = []
     for one in found:
@@ -67,12 +67,12 @@ def to_drop(found: list[CachedItem], now_s: float) -> list[CachedItem]:
 
 
 def drop(found: list[CachedItem], is_there: Callable[[CachedItem], bool]) -> int:
-    """Remove what ``is_there``, on the data root, just as it is here; gives the bytes freed."""
+    """Remove items that the data root has unchanged (``is_there``); return the bytes freed."""
     freed = 0
     for one in found:
         if not (one.is_rest or is_there(one)):
             continue
-        # Under another name first: half of a version's files would be taken for all of them.
+        # Renamed first: an incomplete version would be taken for a complete one.
         aside = one.path.with_name(f"{_DROPPED}{secrets.token_hex(4)}")
         with suppress(OSError):
             os.rename(one.path, aside)
@@ -85,7 +85,7 @@ def drop(found: list[CachedItem], is_there: Callable[[CachedItem], bool]) -> int
 
 
 def size(path: Path) -> int:
-    """Bytes in a file, or in all files below a folder."""
+    """Return the bytes in a file, or in all files below a folder."""
     if not path.is_dir():
         with suppress(OSError):
             return path.stat().st_size

@@ -1,8 +1,8 @@
-"""What a mirror fetches before something is read: names, small files, and what was appended.
+"""Updates of a mirror before something is read: names, small files, and appended data.
 
-A file or folder of the mirror has the far one's time when it is just as that one, as rsync leaves
-it. SFTP tells times in whole seconds, so a far time is taken for that only when it lies some
-seconds back by the far disk's own clock: within one second a file can be replaced twice.
+A file or folder of the mirror has the remote one's time if it is identical, as with rsync. SFTP
+reports times in whole seconds, so a remote time is used for that only if it is some seconds old by
+the remote disk's own clock: within one second a file can be replaced twice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class MirrorReader:
-    """The files below ``root`` here, brought up to date with those below ``far`` on its host."""
+    """Updates a local copy of the files of a remote data root."""
 
     def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
         self._root = root
@@ -94,8 +94,8 @@ class MirrorReader:
             self._look_appended(path, node_history.LIMIT_BYTES)
 
     def _look_appended(self, path: Path, limit_bytes: int) -> None:
-        # Piece by piece: a look at another job may come in between. No more pieces than the limit
-        # has: who writes the file may write it anew as fast as it is fetched.
+        # In pieces, so that another read may run in between. No more pieces than the limit: the
+        # file may grow as fast as it is fetched.
         for _ in range(limit_bytes // _PIECE_BYTES + 2):
             if self._look(lambda files: self._pull_appended(files, path, limit_bytes)):
                 return
@@ -143,7 +143,7 @@ class MirrorReader:
         make_here(folder.path)
         for name in _OF_A_JOB:
             self._pull_known(files, folder.path / name, found.get(name))
-        # Starting over moves what earlier runs made, and then the same names begin anew.
+        # Starting over moves the files of earlier runs; new files then have the same names.
         earlier = _names(folder.runs)
         self._pull_names(files, folder.runs, found.get("runs"))
         if _names(folder.runs) - earlier:
@@ -169,15 +169,15 @@ class MirrorReader:
             return
         for name, one in found.items():
             self._pull_known(files, attempt.path / name, one)
-        # Until its supervisor is seen, the age of a claim is told by the time of its folder here
-        # (`datastore.run_state`), which must be that of this computer's clock.
+        # Until its supervisor is seen, the age of a claim is that of its local folder
+        # (`datastore.jobs.run_status`), which must be by this computer's clock.
         if attempt.supervisor.name in found:
             self._mark(attempt.path, far)
 
     def _pull_checkpoints(
         self, files: SftpFiles, folder: JobFolder, far: RemoteFile | None
     ) -> None:
-        """The sidecar of each checkpoint whose file is there; see `list_checkpoints`."""
+        """Fetch the sidecar of each checkpoint whose file exists; see `list_checkpoints`."""
         here = folder.checkpoints
         if far is None or is_same(here, far):
             return
@@ -207,7 +207,7 @@ class MirrorReader:
         make_here(here)
         known = _names(here)
         for one in files.entries(far.path):
-            # What is written there never changes.
+            # Files in it never change.
             if one.name not in known and not one.name.startswith("."):
                 self._pull_known(files, here / one.name, one)
         self._mark(here, far)
@@ -241,14 +241,14 @@ class MirrorReader:
             path.unlink(missing_ok=True)
 
     def _pull_known(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> None:
-        """Fetch a small file, unless the one here is as ``far``. A pipe would never end."""
+        """Fetch a small file, unless the local copy is equal. A pipe would never end."""
         if far is None or not far.is_plain:
             path.unlink(missing_ok=True)
             return
         if is_same(path, far):
             return
         try:
-            # One byte more than a reader takes: it then says itself that it is too large.
+            # One byte more than a reader accepts: it then reports that the file is too large.
             content = files.read(far.path, 0, _SMALL_BYTES + 1)
         except FileNotFoundError:
             path.unlink(missing_ok=True)
@@ -258,12 +258,12 @@ class MirrorReader:
         self._mark(path, far)
 
     def _pull_appended(self, files: SftpFiles, path: Path, limit_bytes: int) -> bool:
-        """Fetch a piece of what was appended; False when there may be more."""
+        """Fetch a piece of what was appended; return False if there may be more."""
         try:
             far = files.status(self._far(path))
         except FileNotFoundError:
             return self._begin_anew(files, path, None)
-        # One byte more than a reader takes: it then says itself that it is too large.
+            # One byte more than a reader accepts: it then reports that the file is too large.
         wanted = min(far.bytes, limit_bytes + 1)
         have = path.stat().st_size if path.exists() else 0
         if have == wanted:
@@ -277,15 +277,15 @@ class MirrorReader:
             file.seek(begin)
             known = file.read(have - begin)
             if len(known) != have - begin or not piece.startswith(known):
-                # It was cut off or replaced by another one.
+                # It was truncated or replaced.
                 return self._begin_anew(files, path, far)
-            # At its place, not at the end: another process of this desktop may write it, too.
+            # At its offset, not appended: another process of this desktop may write it too.
             file.seek(have)
             file.write(piece[have - begin :])
         return begin + len(piece) >= wanted
 
     def _begin_anew(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
-        """What was fetched of ``path`` is not what is there; as `_pull_appended`."""
+        """Restart the copy of a file that was replaced; as `_pull_appended`."""
         path.unlink(missing_ok=True)
         return far is None
 
@@ -299,10 +299,10 @@ class MirrorReader:
                 path.unlink(missing_ok=True)
 
     def _ask_the_time(self, files: SftpFiles) -> None:
-        """How far the clock of the far disk is ahead of ours, told by a file that is made there."""
+        """Measure how much the remote disk's clock is ahead, with a file that is created there."""
         mark = f"{self._far_root.path}/.now-{secrets.token_hex(4)}"
         self._clock_ahead_s = None
-        # On a data root that is read-only no time is settled, and everything small is read anew.
+        # On a read-only data root the clock is not known, and everything small is fetched again.
         with suppress(FileNotFoundError, FileExistsError, BackendError):
             files.create(mark, b"")
             try:
@@ -318,7 +318,7 @@ class MirrorReader:
         return self._line.ask(look)
 
     def _mark(self, path: Path, far: RemoteFile) -> None:
-        """``path`` is as ``far`` was, where nothing can have changed within that second since."""
+        """Mark ``path`` as equal to its original, if it cannot have changed since."""
         ahead_s = self._clock_ahead_s
         if ahead_s is not None and far.mtime_s < self._looked_s + ahead_s - _RACY_S:
             with suppress(OSError):
@@ -334,7 +334,7 @@ def _folders(files: SftpFiles, path: str) -> dict[str, RemoteFile]:
 
 
 def _names(here: Path) -> set[str]:
-    """Without those that are hidden: what is being built is not known on the far side."""
+    """Return names that are not hidden: an incomplete item does not exist on the remote host."""
     try:
         return {name for name in os.listdir(here) if not name.startswith(".")}
     except FileNotFoundError:

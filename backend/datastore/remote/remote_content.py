@@ -1,6 +1,6 @@
-"""What is large on a far data root: hashed there where its host can, fetched or sent whole if not.
+"""Large files of a remote data root: hashed on the host if possible, or fetched or sent whole.
 
-An account may be allowed SFTP alone; then a hash costs a transfer, and nothing else is different.
+An account may allow only SFTP; then a hash costs a transfer, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Connect = Callable[[], AbstractContextManager[Shell]]
 
 @dataclass(frozen=True)
 class Tree:
-    """What a far folder holds, by path below it."""
+    """The content of a remote folder, by relative path."""
 
     files: Mapping[str, RemoteFile]
     folders: Sequence[str]
@@ -65,7 +65,7 @@ def walk(files: SftpFiles, path: str) -> Tree:
 
 
 def fingerprint(files: SftpFiles, path: str) -> str:
-    """As `content.fingerprint`; a far file has no more than size and time to go by."""
+    """Compute `hashes.fingerprint` for remote files, which only have size and time."""
     seen = hashlib.sha256()
     for name, one in sorted(walk(files, path).files.items()):
         seen.update(os.fsencode(name))
@@ -74,13 +74,13 @@ def fingerprint(files: SftpFiles, path: str) -> str:
 
 
 def sha256(shell: Shell, path: str, on_bytes: OnBytes) -> str:
-    """The hash of one far file."""
+    """Return the hash of one remote file."""
     with shell.files() as files:
         size = files.status(path).bytes
     answer = _run(shell, ["sha256sum", "-b", "--", path], size)
     if answer is not None and answer.ok:
         on_bytes(size)
-        # A name with a backslash in it is marked by one before the hash.
+        # sha256sum marks a name that contains a backslash with one before the hash.
         return answer.out.lstrip("\\")[:64]
     digest = hashlib.sha256()
     with shell.files() as files:
@@ -94,10 +94,10 @@ def sha256(shell: Shell, path: str, on_bytes: OnBytes) -> str:
 def compare(
     shell: Shell, what: str, path: str, wanted: Mapping[str, str], on_bytes: OnBytes
 ) -> None:
-    """As `content.compare`, where the files are: their list lies beside their folder.
+    """Compare as `hashes.compare`, on the remote host: the list is next to the folder.
 
     Raises:
-        BackendError: A file changed, is missing, or came in addition; it is named.
+        BackendError: A file changed, is missing or was added; it is named.
     """
     with shell.files() as files:
         found = walk(files, path)
@@ -119,10 +119,10 @@ def compare(
 def bring(
     shell: Shell, path: str, folder: Path, wanted: Mapping[str, str], progress: Progress
 ) -> None:
-    """Fetch a folder whole, hold it against its hashes, and put it at ``folder``.
+    """Fetch a folder, check it against its hashes, and put it at ``folder``.
 
     Raises:
-        BackendError: It is not what is wanted, or could not be fetched; nothing was put there.
+        BackendError: It does not match, or could not be fetched; nothing was stored.
     """
     staging = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     with shell.files() as files:
@@ -158,7 +158,7 @@ def publish(
     progress: Progress,
     what: str = "Sending files",
 ) -> None:
-    """Send a folder to ``path``; what arrived before a connection broke is not sent again.
+    """Send a folder to ``path``; files that arrived before a broken connection are not sent again.
 
     Raises:
         BackendError: It could not be sent, or the user cancelled; nothing is left there.
@@ -192,7 +192,7 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
                 files.make_folder(folder, _FOLDER_MODE)
         there = walk(files, path).files
         for name in there.keys() - here.keys():
-            # Half a file, of a connection that broke.
+            # An incomplete file of a broken connection.
             files.remove(there[name].path)
         done = 0
         for name, size in sorted(here.items()):
@@ -214,7 +214,7 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
 
 
 def _run(shell: Shell, argv: Sequence[str], size: int) -> CommandResult | None:
-    """None where the account runs no programs, or not this one."""
+    """Run a command; None if the account runs no programs, or not this one."""
     limit_s = max(_LEAST_LIMIT_S, size / _SLOWEST_BYTES_PER_S)
     try:
         answer = shell.run(argv, limit_s=limit_s)
@@ -233,5 +233,5 @@ def _refuse_full_disk(folder: Path, needed: int) -> None:
         raise BackendError(
             f"It needs {needed / 1e9:.2f} GB on this computer, and {folder} has "
             f"{free / 1e9:.2f} GB left.",
-            "Make room there; nothing was fetched.",
+            "Free some space there; nothing was fetched.",
         )

@@ -1,10 +1,10 @@
-"""What is carried between the data root and a node that does not see it, over one kept connection.
+"""Transfers between the data root and a node that does not see it, over one persistent connection.
 
-The node has a root of its own, laid out like the data root. A version of the library is sent there
-once, by its hash; a job's folder before each run. While the run goes on, its small files come here
-as they change, and all the rest when it is over, so that the data root has everything of every
-run that has ended. What is fetched here is added or replaced whole, never taken away, except what
-rank 0 itself took away over there.
+The node has a staged root with the layout of the data root. A version of the library is sent to it
+once, by its hash; a job's folder before each run. During the run its small files are fetched as
+they change, and all the rest when it has ended, so that the data root has everything of every ended
+run. Fetched files are added or replaced whole, and removed only if rank 0 removed them on the
+node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from backend.ssh.interface import RemoteFile, Shell, Unreachable
 from backend.ssh.sftp import SftpFiles
 
 _QUIET_S = 30.0
-"""After a node was silent, looks do not wait for it again unless its status has come since."""
+"""After a node was silent, reads do not wait for it again before it answers or this time passed."""
 _STATUS_EVERY_S = 0.7
 _PAUSE_S = 3.0
 _SENT = ("config.toml", "meta.json", "notes.json", "origin.json", "launch.json", "status.json")
@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 
 class StagedRoot(MirrorReader):
-    """The carried root of one node; ``connect`` opens a connection to it.
+    """The staged root of one node; ``connect`` opens a connection to it.
 
-    Every call may run on any thread, and raise `BackendError` where the node does not answer.
+    Every call may run on any thread, and raise `BackendError` if the node does not answer.
     """
 
     def __init__(self, root: DataRoot, far: RemoteRoot, connect: Callable[[], Shell]) -> None:
@@ -68,17 +68,17 @@ class StagedRoot(MirrorReader):
 
     def close(self) -> None:
         self._is_closed = True
-        # A thread that still waits for a silent node hangs up by itself.
+        # A thread that still waits for a silent node closes its connection itself.
         if self._asking is None or not self._asking.is_alive():
             self._line.close()
 
-    # What the node's agent writes.
+    # Status of the node's agent.
 
     def ask_for_status(self) -> threading.Thread | None:
-        """Have what the agent wrote last fetched by and by; who asks does not wait.
+        """Fetch the agent's last status in the background; return without waiting.
 
-        Who asks for the first time or after a pause may, for the thread: what is here is older
-        than it looks, and a line that is slow no silence of the node.
+        A caller may wait for the returned thread at the first request or after a pause, when the
+        local status is old only because of a slow connection, not a silent node.
         """
         now = time.monotonic()
         busy = self._asking is not None and self._asking.is_alive()
@@ -103,10 +103,10 @@ class StagedRoot(MirrorReader):
         if self._is_closed:
             self._line.close()
 
-    # A run, while it is not home.
+    # A run whose files are on the node.
 
     def refresh_run(self, folder: JobFolder, run: int) -> None:
-        """What a look at a job needs: its state, and the names and figures of its checkpoints."""
+        """Fetch a job's state, and the names and figures of its checkpoints."""
 
         def look(files: SftpFiles) -> None:
             try:
@@ -142,14 +142,14 @@ class StagedRoot(MirrorReader):
                 self._pull_known(files, here / name, one)
         for sidecar in here.glob(f"*{SIDECAR_SUFFIX}"):
             if sidecar.name not in found and made_by(sidecar) == run:
-                # Rank 0 keeps as many as were asked for, and this one no longer.
+                # Rank 0 keeps the requested number, and has removed this one.
                 sidecar.unlink(missing_ok=True)
                 sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
         self._mark(here, far)
 
     def _begin_anew(self, files: SftpFiles, path: Path, far: RemoteFile | None) -> bool:
         if far is not None:
-            # Whole or not at all: where the node is lost meanwhile, this is all that there is.
+            # In one step: if the node is lost meanwhile, this is the only copy.
             files.fetch(far.path, path, None)
         return True
 
@@ -167,7 +167,7 @@ class StagedRoot(MirrorReader):
         self._silent = None
         return found
 
-    # What is large, where it is.
+    # Large files in place.
 
     def size(self, path: Path) -> int:
         return self._look(lambda files: files.status(self._far(path)).bytes)
@@ -185,7 +185,7 @@ class StagedRoot(MirrorReader):
         self._line.act(lambda files: files.remove(self._far(path)))
 
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
-        """Have files here that are whole on the node, unless they are here already."""
+        """Fetch files that are complete on the node, unless they are here already."""
         with self._line.apart() as shell, shell.files() as files:
             far = [(path, files.status(self._far(path))) for path in paths]
             self._fetch(files, far, progress)
@@ -208,10 +208,10 @@ class StagedRoot(MirrorReader):
             before += one.bytes
 
     def bring_home(self, folder: JobFolder, run: int, progress: Progress) -> None:
-        """Have everything of a run that is over in the data root, the newest checkpoint first."""
+        """Fetch everything of an ended run to the data root, the newest checkpoint first."""
         self.refresh_run(folder, run)
         with self._line.apart() as shell, shell.files() as files:
-            # Those of earlier runs went there from here.
+            # Files of earlier runs were sent from here.
             sidecars = folder.checkpoints.glob(f"*{SIDECAR_SUFFIX}")
             names = {path.stem for path in sidecars if made_by(path) == run}
             newest = newest_name(folder)
@@ -233,11 +233,11 @@ class StagedRoot(MirrorReader):
                     else:
                         others.append((path, one))
             self._fetch(files, others, progress)
-        # The end came last, so what was looked at before may have been written since.
+        # The end was written last, so files that were listed before may have changed since.
         self.refresh_run(folder, run)
 
     def _below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
-        """Whole files below a folder there, by their path in it."""
+        """Return complete files below a remote folder, by relative path."""
         try:
             found = remote_content.walk(files, self._far(folder)).files
         except FileNotFoundError:
@@ -247,10 +247,10 @@ class StagedRoot(MirrorReader):
     # Before a run.
 
     def send_version(self, version: Path, what: str, progress: Progress) -> None:
-        """Have a version of the library there; one with the same hashes is there already."""
+        """Send a version of the library, unless the node has one with the same hashes."""
         listing = (version / hashes.MANIFEST).read_bytes()
         far = self._far(version)
-        progress.step(0, 0, f"Looking for {what} on {self.node}")
+        progress.step(0, 0, f"Checking for {what} on {self.node}")
         with self._line.apart() as shell:
             try:
                 if shell.read(f"{far}/{hashes.MANIFEST}", limit_bytes=len(listing) + 1) == listing:
@@ -263,14 +263,14 @@ class StagedRoot(MirrorReader):
         staging = f"{posixpath.dirname(far)}/.{version.name}.{secrets.token_hex(4)}"
         sending = f"Sending {what} to {self.node}"
         remote_content.publish(self._line.apart, version, staging, progress, sending)
-        # Of two desktops that bring the same one, the second finds it there.
+        # If two desktops send the same version, the second one finds it on the node.
         with suppress(FileExistsError):
             self._line.act(lambda files: files.rename(staging, far))
             return
         self._line.act(lambda files: files.remove_tree(staging))
 
     def send_files(self, paths: Sequence[Path], progress: Progress) -> None:
-        """Have files of the data root there, unless they are there already."""
+        """Send files of the data root, unless the node has them already."""
         with self._line.apart() as shell, shell.files() as files:
             for path in paths:
                 self._send(shell, files, path, progress)
@@ -286,7 +286,7 @@ class StagedRoot(MirrorReader):
         files.send(path, far, lambda done, all_: progress.step(done, all_, what))
 
     def begin_job(self, folder: JobFolder) -> None:
-        """Set aside what the node has of the job that never came home: this run begins without."""
+        """Set aside what the node has of the job and was never fetched: the run begins empty."""
         if not any(
             carried is not None and carried.node == self.node and not carried.is_home
             for carried in map(remote_run_of, _attempts(folder))
@@ -295,7 +295,7 @@ class StagedRoot(MirrorReader):
         self._line.act(lambda files: self._set_aside(files, self._far(folder.path)))
 
     def send_job(self, folder: JobFolder, run: int, progress: Progress) -> None:
-        """Make the job's folder there what it is here, of checkpoints those that are there."""
+        """Make the job's folder on the node equal to the local one, except missing checkpoints."""
         with self._line.apart() as shell, shell.files() as files:
             parts = (folder.logs, folder.output, folder.checkpoints, folder.attempt(run).path)
             for part in parts:
@@ -312,7 +312,7 @@ class StagedRoot(MirrorReader):
                 if name not in here:
                     files.remove(one.path)
             for name in here:
-                # Of those that are not sent, too: no checkpoint of that name is made there.
+                # Including those that are not sent, so that their names are not reused.
                 if name.endswith(KEEP_SUFFIX):
                     files.write(self._far(folder.checkpoints / name), b"{}\n", 0o644)
             if folder.latest.exists():
@@ -340,14 +340,14 @@ class StagedRoot(MirrorReader):
 
 
 def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
-    """Of all runs, those before a start over as well."""
+    """Yield the attempts of all runs, also those before a start over."""
     for attempts in (folder.attempts, *folder.runs.glob(f"*/{folder.attempts.name}")):
         with suppress(FileNotFoundError):
             yield from (AttemptFolder(path) for path in attempts.iterdir())
 
 
 def made_by(sidecar: Path) -> int:
-    """The run that made a checkpoint; 0 where that cannot be read."""
+    """Return the run that made a checkpoint; 0 if that cannot be read."""
     try:
         return Checkpoint.from_sidecar(read_json(sidecar)).run
     except (OSError, ValueError):
@@ -362,7 +362,7 @@ def _is_like(shell: Shell, path: Path, far: str) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    """Half a file that is being written."""
+    """Return whether the name is that of an incomplete file."""
     return any(part.startswith(".") for part in name.split("/"))
 
 

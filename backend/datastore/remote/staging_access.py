@@ -1,9 +1,9 @@
-"""The data root of a desktop that mounts it, and that carries files to and from nodes that do not.
+"""A data root that this desktop mounts, with nodes that do not see it.
 
-Of such a node everything is below its own carried root (`services.carried_root`). While a run
-there is not home (`records.carried`), what is asked of its job is brought from the node that leads
-it, and a wish to stop goes there. All else is a folder here. The data root decides between
-desktops: the claim of a run is made in it alone.
+Everything of such a node is below its own staged root (`staged_root`). Until a run on it is fetched
+(`records.nodes.remote_run`), files of its job are read from the node that leads it, and a stop
+request is sent there. Everything else is a local folder. The data root decides between desktops:
+a run is claimed only in it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.ssh.interface import Shell, Unreachable
 
 _AGAIN_S = 60.0
-"""After files could not be brought home."""
+"""Time until files are fetched again after a failure."""
 _CLOSING_S = 5.0
 _AFTER_PAUSE_S = 3.0
 
@@ -45,7 +45,7 @@ Connect = Callable[[NodeEntry], Shell]
 
 
 class StagingAccess(Mounted):
-    """Every call may run on any thread."""
+    """Access to a mounted data root and to staged roots. Every call may run on any thread."""
 
     def __init__(self, root: DataRoot, connect: Connect) -> None:
         self._root = root
@@ -62,7 +62,7 @@ class StagingAccess(Mounted):
             return
         run = folder.newest_run()
         far.refresh_run(folder, run)
-        # A trial is nobody's (`services.canary`).
+        # A trial belongs to no job (`services.jobs.trial_run`).
         if folder.attempt(run).exit.exists() and not folder.job_id.startswith("."):
             self._begin_to_bring_home(folder)
 
@@ -89,7 +89,7 @@ class StagingAccess(Mounted):
             if entry.name == folder.path.name:
                 self._root_of(entry).refresh_past(folder)
 
-    # Reading what is large, where it is.
+    # Reading large files in place.
 
     def size(self, path: Path) -> int:
         far = self._away_with(path)
@@ -110,7 +110,7 @@ class StagingAccess(Mounted):
         if far is not None and not self._has(path):
             far.fetch((path,), progress)
 
-    # Changing: there, then here.
+    # Changes: remote first, then local.
 
     def replace_json(self, path: Path, value: Any) -> None:
         if (far := self._away_with(path)) is not None:
@@ -134,12 +134,12 @@ class StagingAccess(Mounted):
         try:
             far.create(end, end.read_bytes())
         except FileExistsError:
-            # Whoever was first has the word.
+            # The first writer counts.
             far.refresh_run(folder, run)
         else:
             far.replace(folder.status, folder.status.read_bytes())
 
-    # A run there.
+    # A run on such a node.
 
     def provide(
         self,
@@ -161,7 +161,7 @@ class StagingAccess(Mounted):
         for far in map(self._named, nodes):
             far.send_job(folder, run, progress)
         replace_json(folder.attempt(run).staged_marker, RemoteRun(nodes[0]).to_dict())
-        # Who wished for its end before that wished so here alone.
+        # A stop request from before exists only here.
         if folder.lock.exists():
             with suppress(FileExistsError):
                 self._named(nodes[0]).create(folder.lock, folder.lock.read_bytes())
@@ -174,11 +174,11 @@ class StagingAccess(Mounted):
         with self._lock:
             coming = self._coming.setdefault(folder.job_id, _Coming())
         with coming.lock:
-            # Another thread may just have done it.
+            # Another thread may have just done it.
             if self._away(folder) is not far:
                 return
             with as_backend_error(
-                f"What {far.node} made of the job {folder.job_id} could not be fetched"
+                f"The results of the job {folder.job_id} could not be fetched from {far.node}"
             ):
                 far.bring_home(folder, run, progress)
                 replace_json(
@@ -195,7 +195,7 @@ class StagingAccess(Mounted):
             coming.not_before = time.monotonic() + _AGAIN_S
 
             def bring() -> None:
-                # What is away stays there, and is asked for again.
+                # Files that could not be fetched stay on the node, and are requested again.
                 with suppress(BackendError, OSError):
                     self.bring_home(folder, coming.progress)
 
@@ -215,15 +215,15 @@ class StagingAccess(Mounted):
         for root in far:
             root.close()
 
-    # Which node.
+    # Selection of the node.
 
     def _away(self, folder: JobFolder) -> StagedRoot | None:
-        """Where the newest run of a job is, while not all of it is here."""
+        """Return the node of a job's newest run, until all of the run is fetched."""
         carried = _carried(folder)
         return self._named(carried.node) if carried is not None else None
 
     def _away_with(self, path: Path) -> StagedRoot | None:
-        """The same, of the job whose file ``path`` is, if its node writes it or reads it."""
+        """Do the same for the job of the file ``path``, if its node writes or reads that file."""
         try:
             job_id, name, *_ = path.relative_to(self._root.jobs).parts
         except ValueError:
@@ -237,7 +237,7 @@ class StagingAccess(Mounted):
         return self._away(folder)
 
     def _rank_is_on(self, folder: JobFolder, log: Path) -> StagedRoot | None:
-        """The node that writes the log of a rank; when the run is over, its head has all."""
+        """Return the node that writes a rank's log; after the run, its head node has all logs."""
         run = folder.newest_run()
         if _carried(folder) is None or folder.attempt(run).exit.exists():
             return None
@@ -248,24 +248,24 @@ class StagingAccess(Mounted):
         return None
 
     def _has(self, path: Path) -> bool:
-        """Whether a file is here that the run which is away does not write."""
+        """Return whether a local file exists that a run in progress does not write."""
         if path.suffix != CHECKPOINT_SUFFIX or not path.exists():
             return False
         folder = JobFolder(path.parent.parent)
-        # One that goes on from an older checkpoint makes some of the same names again.
+        # A run from an older checkpoint uses some of the same names again.
         return made_by(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
 
     def _named(self, node: str) -> StagedRoot:
         entry = node_files.entry(self._root, node)
         if entry is None or not entry.no_share:
             raise Unreachable(
-                f"What is asked for is on {node}, which is no longer a node without the data root.",
+                f"The file is on {node}, which is no longer a node without the data root.",
                 f"Add {node} again, without the data root as before.",
             )
         return self._root_of(entry)
 
     def _blind(self) -> list[NodeEntry]:
-        """The nodes that do not see the data root, and have what an agent writes."""
+        """Return the nodes that do not see the data root, and have the files of an agent."""
         return [one for one in node_files.entries(self._root) if one.no_share and one.is_ready]
 
     def _root_of(self, entry: NodeEntry) -> StagedRoot:
@@ -286,7 +286,7 @@ def _carried(folder: JobFolder) -> RemoteRun | None:
 
 
 class _Coming:
-    """The way home of one job's files."""
+    """The transfer of one job's files to the data root."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -1,8 +1,8 @@
-"""Writing files that another process may be reading.
+"""Writing files that other processes may be reading.
 
-A status written in place was torn in 75 % of the reads of another process; written beside and
-renamed, in none of 166,893. The mode is set before the rename because a temporary file's 0600
-would keep a node's user from reading what the desktop's user wrote.
+Other processes read a torn status in 75 % of reads when it was written in place, and in none of
+166,893 when it was written to another file and renamed. The mode is set before the rename because a
+temporary file's 0600 would keep the node's user from reading what the desktop's user wrote.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 def replace_bytes(
     path: Path, content: bytes, mode: int = FILE_MODE, *, lasting: bool = True
 ) -> None:
-    """Put ``content`` at ``path`` in one step: a reader sees the old file or the new, whole.
+    """Put ``content`` at ``path`` in one step: a reader sees the old file or the new one, whole.
 
-    Not ``lasting`` is what can be fetched again after a power cut.
+    Pass ``lasting=False`` for a file that can be fetched again after a power cut.
     """
     replace_pieces(path, (content,), mode, lasting=lasting)
 
@@ -36,7 +36,7 @@ def replace_bytes(
 def replace_pieces(
     path: Path, pieces: Iterable[bytes], mode: int = FILE_MODE, *, lasting: bool = True
 ) -> None:
-    """The same for what has no room in memory at once; nothing is left of it if a piece fails."""
+    """Do the same for content that does not fit into memory; a failure leaves no file behind."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with fresh.open("wb") as file:
@@ -58,12 +58,12 @@ def replace_json(path: Path, value: Any, mode: int = FILE_MODE) -> None:
 
 
 def read_once(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
-    """What was read of a file is known until `replace_bytes` has put another one there.
+    """Cache what was read of a file until `replace_bytes` replaces it.
 
-    For what is looked at each second and written once. An exception is not kept.
+    For files that are read each second and written once. An exception is not cached.
 
     Args:
-        most: How many files are known at a time.
+        most: The largest number of files in the cache.
     """
 
     def known(read: Callable[[Path], T]) -> Callable[[Path], T]:
@@ -82,17 +82,17 @@ def read_once(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]
 
 
 def open_at_once(path: Path) -> int:
-    """A descriptor to read from.
+    """Open a file and return a descriptor to read from.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no plain file.
+        ValueError: It is not a regular file.
     """
-    # Anybody may write into a node's folder, and opening a FIFO hangs until somebody fills it.
+    # Any user may write into a node's folder, and opening a FIFO blocks until it has a writer.
     descriptor = os.open(path, os.O_RDONLY | _NEVER_WAIT)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ValueError(f"{path.name} is no plain file")
+        raise ValueError(f"{path.name} is not a regular file")
     return descriptor
 
 
@@ -101,13 +101,13 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no plain file, no JSON object, or larger than ``limit_bytes``.
+        ValueError: It is not a regular file or a JSON object, or exceeds ``limit_bytes``.
     """
     content = b""
     descriptor = open_at_once(path)
     try:
-        # In pieces: a buffer of the limit's size for each small file, on every thread, is memory
-        # that the allocator keeps.
+        # Read in pieces: a buffer of the limit's size for each small file on every thread would
+        # be memory that the allocator keeps.
         while len(content) <= limit_bytes and (piece := os.read(descriptor, _PIECE_BYTES)):
             content += piece
     finally:

@@ -1,9 +1,9 @@
-"""Where everything lies under the data root, and who writes each file.
+"""Paths of all files under the data root, and the one writer of each file.
 
 ====================================  ============================================================
 file                                  its one writer
 ====================================  ============================================================
-datasets|models|loaders/<name>/v<n>/  the desktop that imports (built beside, renamed whole)
+datasets|models|loaders/<name>/v<n>/  the desktop that imports (built elsewhere, renamed whole)
 jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
 jobs/<id>/origin.json                 the desktop that imports the job or makes it to replay another
@@ -12,36 +12,36 @@ jobs/<id>/placement.json              the desktop that starts a run elsewhere th
 jobs/<id>/launch.json                 the desktop that starts a run, or the queue, before the
                                       supervisor
 jobs/<id>/queued-launch.json          the desktop that queues the job: the launch.json to come
-jobs/<id>/queued.json                 any desktop; its head node where it cannot be started. There:
-                                      the job waits, unless its run is claimed
-queue/<id>                            any desktop: empty, says where to look for a queued.json;
-                                      made before it and removed after it
-queue/paused.json                     any desktop: nothing is started from the queue
-jobs/<id>/job.lock                    any desktop: the wish to stop; created exclusively
+jobs/<id>/queued.json                 any desktop, and its head node if it cannot be started: the
+                                      job waits, unless its run is claimed
+queue/<id>                            any desktop: empty, says where a queued.json is;
+                                      created before it and removed after it
+queue/paused.json                     any desktop: the queue starts nothing
+jobs/<id>/job.lock                    any desktop: the request to stop; created exclusively
 jobs/<id>/status.json                 the starting desktop, then rank 0, then the supervisor: each
-                                      begins when the one before it is done or gone
-jobs/<id>/attempts/<n>/               made by who starts run n (a desktop, or the agent of its head
-                                      node from the queue): making it is the claim
+                                      begins when the one before it has ended
+jobs/<id>/attempts/<n>/               the program that starts run n (a desktop, or the agent of its
+                                      head node from the queue): creating it is the claim
     claimed.json                      the agent or queue keeper that claimed run n
-    carried.json                      any desktop: run n is on nodes that do not see the data root
-                                      (`records.carried`), until all of it has been brought home
+    carried.json                      any desktop: the nodes of run n do not see the data root
+                                      (`records.nodes.remote_run`), until all of it was fetched
     supervisor.json, exit.json        the supervisor of run n
     rank-<k>.json                     the guard of rank k, when the rank has ended
-    environment.json                  rank 0: versions and devices (`records.environment`)
+    environment.json                  rank 0: versions, devices (`records.jobs.run_environment`)
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
-    told-<target>.<i>.json            who tells its end there; the highest i counts
+    (`AttemptFolder.delivery_file`)   the program that reports its end; the highest number counts
 jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log: mpirun
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
-    <name>.keep                       any desktop: the checkpoint stays, whatever the policy says
-jobs/<id>/acts/                       any desktop: a file for each thing that a person did
+    <name>.keep                       any desktop: the checkpoint is never removed
+jobs/<id>/acts/                       any desktop: one file for each action of a user
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 nodes/<name>/node.json                the desktop that adds or sets up the node
-nodes/<name>/info.json, status.json   the agent of the node; of one that does not see the data root,
-                                      any desktop, which fetches them from its carried root
+nodes/<name>/info.json, status.json   the agent of the node; if the node does not see the data root,
+                                      any desktop, which fetches them from its staged root
 nodes/<name>/past.jsonl               the agent of the node (appends); earlier.jsonl: the one before
-shared/environments/<name>, wheels/   the node that makes it for those alike (renamed when whole)
-shared/.relay-*/                      nodes that are set up together; gone afterwards
+shared/environments/<name>, wheels/   the node that makes it for all similar nodes (renamed whole)
+shared/.relay-*/                      nodes that are set up together; removed afterwards
 ====================================  ============================================================
 
 Standard library only and Python 3.9: the nodes import this.
@@ -66,7 +66,7 @@ def run_tag(job_id: str, run: int) -> str:
 class DataRoot:
     """The folder that every node sees.
 
-    ``label`` is what people call it where ``path`` is a mirror of one that is far away.
+    ``label`` is its name for users if ``path`` is a mirror of a remote one.
     """
 
     path: Path
@@ -77,7 +77,7 @@ class DataRoot:
         return self.label or str(self.path)
 
     def shown(self, path: Path) -> str:
-        """A path below it, for people."""
+        """Return a path below it as users see it."""
         if not self.label:
             return str(path)
         return str(PurePosixPath(self.label, *path.relative_to(self.path).parts))
@@ -115,12 +115,12 @@ class DataRoot:
 
     @property
     def templates(self) -> Path:
-        """Job files without a name, to begin new jobs with."""
+        """Job files without a name, to start new jobs from."""
         return self.path / "templates"
 
     @property
     def trash(self) -> Path:
-        """Where removed things go; nothing here is ever emptied by the program unasked."""
+        """Folder of removed jobs and versions; the program empties it only when asked."""
         return self.path / "trash"
 
     def job(self, job_id: str) -> JobFolder:
@@ -129,7 +129,7 @@ class DataRoot:
 
 @dataclass(frozen=True)
 class JobFolder:
-    """One job's folder. The only place that knows the names in it."""
+    """A job's folder. Only this class knows the names in it."""
 
     path: Path
 
@@ -205,7 +205,7 @@ class JobFolder:
         return self.path / "checkpoints"
 
     def by_hand(self, name: str) -> JobFolder:
-        """A run that somebody started with the job's command in a shell."""
+        """Return the folder of a run that the user starts with the job's command in a shell."""
         return JobFolder(self.path / "by-hand" / name)
 
     @property
@@ -214,7 +214,7 @@ class JobFolder:
 
     @property
     def latest(self) -> Path:
-        """Names the newest verified checkpoint; moves only after verification."""
+        """Names the newest verified checkpoint; changes only after verification."""
         return self.checkpoints / "latest.json"
 
     @property
@@ -229,7 +229,7 @@ class JobFolder:
         return AttemptFolder(self.attempts / str(run))
 
     def newest_run(self) -> int:
-        """Number of the newest claimed run, 0 when there was none."""
+        """Return the number of the newest claimed run, 0 if there was none."""
         if not self.attempts.is_dir():
             return 0
         return max(
@@ -240,7 +240,7 @@ class JobFolder:
 
 @dataclass(frozen=True)
 class AttemptFolder:
-    """What one run left behind about how it was watched and how it ended."""
+    """The files of one run about its supervision and its end."""
 
     path: Path
 
@@ -283,7 +283,7 @@ class AttemptFolder:
 
 @dataclass(frozen=True)
 class NodeFolder:
-    """What the data root knows of one node."""
+    """The files about one node in the data root."""
 
     path: Path
 
@@ -318,7 +318,7 @@ class NodeFolder:
 
 @dataclass(frozen=True)
 class NodeHome:
-    """The program's own folder on a node, in the home of the user who runs jobs there."""
+    """The program's folder on a node, in the home of the user who runs jobs on the node."""
 
     path: PurePosixPath
 
@@ -341,25 +341,25 @@ class NodeHome:
 
     @classmethod
     def shared_in(cls, data_root: PurePosixPath) -> NodeHome:
-        """Where nodes alike have one environment together: only `environments` and `wheels`."""
+        """Return the folder of shared environments: only `environments` and `wheels`."""
         return cls(data_root / "shared")
 
     def staged_root(self, key: str) -> PurePosixPath:
-        """What a node that does not see the data root has in its place, laid out like one.
+        """Return the folder that replaces the data root on a node that does not see it.
 
-        ``key`` keeps two data roots apart, and is the same on all nodes of one: the ranks of a run
-        must see everything alike.
+        It has the same layout. ``key`` separates two data roots and is the same on all nodes of
+        one, because the ranks of a run must see the same paths.
         """
         return self.path / "carried" / key
 
     @property
     def state(self) -> PurePosixPath:
-        """What the agent writes on a node from which the share is gone."""
+        """Written by the agent while the share is not mounted on the node."""
         return self.path / "state"
 
     @property
     def notices(self) -> PurePosixPath:
-        """0700: whom its user wants to be told of the ends of runs, a file for each data root."""
+        """0700: the notification settings of its user, one file for each data root."""
         return self.path / "notices"
 
     @property
@@ -367,20 +367,20 @@ class NodeHome:
         return self.path / "agent.log"
 
     def imports(self, node: str) -> PurePosixPath:
-        """What importing torch and Horovod gave; homes of several nodes may be one folder."""
+        """Return the result of importing torch and Horovod; several nodes may share one home."""
         return self.path / f"imports-{node}.json"
 
 
 def checkpoint_name(epoch: int, step: int) -> str:
-    """Name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
+    """Return the name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
     return f"epoch-{epoch:04d}-step-{step:06d}"
 
 
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")
-"""What a job's folder holds of its earlier runs besides ``attempts``, and starting over moves."""
+"""Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
 
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"
-"""Beside each checkpoint: its hash, size, epoch, step, metrics (`records.checkpoint`)."""
+"""Next to each checkpoint: its hash, size, epoch, step, metrics (`records.jobs.checkpoint`)."""
 KEEP_SUFFIX = ".keep"
-"""Beside a checkpoint that is kept for ever."""
+"""Next to a checkpoint that is never removed."""

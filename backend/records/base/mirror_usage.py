@@ -1,4 +1,4 @@
-"""What this computer keeps of a data root that it reaches over SSH.
+"""Disk usage of the local mirror of a data root that is reached over SSH.
 
 Standard library only and Python 3.9: the records are.
 """
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MirrorRoom:
-    """``place`` is the mirror's folder here, ``address`` the data root as ``--data-root`` takes it.
+    """The size of one mirror.
 
-    ``fetched_bytes``, a part of ``bytes``, are checkpoints and files of versions: they are fetched
-    again when somebody wants them.
+    ``place`` is its local folder, ``address`` the data root as ``--data-root`` takes it.
+    ``fetched_bytes``, a part of ``bytes``, are checkpoints and files of versions; they are fetched
+    again when needed.
     """
 
     place: str

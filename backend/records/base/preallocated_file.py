@@ -1,12 +1,12 @@
-"""Replacing a small file on a disk that has no room left.
+"""Replace a small file on a disk that is full.
 
-A run must be able to say that the disk is full on the very disk that is full. So room is taken
-while there is some: a hidden file beside the one that is replaced. When a replacement finds no
-room, it is written over the bytes that the hidden file holds already, the two change places, and
-the one that was replaced is the room for the next time; not one block is asked for.
+A run must be able to report that the disk is full on the same disk. So space is reserved while
+there is some: in a hidden file next to the one that is replaced. If a replacement finds no space,
+it is written over the bytes of the hidden file and the two files change places. The replaced file
+is the reserve for the next time; no new block is needed.
 
-Disks that write every byte to a new place (ZFS, btrfs) may refuse that too; then the error of the
-disk is raised, as it would be without.
+Copy-on-write file systems (ZFS, btrfs) may refuse that too; then the disk's error is raised, as it
+would be without the reserve.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from backend.base.log import suppress
 from backend.records.base.atomic_files import FILE_MODE, replace_bytes
 
 _BYTES = 16_384
-"""More than a status of a thousand ranks takes."""
+"""Larger than a status of a thousand ranks."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PreallocatedFile:
-    """The room beside ``path``; there is one writer of it at a time, and it outlives each."""
+    """The reserve for ``path``. It has one writer at a time and outlives each of them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,25 +34,25 @@ class PreallocatedFile:
         self._is_taken = False
 
     def take(self) -> None:
-        """Have it from now on, if there is room; costs nothing when it is there."""
+        """Reserve the space if there is room; free if it is reserved already."""
         if self._is_taken:
             return
         with suppress(OSError):
             if not self._spare.exists():
-                # Blocks that were only promised are refused when they are written at last.
+                # fsync reports blocks that were only promised.
                 replace_bytes(self._spare, b" " * _BYTES)
             self._is_taken = True
 
     def replace_json(self, value: Any) -> None:
-        """Replace the file in one step, as `files.replace_json`, with room or without.
+        """Replace the file in one step, as `atomic_files.replace_json`, even on a full disk.
 
         Raises:
-            OSError: It cannot be written, for want of room or otherwise.
+            OSError: It cannot be written.
         """
         self.replace_bytes((json.dumps(value, allow_nan=False, indent=1) + "\n").encode())
 
     def replace_bytes(self, content: bytes) -> None:
-        """As `replace_json`; ``content`` may get blanks behind it."""
+        """Replace the file as `replace_json`; blanks may be appended to ``content``."""
         try:
             replace_bytes(self._path, content)
         except OSError as error:
@@ -67,7 +67,7 @@ class PreallocatedFile:
         kept = self._spare.with_name(f"{self._spare.name}.tmp")
         try:
             with self._spare.open("r+b") as file:
-                # What is behind the end of JSON may be blank; cutting it off would give room away.
+                # JSON may end with blanks; truncating the file would free reserved space.
                 file.write(content.ljust(os.fstat(file.fileno()).st_size))
                 file.flush()
                 os.fsync(file.fileno())

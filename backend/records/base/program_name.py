@@ -1,4 +1,4 @@
-"""What a person calls to start the program, as usage and errors of usage say it."""
+"""The command that starts the program, as shown in usage messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import shlex
 
 CALLED = "RINGMASTER_CALLED"
-"""In it a launcher tells as what it was called, because it starts ``main.py`` by another path."""
+"""A launcher sets it to its own name, because it starts ``main.py`` by another path."""
 
 
 def _called() -> str:
-    # Taken out: what is started from here was called by nobody.
+    # Removed from the environment: child processes have another name.
     return os.environ.pop(CALLED, "") or "main.py"
 
 
@@ -18,7 +18,7 @@ COMMAND = _called()
 
 
 def to_remove(host: str, port: int) -> str:
-    """The command by which the keys of an sshd are accepted no longer."""
+    """Return the command that removes the accepted keys of an sshd."""
     return (
         f"{COMMAND} node forget {shlex.quote(host)}{'' if port in (0, 22) else f' --port {port}'}"
     )

@@ -1,4 +1,4 @@
-"""A data root on a machine that this desktop reaches over SSH, as a person writes it.
+"""Address of a data root on a machine that this desktop reaches over SSH.
 
 Standard library only and Python 3.9: the records are.
 """
@@ -22,7 +22,7 @@ _LARGEST_PORT = 65535
 
 @dataclass(frozen=True)
 class RemoteRoot:
-    """``ssh://[user@]HOST[:port]/absolute/path``; what is empty comes from ``~/.ssh/config``."""
+    """``ssh://[user@]HOST[:port]/absolute/path``; empty parts come from ``~/.ssh/config``."""
 
     host: str
     path: str
@@ -31,10 +31,10 @@ class RemoteRoot:
 
     @classmethod
     def parse(cls, text: str) -> RemoteRoot:
-        """Read what a person wrote.
+        """Parse an address.
 
         Raises:
-            ValueError: It is no such address; the message is a sentence.
+            ValueError: It is not such an address; the message is a sentence.
         """
         match = _FORM.fullmatch(text)
         if match is None:
@@ -49,14 +49,14 @@ class RemoteRoot:
 
     @property
     def label(self) -> str:
-        """As scp writes it: ``HOST:/path``."""
+        """Return it in scp's form: ``HOST:/path``."""
         return f"{self.host}:{self.path}"
 
     def __str__(self) -> str:
         return SCHEME + self._place + quote(self.path)
 
     def url(self, path: str) -> str:
-        """An address that file managers open, of a ``path`` there."""
+        """Return an address of a remote ``path`` that file managers open."""
         return f"sftp://{self._place}{quote(path)}"
 
     @property

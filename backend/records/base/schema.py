@@ -1,4 +1,4 @@
-"""The number that each kind of file carries, so that an older Ringmaster leaves a newer one's be.
+"""Format numbers of files, so that an older Ringmaster does not touch files of a newer one.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def check_schema(raw: Mapping[str, Any], what: str, newest: int) -> None:
-    """``what`` names the kind in the sentence: "node".
+    """Check the format number of a record. ``what`` names its kind in the message: "node".
 
     Raises:
-        ValueError: It has no number, or was written by a newer Ringmaster.
+        ValueError: It has no number, or a newer Ringmaster wrote it.
     """
     schema = raw.get("schema")
     if not isinstance(schema, int) or schema > newest:

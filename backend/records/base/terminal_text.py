@@ -1,4 +1,4 @@
-"""Log text as a terminal leaves it: a progress bar shows its last state, and colours are gone."""
+"""Log text as a terminal shows it: the last state of a progress bar, without colours."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SEQUENCE = re.compile(
 
 
 def last_state(line: AnyStr) -> AnyStr:
-    """What one line shows in the end: what came behind its last carriage return."""
+    """Return what a line shows in the end: the text after its last carriage return."""
     back = b"\r" if isinstance(line, bytes) else "\r"
     return line.rstrip(back).rpartition(back)[2]
 
 
 def plain(text: str) -> str:
-    """Log text as it can be shown: no colour codes, a progress bar's last state, no control."""
+    """Remove colour codes, control characters and earlier states of progress bars."""
     return "\n".join(map(_plain, text.split("\n")))
 
 

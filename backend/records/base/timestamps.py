@@ -1,4 +1,4 @@
-"""Times as all files hold them: ISO 8601 with their zone, UTC as ``Z``."""
+"""Times in files: ISO 8601 with their zone, UTC as ``Z``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from datetime import datetime, timezone
 
 
 def now(timespec: str = "milliseconds") -> str:
-    """This moment. A run may be shorter than a second, and ends after it began."""
+    """Return the current time. In milliseconds, because a run may be shorter than a second."""
     return stamp(datetime.now(timezone.utc), timespec)
 
 
 def stamp(when: datetime, timespec: str = "milliseconds") -> str:
-    """A time that knows its zone, as a file holds it."""
+    """Format a time that has a zone, as files store it."""
     return when.astimezone(timezone.utc).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def moment(text: str) -> datetime:
-    """The time that a stamp tells.
+    """Parse a time.
 
     Raises:
-        ValueError: It is no time, or tells no zone.
+        ValueError: It is not a time, or has no zone.
     """
-    # Python 3.9 knows no Z.
+    # Python 3.9 does not parse Z.
     found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     if found.tzinfo is None:
         raise ValueError(f"a time without its zone: {text}")
@@ -29,7 +29,7 @@ def moment(text: str) -> datetime:
 
 
 def instant(text: str) -> datetime | None:
-    """The time that a record tells, None when it has none that can be read."""
+    """Parse the time of a record; None if it has none that can be read."""
     try:
         return moment(text)
     except ValueError:
@@ -37,6 +37,6 @@ def instant(text: str) -> datetime | None:
 
 
 def seconds(text: str) -> float:
-    """The time that a record tells in seconds since 1970, 0.0 when it has none."""
+    """Return the time of a record in seconds since 1970, 0.0 if it has none."""
     found = instant(text)
     return found.timestamp() if found is not None else 0.0

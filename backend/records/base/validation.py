@@ -1,6 +1,6 @@
-"""Checking values that came from a file, a form or a person.
+"""Validation of values from a file, a form or the command line.
 
-Every check adds its faults to one list, because a person who is told one fault at a time has to
+Every check appends its faults to one list, because a user who sees one fault at a time has to
 start five times (https://github.com/allenai/allennlp/issues/1536).
 """
 
@@ -17,10 +17,10 @@ from backend.records.base import number_format
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one field. ``field`` is its path in the job file (``optimizer.lr``).
+    """An invalid field. ``field`` is its path in the job file (``optimizer.lr``).
 
-    ``sentence`` begins with the path and a colon. What follows begins with a capital or a
-    figure where it is a sentence by itself; else the field is its subject ("must be above 0.").
+    ``sentence`` begins with the path and a colon. If what follows begins with a capital or a
+    digit, it is a sentence by itself; otherwise the field is its subject ("must be above 0.").
     """
 
     field: str
@@ -28,17 +28,17 @@ class Fault:
 
     @property
     def part(self) -> str:
-        """The part of the job file that the field is in: ``placement`` of ``placement[0].node``."""
+        """The part of the job file with the field: ``placement`` for ``placement[0].node``."""
         return self.field.partition(".")[0].partition("[")[0]
 
     def named(self, label: str) -> str:
-        """The whole sentence, with the field called ``label``."""
+        """Return the whole sentence, with ``label`` as the name of the field."""
         said = self.sentence.removeprefix(f"{self.field}: ")
         return said if said[:1].isupper() or said[:1].isdigit() else f"{label} {said}"
 
 
 class Table:
-    """One table of a job file being checked: take each key once, then see what is left over."""
+    """A table of a job file being checked: each key is taken once, then `done` finds the rest."""
 
     def __init__(self, raw: Mapping[str, Any], path: str, faults: list[Fault]) -> None:
         self._left = dict(raw)
@@ -55,7 +55,7 @@ class Table:
         return key in self._left
 
     def take(self, key: str, default: Any) -> Any:
-        """The raw value, unchecked. ``REQUIRED`` as default makes a missing key a fault."""
+        """Return the raw value, unchecked. ``REQUIRED`` as default makes a missing key a fault."""
         if key in self._left:
             return self._left.pop(key)
         if default is REQUIRED:
@@ -92,7 +92,7 @@ class Table:
         ok: Callable[[float], bool],
         wanted: str,
     ) -> float:
-        """A finite number for which ``ok``; ``wanted`` completes "must be …"."""
+        """Take a finite number for which ``ok``; ``wanted`` completes "must be …"."""
         value = self.take(key, default)
         if value is REQUIRED:
             return 0.0
@@ -102,7 +102,7 @@ class Table:
         try:
             number = float(value)
         except OverflowError:
-            # TOML files may hold whole numbers of any length.
+            # TOML files may contain whole numbers of any length.
             number = math.inf
         if not math.isfinite(number):
             self.fault(key, f"must be a number, not {number:g}.")
@@ -139,7 +139,7 @@ class Table:
         return Table(value, self.name_of(key), self._faults)
 
     def done(self, known: tuple[str, ...]) -> None:
-        """Call last: a key that nobody took is unknown."""
+        """Report keys that were not taken as unknown. Call it last."""
         for key in self._left:
             near = nearest(key, known)
             hint = f" Did you mean “{near}”?" if near else ""
@@ -155,7 +155,7 @@ REQUIRED = _Required()
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in the user's words."""
+    """Name the type of a value in the user's words."""
     if isinstance(value, bool):
         return "true or false"
     kinds = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
@@ -176,7 +176,7 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
 
 
 def sanitize(text: str, limit: int = 60) -> str:
-    """``text`` safe to print in a terminal: control characters shown as ``?``, cut at ``limit``."""
+    """Make ``text`` safe for a terminal: control characters become ``?``; cut at ``limit``."""
     shown = text
     if not text.isprintable():
         shown = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
@@ -189,49 +189,49 @@ RESERVED_NAMES = frozenset(
 
 
 def name_fault(name: str) -> str:
-    """Why ``name`` cannot be the name of a dataset, model, loader or node, or "".
+    """Return why ``name`` cannot name a dataset, model, loader or node, or "".
 
-    Such a name becomes a folder on shares that Windows machines mount too, and stands in
-    ``NAME@2`` and on command lines; a job's name does neither and is free but for control
-    characters (`job_name_fault`).
+    Such a name becomes a folder on shares that Windows machines mount too, and occurs in
+    ``NAME@2`` and on command lines. A job's name does neither, and only control characters are
+    refused (`job_name_fault`).
     """
     if not name:
-        return "A name is needed."
+        return "Enter a name."
     shown = sanitize(name)
     if any(unicodedata.category(c).startswith("C") for c in name):
         return (
-            f"The name “{shown}” holds a character that cannot be shown; "
-            "use letters, digits, blanks, - _ and dots."
+            f"The name “{shown}” contains a character that cannot be shown; "
+            "use letters, digits, spaces, - _ and dots."
         )
     if len(name.encode()) > 100:
         return f"The name “{shown}” is longer than 100 bytes; choose a shorter one."
     if name != name.strip() or name.startswith((".", "-")) or name.endswith("."):
         return (
-            f"The name “{shown}” begins with a blank, a dot or -, or ends with a blank or a dot; "
-            "leave that out."
+            f"The name “{shown}” begins with a space, a dot or -, or ends with a space or a dot; "
+            "remove that."
         )
     bad = sorted(set(name) & set('/\\:*?"<>|@'))
     if bad:
         return (
-            f"The name “{shown}” holds {' '.join(bad)}, which a folder's name cannot hold "
-            "everywhere; leave it out."
+            f"The name “{shown}” contains {' '.join(bad)}, which not every file system allows in a "
+            "folder's name; remove that."
         )
     if name.split(".")[0].upper() in RESERVED_NAMES:
         return (
-            f"The name “{shown}” is reserved by Windows, whose machines may mount the same "
-            "folder; choose another."
+            f"The name “{shown}” is reserved by Windows, and Windows machines may mount the same "
+            "folder; choose another name."
         )
     return ""
 
 
 def job_name_fault(name: str) -> str:
-    """Why ``name`` cannot be a job's name, or ""."""
+    """Return why ``name`` cannot be a job's name, or ""."""
     if not name.strip():
-        return "A job needs a name."
+        return "Enter a name for the job."
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-        return "A job's name cannot hold line breaks or other control characters."
+        return "A job's name cannot contain line breaks or other control characters."
     if len(name.encode()) > 255:
-        return "A job's name can be 255 bytes at most; choose a shorter one."
+        return "A job's name can have at most 255 bytes; choose a shorter one."
     return ""
 
 
@@ -241,32 +241,32 @@ _NOTES_BYTES = 100_000
 
 
 def tags_fault(tags: Sequence[str]) -> str:
-    """Why a job cannot have these tags, or ""."""
+    """Return why a job cannot have these tags, or ""."""
     if len(tags) > MOST_TAGS:
-        return f"A job can have {MOST_TAGS} tags; these are {len(tags)}."
+        return f"A job can have at most {MOST_TAGS} tags; these are {len(tags)}."
     for tag in tags:
         if not tag.strip() or tag != tag.strip():
-            return "A tag needs a letter, and no blank before or behind it."
+            return "A tag needs at least one letter, and no space at its beginning or end."
         if "," in tag:
-            return f"The tag “{sanitize(tag)}” holds a comma, which stands between tags."
+            return f"The tag “{sanitize(tag)}” contains a comma, which separates tags."
         if any(unicodedata.category(c) in ("Cc", "Cs") for c in tag):
-            return f"The tag “{sanitize(tag)}” holds a line break or another control character."
+            return f"The tag “{sanitize(tag)}” contains a line break or another control character."
         if len(tag.encode()) > _TAG_BYTES:
             return f"The tag “{sanitize(tag, 20)}” is longer than {_TAG_BYTES} bytes."
     return ""
 
 
 def notes_fault(notes: str) -> str:
-    """Why a job cannot have these notes, or ""."""
+    """Return why a job cannot have these notes, or ""."""
     if len(notes.encode(errors="replace")) > _NOTES_BYTES:
-        return "Notes can be 100 kB at most; keep the rest in a file of its own."
+        return "Notes can have at most 100 kB; keep the rest in a separate file."
     if any(unicodedata.category(c) == "Cs" or c == "\0" for c in notes):
-        return "The notes hold a character that cannot be stored; leave it out."
+        return "The notes contain a character that cannot be stored; remove it."
     return ""
 
 
 def variable_fault(name: str) -> str:
-    """Why ``name`` cannot be an environment variable of a job, or ""."""
+    """Return why ``name`` cannot be an environment variable of a job, or ""."""
     if (
         not name
         or not all(c.isascii() and (c.isalnum() or c == "_") for c in name)

@@ -1,8 +1,8 @@
-"""A job as one file: what ``manifest.json`` of a ``.ringmaster`` file says.
+"""Records of a ``.ringmaster`` file, which is one job: the content of its ``manifest.json``.
 
-The file is a zip whose entries are stored as they are, sorted, and dated alike, so that the same
-job makes the same bytes. Its comment, the last bytes of all, is a seal: the SHA-256 of everything
-before the seal's digits, so that no byte can change unseen, not even between two entries.
+The file is a zip whose entries are uncompressed, sorted, and equally dated, so that the same job
+makes the same bytes. Its comment, at the very end, is a seal: the SHA-256 of everything before the
+seal's digits, so that no byte can change unnoticed, not even between two entries.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class BundledFile:
 
 @dataclass(frozen=True)
 class BundledThing:
-    """A version of the library. ``folder`` is where its files lie in the bundle, "" when they do
-    not; ``empty_folders`` are those inside of it that no file would make."""
+    """A version of the library. ``folder`` is where its files are in the bundle, "" if they are
+    not included; ``empty_folders`` are the folders inside it that no file would create."""
 
     kind: Kind
     name: str
@@ -56,8 +56,8 @@ class BundledThing:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``left_out`` are names of environment variables whose values stay at home; ``files`` are all
-    entries but the manifest."""
+    """The content of a bundle. ``left_out`` names environment variables whose values are not
+    included; ``files`` are all entries except the manifest."""
 
     job_id: str
     user: str
@@ -124,8 +124,8 @@ def _thing(raw: Mapping[str, Any]) -> BundledThing:
 
 @dataclass(frozen=True)
 class Bundled:
-    """A bundle that was written. ``left_out`` as in `Manifest`; ``without_data``: the dataset's
-    files are not in it."""
+    """A bundle that was written. ``left_out`` as in `Manifest`; ``without_data``: it does not
+    include the dataset's files."""
 
     path: str
     bytes: int
@@ -138,7 +138,7 @@ class Bundled:
 @dataclass(frozen=True)
 class Unbundled:
     """A job that came from a bundle. ``imported`` and ``reused`` name versions of the library,
-    ``notes`` are sentences about what a replay would need."""
+    ``notes`` are sentences about what a replay needs."""
 
     view: JobView
     origin: str
@@ -149,8 +149,8 @@ class Unbundled:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How a replay went beside its original. ``step`` is the first at which they differ, 0 when
-    none does; ``steps`` is how many both made; ``differences`` are those of the environments."""
+    """A replay compared with its original. ``step`` is the first at which they differ, 0 if none
+    does; ``steps`` is how many both made; ``differences`` are those of the environments."""
 
     original: str
     replay: str

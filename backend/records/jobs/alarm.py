@@ -1,4 +1,4 @@
-"""What a run warns of while it goes on: a loss that is no number, one that rises, a standstill.
+"""Warnings of a run in progress: a loss that is not a number or rises, or a run that stalls.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -13,8 +13,8 @@ NOT_A_NUMBER = "not-a-number"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
 
-_SHORT = {NOT_A_NUMBER: "not a number", DIVERGED: "diverges", STANDSTILL: "stands still"}
-_WORDS = {NOT_A_NUMBER: "Not a number", DIVERGED: "Diverges", STANDSTILL: "Stands still"}
+_SHORT = {NOT_A_NUMBER: "not a number", DIVERGED: "diverges", STANDSTILL: "stalled"}
+_WORDS = {NOT_A_NUMBER: "Not a number", DIVERGED: "Diverges", STANDSTILL: "Stalled"}
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Alarm:
 
     @property
     def short(self) -> str:
-        """What stands beside the post on the curve."""
+        """The label of its mark on the curve."""
         return _SHORT.get(self.kind, self.kind)
 
     @property
     def word(self) -> str:
-        """What a notice begins with."""
+        """The first word of a notification about it."""
         return _WORDS.get(self.kind, self.kind)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a person did to a job: started, stopped or changed it."""
+"""An action of a user on a job: it was started, stopped or changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
+    """One action. ``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
 
     time: str
     what: str

@@ -1,4 +1,4 @@
-"""A checkpoint as others see it: its name, what it holds, and the hash that proves it.
+"""A checkpoint: its name, its content, and the hash that verifies it.
 
 One flipped bit in a checkpoint went unnoticed by ``torch.load`` in 20 of 20 tries, so each file has
 a sidecar (``<name>.json``) with its SHA-256, checked before ``latest.json`` moves and before a
@@ -16,10 +16,10 @@ from backend.records.jobs.status import finite
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint. ``epoch`` is the epoch it was made in, ``step`` the steps done in all.
+    """A checkpoint. ``epoch`` is the epoch it was made in, ``step`` the steps done in all.
 
     ``epoch_step`` is the number of steps done in that epoch; 0 means that the epoch ``epoch`` is
-    whole and the next one begins.
+    complete and the next one begins.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Checkpoint:
     is_latest: bool = False
     is_best: bool = False
     is_kept: bool = False
-    """Kept for ever: never removed to make room."""
+    """It is never removed to free space."""
     path: str = ""
 
     def to_sidecar(self) -> dict[str, Any]:
-        """What stands in the file beside the checkpoint: everything that does not change."""
+        """Return the content of the file next to the checkpoint: everything that never changes."""
         raw = asdict(self)
         for derived in ("is_latest", "is_best", "is_kept", "path"):
             del raw[derived]

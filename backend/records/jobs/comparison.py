@@ -1,6 +1,6 @@
-"""Several jobs side by side: what each reached, and which settings are not the same.
+"""Comparison of several jobs: the results of each, and the settings that differ.
 
-Standard library only, as all records: the figures come in as plain numbers.
+Standard library only, as all records: the figures are passed as plain numbers.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
 
 
 def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
-    """Why these jobs cannot be compared beside those that are, "" when they can."""
+    """Return why ``more`` jobs cannot be added to the comparison, or ""."""
     known = set(compared)
     new = set(more) - known
     over = len(known) + len(new) - MOST_JOBS
     if over <= 0:
         return ""
     if len(new) > MOST_JOBS:
-        return f"{MOST_JOBS} jobs are the most that can be compared at once"
-    return f"{MOST_JOBS} jobs are the most: take {'one' if over == 1 else over} out first"
+        return f"At most {MOST_JOBS} jobs can be compared at once"
+    return f"At most {MOST_JOBS} jobs can be compared: remove {'one' if over == 1 else over} first"
 
 
 @dataclass(frozen=True)
 class MetricFigures:
-    """The last, the lowest and the highest value that is a number."""
+    """The last, the lowest and the highest finite value of a metric."""
 
     last: float
     lowest: float
@@ -45,17 +45,17 @@ class MetricFigures:
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What a job's history comes to. ``seconds``: spent training, pauses between runs left out."""
+    """Figures of a job's history. ``seconds``: time spent training, without pauses between runs."""
 
     metrics: Mapping[str, MetricFigures] = field(default_factory=dict)
     seconds: float = 0.0
     steps: int = 0
-    """Steps that ``seconds`` were spent on."""
+    """Steps that were made in ``seconds``."""
 
 
 @dataclass(frozen=True)
 class ComparedUpdate:
-    """One look at a job that is compared. ``cursor`` is opaque: give it back with the next one."""
+    """An update of a compared job. ``cursor`` is opaque: pass it to the next read."""
 
     view: JobView
     history: HistoryUpdate
@@ -64,7 +64,7 @@ class ComparedUpdate:
 
 
 class RowKind(Enum):
-    """How the values of a row are written."""
+    """Format of the values of a row."""
 
     METRIC = "metric"
     SECONDS = "seconds"
@@ -73,7 +73,7 @@ class RowKind(Enum):
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One value for each job; None where a job has none. ``best`` says which are the best."""
+    """One value for each job; None if a job has none. ``best`` marks the best values."""
 
     key: str
     label: str
@@ -84,7 +84,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class ComparisonTable:
-    """The table of Compare."""
+    """The table on the Compare page."""
 
     jobs: tuple[JobView, ...] = ()
     results: tuple[ComparedRow, ...] = ()
@@ -92,7 +92,7 @@ class ComparisonTable:
     equal: tuple[ComparedRow, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The document that ``--json`` prints."""
+        """Return the document that ``--json`` prints."""
         return {
             "jobs": [
                 {"id": v.id, "name": v.name, "state": v.state.value, "progress": v.progress}
@@ -105,7 +105,7 @@ class ComparisonTable:
 
 
 def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> ComparisonTable:
-    """The table for these jobs, in their order."""
+    """Return the table for these jobs, in their order."""
     views = tuple(view for view, _ in jobs)
     rows = list(_settings(views))
     return ComparisonTable(
@@ -117,12 +117,12 @@ def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> ComparisonTable:
 
 
 def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
-    """The metrics by which these jobs call a checkpoint the best, each once."""
+    """Return the metrics by which these jobs choose their best checkpoint, each once."""
     return tuple(dict.fromkeys(view.config.checkpoint.best_metric for view in jobs))
 
 
 def better(metric: str, jobs: Sequence[JobView]) -> str:
-    """``min`` or ``max``, or "" where the jobs do not say so, or do not agree."""
+    """Return ``min`` or ``max``, or "" if the jobs do not say, or do not agree."""
     told = {
         view.config.checkpoint.best_mode
         for view in jobs
@@ -142,8 +142,8 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
     known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
     judged = [name for name in judged_metrics(views) if name in known]
     measured = sorted(n for n in known if n not in judged and n not in _OWN_METRICS)
-    # What is measured now and then is judged by its best, and where it is now stands below; what
-    # each step brings has a last value and none by which it is judged.
+    # An occasional metric is rated by its best value, with its last value below. A metric of every
+    # step has a last value, and is not rated.
     for name in (*judged, *measured):
         way = better(name, views)
 
@@ -167,8 +167,8 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
     done = tuple(_epochs_done(view) for view in views)
     yield ComparedRow("epochs_done", "Epochs done", done, (False,) * len(views))
     for key, words, seconds in (
-        ("epoch_seconds", "Time an epoch", _epoch_seconds),
-        ("seconds", "Trained for", _trained),
+        ("epoch_seconds", "Time per epoch", _epoch_seconds),
+        ("seconds", "Training time", _trained),
     ):
         values = tuple(seconds(view, figures) for view, figures in jobs)
         best = _best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
@@ -191,7 +191,7 @@ def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
 
 
 def _best(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
-    """Nothing is the best where there is nothing to choose from."""
+    """Mark the best values; none if there is only one value or all are equal."""
     told = [value for value in values if value is not None]
     if not way or len(set(told)) < 2:
         return (False,) * len(values)

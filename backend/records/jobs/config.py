@@ -1,7 +1,7 @@
-"""What the user asked to be trained: the job file as a record, checked all at once.
+"""The job file as a record, checked all at once.
 
-`parse_job` never raises: it gives the job, or every fault it has, each with the field it belongs
-to, because the form marks fields and the command line prints sentences.
+`parse_job` never raises: it returns the job, or all its faults, each with its field, because the
+form marks fields and the command line prints sentences.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -28,19 +28,19 @@ from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, Setting
 
 THIS_COMPUTER = "this-computer"
+"""Name of the node that needs no SSH and is always in the list."""
 NOTHING = "nothing"
-"""In ``start_from``: fresh, although the model has weights of its own."""
-"""Name of the node that needs no SSH and exists from the first start."""
+"""In ``start_from``: random weights, although the model has weights of its own."""
 
 STRATEGIES = ("allreduce", "alone")
 LR_SCALINGS = ("linear", "sqrt", "none")
 MODES = ("min", "max")
-"""Whether the lowest value of a metric is the best, or the highest."""
+"""Whether the lowest or the highest value of a metric is the best."""
 
 
 @dataclass(frozen=True)
 class StrategyConfig:
-    """How the workers of the job cooperate."""
+    """Cooperation of the ranks of a job."""
 
     name: str = "allreduce"
     lr_scaling: str = "linear"
@@ -48,7 +48,7 @@ class StrategyConfig:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """``settings`` holds only what the user gave, by PyTorch's names."""
+    """The optimizer. ``settings`` holds only what the user set, by PyTorch's names."""
 
     name: str
     lr: float
@@ -67,7 +67,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class CheckpointPolicy:
-    """When checkpoints are made and which are kept. The last epoch's is always kept."""
+    """When checkpoints are made, and which are kept. That of the last epoch is always kept."""
 
     every_epochs: int | None = 1
     every_steps: int | None = None
@@ -88,13 +88,13 @@ class EarlyStop:
 
 @dataclass(frozen=True)
 class Placement:
-    """Processes on one node: a number of CPU processes, or one process for each GPU named."""
+    """Processes on one node: a number of CPU processes, or one process for each listed GPU."""
 
     node: str
     processes: int = 0
     gpus: tuple[str, ...] = ()
     beside: tuple[tuple[str, str], ...] = ()
-    """GPUs on which a user may be at the start, and who: somebody chose them all the same."""
+    """GPUs that another user may be using at the start, and that user: the GPUs are shared."""
 
     def user_beside(self, gpu: str) -> str:
         return dict(self.beside).get(gpu, "")
@@ -104,7 +104,7 @@ class Placement:
         return len(self.gpus) or self.processes
 
     def to_dict(self) -> dict[str, Any]:
-        """As a job file has it."""
+        """Return it as in a job file."""
         if not self.gpus:
             return {"node": self.node, "processes": self.processes}
         beside = {gpu: user for gpu, user in self.beside if gpu in self.gpus}
@@ -114,7 +114,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """The job file. References (``model`` …) are ``NAME`` or ``NAME@VERSION``."""
+    """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
     name: str
     model: str
@@ -152,12 +152,12 @@ class JobConfig:
 
     @property
     def hash_seed(self) -> str:
-        """PYTHONHASHSEED of the processes that run user code: a set has one order in all."""
+        """PYTHONHASHSEED of processes that run user code, so that sets have the same order."""
         return str(self.seed % 2**32)
 
     @property
     def lr_factor(self) -> float:
-        """What the learning rate is multiplied by for the number of processes."""
+        """The factor of the learning rate for the number of processes."""
         scaling = self.strategy.lr_scaling
         if scaling == "sqrt":
             return math.sqrt(self.world_size)
@@ -168,7 +168,7 @@ class JobConfig:
         return any(placement.gpus for placement in self.placement)
 
     def to_dict(self) -> dict[str, Any]:
-        """The job file as plain values; what equals the default and says nothing is left out."""
+        """Return the job file as plain values, without those that equal their default."""
         raw: dict[str, Any] = {"name": self.name}
         for key in ("notes", "validation_dataset", "validation_loader", "start_from"):
             if getattr(self, key):
@@ -226,16 +226,16 @@ class JobConfig:
         return raw
 
     def sha256(self) -> str:
-        """Hash of the settings, the same for the same settings however they were written."""
+        """Return a hash of the settings that does not depend on how they were written."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class ParsedJob:
-    """A job that can be used, or the faults that keep it from being one.
+    """A valid job, or the faults of an invalid one.
 
-    ``draft`` is what the job would be with a stand-in for each value at fault.
+    ``draft`` is the job with a stand-in for each invalid value.
     """
 
     config: JobConfig | None
@@ -244,10 +244,10 @@ class ParsedJob:
 
 
 def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
-    """Check a job file that was read as TOML (or edited in the form); all faults at once.
+    """Check a job file that was read as TOML or edited in the form; find all faults at once.
 
-    What only the catalogue or the nodes know (does the model exist, is the GPU there, is the
-    batch larger than the dataset) is not checked here.
+    What only the catalogue or the nodes know is not checked here: whether the model exists, whether
+    the node has the GPU, whether the batch is larger than the dataset.
     """
     faults: list[Fault] = []
     top = Table(raw, "", faults)
@@ -289,12 +289,12 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
             "strategy.name", "“alone” trains in one process; choose allreduce or one process."
         )
     if config.mixed_precision and not config.uses_gpus:
-        top.fault("mixed_precision", "needs GPUs; the job runs on processors.")
+        top.fault("mixed_precision", "needs GPUs; the job runs on CPUs.")
     return ParsedJob(None if faults else config, config, tuple(faults))
 
 
 def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a job file without its ``beside``: that permission is given to one job alone."""
+    """Copy a job file without its ``beside``: that permission is for one job only."""
     copy = dict(raw)
     if isinstance(placements := copy.get("placement"), list):
         copy["placement"] = [
@@ -307,9 +307,9 @@ def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a job file; what its early stop watches goes where it is what tells the best anyway.
+    """Copy a job file without an early-stop metric that equals the best metric.
 
-    It then goes on with that when another metric is chosen.
+    The early stop then follows when another best metric is chosen.
     """
     copy = dict(raw)
     policy, stop = copy.get("checkpoint", {}), copy.get("early_stop")
@@ -353,7 +353,7 @@ def _schedule(table: Table) -> Schedule:
 
 
 def _settings(table: Table, known: Mapping[str, Setting]) -> dict[str, Any]:
-    """What the user gave of ``known``; a setting left out stays left out."""
+    """Take the settings of ``known`` that the user set; the others stay unset."""
     given: dict[str, Any] = {}
     for key, setting in known.items():
         if key not in table:
@@ -402,7 +402,7 @@ def _positive_or_none(table: Table, key: str) -> float | None:
 def _checkpoint(table: Table) -> CheckpointPolicy:
     given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
     if len(given) > 1:
-        table.fault(given[1], f"stands beside {given[0]}; give one of them.")
+        table.fault(given[1], f"cannot be used with {given[0]}; give one of them.")
     metric = table.text("best_metric", "validation/loss", empty_ok=False)
     policy = CheckpointPolicy(
         every_epochs=table.whole("every_epochs", 1, 1)
@@ -422,7 +422,7 @@ def _checkpoint(table: Table) -> CheckpointPolicy:
 
 
 def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
-    """Unless told otherwise it watches what tells the best checkpoint."""
+    """Parse the early stop; by default it watches the metric of the best checkpoint."""
     metric = table.text("metric", policy.best_metric, empty_ok=False)
     is_same = metric == policy.best_metric
     usual = policy.best_mode if is_same else usual_mode(metric) or "min"
@@ -439,7 +439,7 @@ def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
 def _texts(table: Table, key: str) -> tuple[str, ...]:
     value = table.take(key, [])
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        table.fault(key, "must be a list of texts.")
+        table.fault(key, "must be a list of text values.")
         return ()
     return tuple(value)
 
@@ -455,7 +455,7 @@ def _environment(table: Table) -> dict[str, str]:
         elif not isinstance(content, str):
             table.fault(f"environment.{name}", f"must be text, not {kind_of(content)}.")
         elif "\0" in content:
-            table.fault(f"environment.{name}", "cannot hold a zero byte.")
+            table.fault(f"environment.{name}", "cannot contain a zero byte.")
     return {str(name): str(content) for name, content in value.items()}
 
 
@@ -471,7 +471,7 @@ def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[Fault, ...]]:
-    """Nodes and what runs on each, as ``placement`` of a job file has them, and what is wrong."""
+    """Parse ``placement`` of a job file; return the nodes and what runs on each, and the faults."""
     faults: list[Fault] = []
     found = _placement(Table({"placement": value}, "", faults))
     return found, tuple(faults)
@@ -497,7 +497,7 @@ def _placement(table: Table) -> tuple[Placement, ...]:
         both = gpus and "processes" in entry
         processes = entry.whole("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
         if both:
-            entry.fault("processes", "stands beside gpus; a job uses GPUs or processors of a node.")
+            entry.fault("processes", "cannot be used with gpus; use GPUs or CPUs of a node.")
         if len(set(gpus)) < len(gpus):
             entry.fault("gpus", "names a GPU twice.")
         beside = _beside(entry, gpus)
@@ -509,5 +509,5 @@ def _placement(table: Table) -> tuple[Placement, ...]:
     if len(set(nodes)) < len(nodes):
         table.fault("placement", "names a node twice.")
     if len({bool(p.gpus) for p in placements}) > 1:
-        table.fault("placement", "mixes GPUs and processors; one job uses one kind.")
+        table.fault("placement", "mixes GPUs and CPUs; a job uses one kind.")
     return tuple(placements)

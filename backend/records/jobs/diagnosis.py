@@ -1,4 +1,4 @@
-"""Why a run failed, as far as its logs prove it.
+"""The cause of a run's failure, if its logs prove one.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -15,7 +15,7 @@ USER_CODE = "user_code"
 
 @dataclass(frozen=True)
 class EvidenceLine:
-    """A line of a log. ``line`` counts from 1 in the whole file; 0 when it was not counted."""
+    """A line of a log. ``line`` counts from 1 in the whole file; 0 if it was not counted."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class EvidenceLine:
 
     @property
     def place(self) -> str:
-        """ "rank-3.log:214", or the file alone."""
+        """The place, such as "rank-3.log:214", or only the file."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     @classmethod
@@ -33,9 +33,9 @@ class EvidenceLine:
 
 @dataclass(frozen=True)
 class Explanation:
-    """``cause`` is the name of a rule, `USER_CODE` or `UNKNOWN`; ``remedy`` "" says none is known.
+    """A cause. ``cause`` is the name of a rule, `USER_CODE` or `UNKNOWN`; ``remedy`` may be "".
 
-    ``sentence`` is "" where the logs say no more than the exit records did.
+    ``sentence`` is "" if the logs say no more than the exit records.
     """
 
     cause: str
@@ -43,4 +43,4 @@ class Explanation:
     remedy: str = ""
     evidence: tuple[EvidenceLine, ...] = ()
     is_quoted: bool = False
-    """The cause is what the exception itself says in plain words: to quote it says as much."""
+    """The exception states the cause in plain words, so it is quoted."""

@@ -19,13 +19,13 @@ from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from backend.records.jobs.view import JobView
 
 PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
-"""What is used with its version."""
+"""References that are shown with their version."""
 _NOT_SETTINGS = ("name", "notes", "tags")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that is another than before; "" where one side has none."""
+    """A setting that changed; "" if one side does not have it."""
 
     key: str
     label: str
@@ -34,7 +34,7 @@ class Change:
 
 
 def flat(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
-    """A job file as path -> text."""
+    """Return a job file as path -> text."""
     rows: dict[str, str] = {}
     for key, value in raw.items():
         name = f"{path}.{key}" if path else key
@@ -57,16 +57,16 @@ def value_text(value: object) -> str:
 
 
 def effective(view: JobView) -> dict[str, str]:
-    """Every setting that a job was trained with, those that nobody gave too.
+    """Return every setting that a job was trained with, defaults included.
 
-    Two jobs that were trained alike have the same, however their files were written.  The model,
-    the dataset and the loader are those that the job is pinned to, with their versions.
+    Two jobs that were trained alike have the same, however their files were written. The model, the
+    dataset and the loader are those that the job is pinned to, with their versions.
     """
     return _effective(view.config, {key: pin.reference for key, pin in view.pins.items()})
 
 
 def usual_settings(config: JobConfig) -> dict[str, str]:
-    """Every setting that has a default, as a job has it that leaves it out."""
+    """Return every setting that has a default, as a job that omits it has it."""
     plain = JobConfig(
         name="",
         model="",
@@ -82,10 +82,10 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
-    """In what one job file differs from another; name, notes and tags are no settings.
+    """Return the differences between two job files; name, notes and tags are not settings.
 
-    What nobody gave counts as its default. A setting at fault is compared as it was typed, and one
-    that only one of the two has (a template names no nodes) is no difference.
+    A setting that was not given counts as its default. An invalid setting is compared as it was
+    typed. A setting that only one of the two can have (a template names no nodes) is ignored.
     """
     then, typed = _plain(before, now), _plain(now, before)
     return tuple(
@@ -108,7 +108,7 @@ def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
     shown = flat(raw)
     mended = parse_job(_mended(raw, other, at_fault)).config
     if mended is None:
-        # Both are at fault: what both give can still be held side by side.
+        # Both are invalid: the keys that both have can still be compared.
         theirs = flat(other)
         return {key: value for key, value in shown.items() if key in theirs}
     typed = {key: value for key, value in shown.items() if key in at_fault}
@@ -118,7 +118,7 @@ def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
 def _mended(
     raw: Mapping[str, Any], other: Mapping[str, Any], at_fault: Collection[str], path: str = ""
 ) -> dict[str, Any]:
-    """``raw`` with the settings at fault as ``other`` has them, or without them."""
+    """Return ``raw`` with invalid settings replaced by those of ``other``, or removed."""
     whole = dict(raw)
     for key in (*raw, *(key for key in other if key not in raw)):
         name = f"{path}.{key}" if path else key

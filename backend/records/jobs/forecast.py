@@ -1,7 +1,7 @@
-"""What a job will take before it starts: how long, and how much of the disk.
+"""Forecast of a job before it starts: its duration and its disk usage.
 
-Time is told only from a job that was like it, never from a guess: the pace of a run depends on the
-model, the data, the batch and the machines, and what is not known is left open.
+Duration comes only from a similar job, never from a guess: the pace of a run depends on the model,
+the data, the batch and the machines. What is not known is left open.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from backend.records.jobs.view import JobForecast, JobView
 from backend.records.library.item import Pin
 
 _FEWEST_KEPT = 2
-"""Of the newest two one may be spoiled; training keeps so many whatever was asked for."""
+"""The newest may be damaged; training keeps at least two, whatever the settings say."""
 _PER_PARAMETER = {"sgd": 0, "adam": 2, "adamw": 2, "adagrad": 1, "adadelta": 2, "rmsprop": 1}
-"""Numbers that PyTorch's optimizer keeps for each parameter, beside what its settings add."""
+"""Numbers that PyTorch's optimizer keeps for each parameter, without those of its options."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A job that was like the one to come.
+    """A similar job that has run.
 
-    ``pace_s`` is from one step to the next, ``around_s`` what its run took besides: starting the
+    ``pace_s`` is the time from one step to the next, ``around_s`` the rest of its run: starting the
     processes, reading the model, the last checkpoint.
     """
 
@@ -34,19 +34,19 @@ class Twin:
     pace_s: float
     around_s: float = 0.0
     step_j: float | None = None
-    """What its GPUs used for a step, all else of its runs included; None where it is not known."""
+    """Energy of its GPUs per step, the rest of its runs included; None if it is not known."""
 
 
 def alike(
     config: JobConfig, pins: Mapping[str, Pin], jobs: Iterable[JobView]
 ) -> tuple[JobView, ...]:
-    """The jobs whose pace the one to come will have, those that fit best first."""
+    """Return the jobs whose pace applies to the new one, the best match first."""
     found = [view for view in jobs if view.step and _is_like(config, pins, view)]
     return tuple(sorted(found, key=lambda view: -_likeness(config, pins, view)))
 
 
 def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
-    """None where the pace of the job is not known."""
+    """Return the job as a `Twin`, or None if its pace is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
     took = seconds(view.ended) - seconds(view.started)
@@ -66,7 +66,7 @@ def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
 
 
 def _likeness(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> int:
-    """How much else is the same; what moves the pace most counts most."""
+    """Rate how much else is equal; what affects the pace most counts most."""
     other = view.config
     return (
         8 * (config.placement == other.placement)
@@ -79,7 +79,7 @@ def _likeness(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> int:
 def checkpoints_kept(
     config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None, *, writing: int = 0
 ) -> int:
-    """How many checkpoints lie on the disk in the end, at most; or while one is being written."""
+    """Return the largest number of checkpoints on the disk at the end, or during a write."""
     policy = config.checkpoint
     kept = max(_FEWEST_KEPT, policy.keep_latest + policy.keep_best)
     made = math.inf
@@ -93,7 +93,7 @@ def checkpoints_kept(
 
 
 def checkpoint_bytes(parameter_bytes: int, optimizer: Optimizer) -> int:
-    """About the size of a checkpoint of a model with so many bytes of parameters."""
+    """Estimate the size of a checkpoint of a model with so many bytes of parameters."""
     numbers = 1 + _PER_PARAMETER[optimizer.name]
     settings = optimizer.settings
     numbers += sum(
@@ -109,7 +109,7 @@ def forecast(
     size_bytes: int | None,
     free_bytes: int | None = None,
 ) -> JobForecast:
-    """All of it, as far as it is known."""
+    """Return the whole forecast; what is not known is None."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
     lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.around_s
     step_j = None if twin is None else twin.step_j

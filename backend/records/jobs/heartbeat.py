@@ -1,10 +1,10 @@
-"""The pulse of a rank: a counter and a phase in memory shared with its guard.
+"""The heartbeat of a rank: a counter and a phase in memory shared with its guard.
 
-The guard of a rank must tell a rank that works from one that hangs, and a rank that hangs by
-itself from one that waits for it. A file per beat would cost a write per step on the share; eight
-mapped bytes cost nothing that can be measured.
+The guard of a rank must distinguish a rank that works from one that hangs, and a rank that hangs
+from one that waits for it. A file would cost a write per step on the share; the cost of eight
+mapped bytes cannot be measured.
 
-The guard makes the memory and hands the file descriptor down in ``RINGMASTER_BEAT_FD``.
+The guard creates the memory and passes the file descriptor in ``RINGMASTER_BEAT_FD``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from enum import IntEnum
 
 BEAT_VARIABLE = "RINGMASTER_BEAT_FD"
 LAST_WORDS_VARIABLE = "RINGMASTER_LAST_WORDS_FD"
-"""Memory of the guard's, too: what ended the rank, for when no disk takes it."""
+"""Memory of the guard's too: what ended the rank, for the case that no disk can store it."""
 BEAT_BYTES = 16
 _FORMAT = struct.Struct("=QB")
 
 
 class Phase(IntEnum):
-    """What a rank does now. The last two are its word that it ended as it should."""
+    """Activity of a rank. The last two mean that it ended as it should."""
 
     IMPORTING = 0
     SETUP = 1
@@ -41,19 +41,19 @@ class Phase(IntEnum):
 
 _IN_WORDS = {
     Phase.IMPORTING: "while Python was starting",
-    Phase.SETUP: "while the model and the data were set up",
+    Phase.SETUP: "while loading the model and the data",
     Phase.LOADING_DATA: "while the loader was making a batch",
     Phase.COMPUTING: "in the model's step",
-    Phase.WAITING_FOR_OTHERS: "while it waited for the other ranks",
+    Phase.WAITING_FOR_OTHERS: "while waiting for the other ranks",
     Phase.EVALUATING: "in the validation",
-    Phase.SAVING: "while a checkpoint was written",
+    Phase.SAVING: "while writing a checkpoint",
     Phase.FINISHED: "after the last step",
     Phase.INTERRUPTED: "after the stop",
 }
 
 
 class RankHeartbeat:
-    """Both ends of the pulse. Without a guard (tests, notebooks) it beats into private memory."""
+    """Both ends of the heartbeat. Without a guard (tests, notebooks) it uses private memory."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
@@ -61,18 +61,18 @@ class RankHeartbeat:
 
     @classmethod
     def inherited(cls) -> RankHeartbeat:
-        """The rank's end, from the environment that its guard made."""
+        """Return the rank's end, from the environment that its guard made."""
         descriptor = os.environ.get(BEAT_VARIABLE)
         if descriptor is None:
             return cls(mmap.mmap(-1, BEAT_BYTES))
         return cls(mmap.mmap(int(descriptor), BEAT_BYTES))
 
     def beat(self, phase: Phase) -> None:
-        """Something was done, and ``phase`` begins. Cheap enough for every batch."""
+        """Count one beat and begin ``phase``. Cheap enough for every batch."""
         self._count += 1
         _FORMAT.pack_into(self._memory, 0, self._count, phase)
 
     def read(self) -> tuple[int, Phase]:
-        """The guard's end: how many beats so far, and the phase."""
+        """Return the number of beats and the phase, for the guard."""
         count, phase = _FORMAT.unpack_from(self._memory, 0)
         return count, Phase(phase)

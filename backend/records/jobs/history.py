@@ -1,9 +1,9 @@
 """The format of ``history.toml``: blocks of steps, written by rank 0, streamed by readers.
 
-One entry for each step, as the ancestor wrote it, cost 416 bytes and 0.2 ms and took 34 s to read
-back at 100,000 entries. Here an entry is a *block*: the steps since the last flush, each metric an
-array on one line. The file is valid TOML whenever no append is in progress; a reader takes whole
-blocks only, from the offset at which it stopped::
+One entry for each step, as in the program's predecessor, cost 416 bytes and 0.2 ms and took 34 s to
+read back at 100,000 entries. Here an entry is a *block*: the steps since the last flush, each
+metric an array on one line. The file is valid TOML whenever no append is in progress; a reader
+takes complete blocks only, from the offset at which it stopped::
 
     [[entry]]
     state = "TRAINING"
@@ -19,10 +19,10 @@ blocks only, from the offset at which it stopped::
     # end
 
 ``first`` … ``totalIter`` are the steps of the block, counted from 1 over the whole job. A block
-lies within one epoch. ``nan`` is "no value at this step" as well as a value that was not a number.
-The comment ``# end`` closes a block, so that half a block is never taken for a whole one. When a
-resumed run begins before the last step written (it went on from an older checkpoint), its blocks
-supersede what stood at their steps and after: a reader drops everything from ``first`` on.
+lies within one epoch. ``nan`` means "no value at this step" as well as a value that is not a
+number. The comment ``# end`` closes a block, so that an incomplete block is recognized. If a
+resumed run begins before the last step written (from an older checkpoint), its blocks replace
+those at their steps and after: a reader drops everything from ``first`` on.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -37,7 +37,7 @@ from dataclasses import dataclass
 BLOCK_START = b"[[entry]]\n"
 BLOCK_END = b"# end\n"
 LIMIT_BYTES = 1_000_000_000
-"""Nobody reads or fetches more of one: ten million steps, and less than the memory of a desktop."""
+"""Readers stop here: ten million steps, and less than the memory of a desktop."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Block:
 
 
 def encode(block: Block) -> bytes:
-    """One block as it stands in the file. Floats keep the nine digits that float32 needs, whole
+    """Encode one block as in the file. Floats keep the nine digits that float32 needs, whole
     numbers all of theirs."""
     lines = [
         "[[entry]]",
@@ -83,15 +83,15 @@ def encode(block: Block) -> bytes:
 def _number(value: float) -> str:
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    # Counters have all their digits.
+    # Counters keep all their digits.
     text = f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.9g}"
-    # TOML tells 1 from 1.0, and an array of both would be of two types.
+    # In TOML 1 and 1.0 have different types, and an array has one type.
     return text if "." in text or "e" in text else text + ".0"
 
 
 def _text(value: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for DEL, which TOML forbids raw.
+    """Encode a TOML basic string: JSON's escapes are TOML's, except DEL, which TOML forbids raw.
 
-    Beyond ASCII nothing is escaped: JSON would write an emoji as two halves, which TOML refuses.
+    Non-ASCII text is not escaped: JSON would split an emoji in two halves, which TOML refuses.
     """
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

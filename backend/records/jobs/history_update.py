@@ -1,7 +1,7 @@
-"""What a reader of ``history.toml`` hands on: the new points since it last looked.
+"""The new points of ``history.toml`` since its reader last read it.
 
-The arrays are numpy's on the desktop; here they are only sequences, because the nodes import the
-records and need no numpy for them.
+The arrays are numpy's on the desktop. Here they are only sequences, because the nodes import the
+records and do not need numpy for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backend.records.jobs.state import JobState
 class RunStart:
     """A run's first step on the curve; drawn as a thin line with its number.
 
-    ``after``: how the run before it ended, None where nobody knows.
+    ``after``: how the run before it ended, None if that is not known.
     """
 
     run: int
@@ -28,14 +28,13 @@ class RunStart:
 class HistoryUpdate:
     """Points to append, oldest first. All arrays have the length of ``steps``.
 
-    ``drop_from``: before appending, forget every point at this step or later (a resumed run went
-    on from an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is
-    the one under way; ``epochs_done`` is how many were over after each step, with their fraction,
-    empty where nobody knows how long an epoch is. ``seconds`` counts from the first block of the
-    file, which was written at
-    ``began_s`` (Unix time by its writer's clock; 0 while there is none). NaN is "no
-    value here". ``problems`` are sentences about blocks that could not be read; such a block costs
-    only itself.
+    ``drop_from``: before appending, remove every point at this step or later (a resumed run began
+    at an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is the
+    current one; ``epochs_done`` is how many were complete after each step, with their fraction,
+    empty if the length of an epoch is not known. ``seconds`` counts from the first block of the
+    file, which was written at ``began_s`` (Unix time by its writer's clock; 0 if there is none).
+    NaN is "no value here". ``problems`` are sentences about blocks that could not be read; such a
+    block loses only its own steps.
     """
 
     steps: Sequence[int] = ()

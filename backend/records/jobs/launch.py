@@ -1,4 +1,4 @@
-"""``launch.json``: everything a run needs to know, so that no node reads TOML or a catalogue."""
+"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.records.jobs.stop_request import STOP_GRACE_S
 
 @dataclass(frozen=True)
 class RankPlan:
-    """Where one rank runs. ``gpu`` is a UUID, or "" on processors."""
+    """The place of one rank. ``gpu`` is a UUID, or "" on CPUs."""
 
     rank: int
     local_rank: int
@@ -23,11 +23,11 @@ class RankPlan:
 
 @dataclass(frozen=True)
 class Launch:
-    """One run, resolved. Every path is absolute and the same on every node.
+    """One run with all its parameters. Every path is absolute and the same on every node.
 
-    ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone"
-    the one rank itself), with ``environment`` added to its own. ``resume_from`` is the path of the
-    checkpoint to go on from, ``start_from`` that of weights to begin with; at most one is set.
+    ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone" the
+    one rank itself), with ``environment`` added to its own. ``resume_from`` is the path of the
+    checkpoint to resume from, ``start_from`` that of weights to begin with; at most one is set.
     """
 
     job_id: str
@@ -44,21 +44,21 @@ class Launch:
     start_from: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """Content hash of model, dataset, loader, … as pinned (``{"model": "<sha256>"}``)."""
+    """Content hash of each pinned version (``{"model": "<sha256>"}``)."""
     python: str = ""
     """The Python of every rank, on every node."""
     ssh_config: str = ""
-    """OpenSSH client file on the head node by which it reaches the others; "" on one node."""
+    """OpenSSH client file with which the head node reaches the others; "" on one node."""
     apart: bool = False
     """Its nodes see neither the data root nor each other's files: each has a root of its own."""
     grace_s: float = STOP_GRACE_S
-    """After a wish to stop: how long the ranks may go on without news before they are ended."""
+    """Time without progress after a stop request before a rank is ended."""
     steps_limit: int = 0
-    """Steps of an epoch after which it is over, unevaluated; 0 is none. The last checkpoint of such
-    a trial is read back."""
+    """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
+    such a trial is read back."""
 
     def by_hand_id(self, name: str) -> str:
-        """The job's id where a person starts it in a shell: its processes are no run's of ours."""
+        """Return the job's id when it is started in a shell: no run of the program has it."""
         return f"{self.job_id}-{name}"
 
     def to_dict(self) -> dict[str, Any]:

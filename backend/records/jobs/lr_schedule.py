@@ -1,7 +1,7 @@
 """The learning rate of every step, as one pure function.
 
 The form draws this curve before the start and the training loop sets exactly these values, so that
-the plot and the run cannot differ (S9).
+the plot and the run are equal.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from backend.records.jobs.config import JobConfig
 
 
 def learning_rate(job: JobConfig, steps_per_epoch: int, step: int) -> float:
-    """Learning rate of the ``step``-th optimizer step of the job, counted from 0.
+    """Return the learning rate of the ``step``-th optimizer step of the job, counted from 0.
 
-    Warm-up rises linearly from one worker's rate to the scaled rate, as Goyal et al. 2017
-    (arXiv 1706.02677, section 2.2) do; where nothing is scaled up it rises from 0. Afterwards the
-    schedule begins: cosine after Loshchilov and Hutter 2017 (arXiv 1608.03983, equation 5,
-    without restarts) by step, step and exponential by whole epochs of the job.
+    Warm-up rises linearly from one worker's rate to the scaled rate, as in Goyal et al. 2017
+    (arXiv 1706.02677, section 2.2); without scaling it rises from 0. Then the schedule begins:
+    cosine by step, as in Loshchilov and Hutter 2017 (arXiv 1608.03983, equation 5, without
+    restarts); step and exponential by whole epochs of the job.
     """
     schedule = job.schedule
     base = job.optimizer.lr

@@ -1,4 +1,4 @@
-"""Metrics in words: measured in training or in the validation, and which way is better.
+"""Labels of metrics: measured in training or in the validation, and which direction is better.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -21,17 +21,17 @@ _HIGHER = frozenset(
 
 
 def metric_words(name: str) -> str:
-    """``validation/loss`` as "validation loss", ``loss`` as "training loss"."""
+    """Return the label: ``validation/loss`` is "validation loss", ``loss`` "training loss"."""
     return _said(name, "validation", "training")
 
 
 def short_metric(name: str) -> str:
-    """The same for narrow places: "val. loss", "train loss"."""
+    """Return a short label for narrow places: "val. loss", "train loss"."""
     return _said(name, "val.", "train")
 
 
 def usual_mode(name: str) -> str:
-    """``min`` or ``max`` as the name of a metric suggests, "" where it does not."""
+    """Return ``min`` or ``max`` as the name of a metric suggests, or "" if it does not."""
     words = set(re.split(r"[^a-z0-9]+", name.rpartition("/")[2].casefold()))
     if words & _LOWER:
         return "min"
@@ -39,7 +39,7 @@ def usual_mode(name: str) -> str:
 
 
 def tells_how_good(name: str) -> bool:
-    """Whether a metric says something about the model."""
+    """Return whether a metric measures the quality of the model."""
     return name not in _OF_NO_DATA
 
 

@@ -1,7 +1,7 @@
-"""Names of metrics: the program's own, those of the user beside them, and both as columns.
+"""Names of metrics: the program's own, the user's, and both as columns.
 
-A user may call a metric anything. One whose name is the program's gets a prefix where it comes
-in, and stands under that name everywhere: in curves, tables, checkpoints and rules.
+A user may give a metric any name. If the program has a metric of that name, the user's gets a
+prefix on input, and keeps it in curves, tables, checkpoints and rules.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 VALIDATION = "validation/"
-"""Before the names of what a validation measured."""
+"""Prefix of metrics that the validation measured."""
 _USER = "user/"
 OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
 _COLUMNS = ("step", "epoch")
-"""Beside the metrics in every table."""
+"""Columns of every table besides the metrics."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def name_of_user_metric(name: str) -> str:
-    """The name under which a user's metric is kept; no two names become one."""
+    """Return the name under which a user's metric is stored; the names stay distinct."""
     bare = name
     while bare.startswith(_USER):
         bare = bare[len(_USER) :]
@@ -27,12 +27,12 @@ def name_of_user_metric(name: str) -> str:
 
 
 def in_spreadsheet(text: str) -> str:
-    """``text`` as a spreadsheet shows it; one that begins so would be a formula, and be run."""
+    """Return ``text`` safe for a spreadsheet, which would run a text that begins as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def headings(head: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Headings for ``names`` behind ``head``: each once, and none a formula."""
+    """Return headings for ``names`` after ``head``: each unique, and none a formula."""
     taken = list(head)
     for name in names:
         heading = in_spreadsheet(name)

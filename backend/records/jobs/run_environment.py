@@ -1,7 +1,7 @@
-"""What a run was made with: ``attempts/<n>/environment.json``, written by rank 0.
+"""The environment of a run: ``attempts/<n>/environment.json``, written by rank 0.
 
-A curve that cannot be made again is explained by what differs here. Standard library only and
-Python 3.9: the nodes import this.
+A difference here explains a curve that cannot be reproduced. Standard library only and Python 3.9:
+the nodes import this.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """One run. ``threads`` are those of one rank; ``device`` is the model of rank 0's GPU, or of
-    its processor. What could not be found out is ""."""
+    """The environment of one run. ``threads`` are those of one rank; ``device`` is the model of
+    rank 0's GPU or CPU. What could not be found out is ""."""
 
     run: int
     seed: int
@@ -61,7 +61,7 @@ class RunEnvironment:
 
 
 def differences(then: RunEnvironment, now: RunEnvironment) -> tuple[str, ...]:
-    """What differs, for people: "PyTorch 2.5.1 then, 2.6.0 now"; empty when nothing does."""
+    """Return the differences as text: "PyTorch 2.5.1 then, 2.6.0 now"; empty if there are none."""
     found = [
         f"{name} {getattr(then, key)} then, {getattr(now, key)} now"
         for key, name in _NAMES.items()

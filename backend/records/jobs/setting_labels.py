@@ -1,4 +1,4 @@
-"""The name of each setting, and of what can be chosen for it: one everywhere that people read it.
+"""Labels of settings and of their choices: one name everywhere in the program.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -21,7 +21,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "How": {
         "epochs": "Epochs",
         "batch_size": "Batch size, per process",
-        "gradient_norm": "Gradient norm",
+        "gradient_norm": "Gradient norm limit",
         "strategy.name": "Strategy",
         "optimizer.name": "Optimizer",
         "optimizer.lr": "Learning rate",
@@ -59,12 +59,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "early_stop.min_delta": "Stop early below a gain of",
         "seed": "Seed",
         "loader_workers": "Loader workers",
-        "stall_limit_s": "Silent at most, s",
+        "stall_limit_s": "Stall limit, s",
         "stop_on_nan": "Stop on NaN",
-        "stop_on_divergence": "Stop when it diverges",
+        "stop_on_divergence": "Stop if the loss diverges",
     },
 }
-"""By the parts of the form, in its order. A unit stands behind a comma."""
+"""By section of the form, in its order. A unit follows a comma."""
 
 LABELS: Mapping[str, str] = {
     key: text for settings in SECTIONS.values() for key, text in settings.items()
@@ -73,9 +73,9 @@ _MODES = {"min": "lowest", "max": "highest"}
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "strategy.name": {"allreduce": "Allreduce", "alone": "One process, no Horovod"},
     "strategy.lr_scaling": {
-        "linear": "times processes",
-        "sqrt": "times their root",
-        "none": "as given",
+        "linear": "× processes",
+        "sqrt": "× √processes",
+        "none": "do not scale",
     },
     "optimizer.name": {
         "sgd": "SGD",
@@ -97,7 +97,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
 
 
 def label(key: str) -> str:
-    """The name of a setting with its unit: "Warm-up, epochs"."""
+    """Return the name of a setting with its unit: "Warm-up, epochs"."""
     if key in LABELS:
         return LABELS[key]
     part, _, setting = key.partition(".")
@@ -107,18 +107,18 @@ def label(key: str) -> str:
 
 
 def name_and_unit(key: str) -> tuple[str, str]:
-    """The same in two parts."""
+    """Return the name and the unit of a setting."""
     name, _, unit = label(key).partition(", ")
     return name, unit
 
 
 def value_words(key: str, value: str) -> str:
-    """What was chosen for a setting, as the form has it; any other value as it is."""
+    """Return the label of a choice; any other value unchanged."""
     return CHOICES.get(key, {}).get(value, value)
 
 
 def place(key: str) -> float:
-    """Where a setting stands among others; one that has no place stands behind its kin."""
+    """Return a sort key in the form's order; an unknown setting follows those of its table."""
     known = list(LABELS)
     if key in LABELS:
         return known.index(key)
@@ -127,5 +127,5 @@ def place(key: str) -> float:
 
 
 def section(key: str) -> str:
-    """The part of the form in which a setting stands."""
+    """Return the section of the form that contains a setting."""
     return next((name for name, keys in SECTIONS.items() if key in keys), "How")

@@ -1,4 +1,4 @@
-"""The states of a job, the one table of allowed transitions, and the words people read.
+"""The states of a job, the one table of allowed transitions, and their labels.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class JobState(str, Enum):
-    """Where a job is. The value is what files and ``--json`` hold; never rename one."""
+    """The state of a job. The value is what files and ``--json`` contain; never rename one."""
 
     CREATED = "CREATED"
     QUEUED = "QUEUED"
@@ -26,17 +26,17 @@ class JobState(str, Enum):
 
     @property
     def is_live(self) -> bool:
-        """A run is under way: processes exist, or are about to."""
+        """True during a run: processes exist or are about to."""
         return self in _LIVE
 
     @property
     def is_over(self) -> bool:
-        """A run has ended; nothing will happen until a person acts."""
+        """True after a run has ended; nothing happens until the user acts."""
         return self in _OVER
 
     @property
     def has_failed(self) -> bool:
-        """A run ended otherwise than anybody wished, or nobody knows how."""
+        """True if a run failed, or how it ended is not known."""
         return self in _FAILED
 
     @property
@@ -45,7 +45,7 @@ class JobState(str, Enum):
 
     @property
     def word(self) -> str:
-        """The word people see ("Training", "Stopped")."""
+        """The label ("Training", "Stopped")."""
         return _WORDS[self][0]
 
     @property
@@ -77,17 +77,17 @@ _OVER = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobS
 
 _WORDS = {
     JobState.CREATED: ("Draft", "idle", "Not started yet"),
-    JobState.QUEUED: ("Queued", "idle", "Waits for its turn"),
-    JobState.STARTING: ("Starting", "live", "mpirun is coming up on the nodes"),
-    JobState.SETUP: ("Setting up", "live", "Loads model and data"),
-    JobState.TRAINING: ("Training", "live", "Steps are being made"),
-    JobState.EVALUATING: ("Evaluating", "live", "Runs the validation set"),
-    JobState.SAVING: ("Saving", "live", "Writes a checkpoint"),
-    JobState.STOPPING: ("Stopping", "warn", "Finishes the step, saves, then leaves"),
+    JobState.QUEUED: ("Queued", "idle", "Waiting in the queue"),
+    JobState.STARTING: ("Starting", "live", "Starting mpirun on the nodes"),
+    JobState.SETUP: ("Setting up", "live", "Loading model and data"),
+    JobState.TRAINING: ("Training", "live", "Training steps are running"),
+    JobState.EVALUATING: ("Evaluating", "live", "Running the validation"),
+    JobState.SAVING: ("Saving", "live", "Writing a checkpoint"),
+    JobState.STOPPING: ("Stopping", "warn", "Finishing this step and saving a checkpoint"),
     JobState.INTERRUPTED: ("Stopped", "rest", "Saved; can be resumed"),
     JobState.FINISHED: ("Finished", "good", "All epochs done"),
     JobState.ERROR: ("Failed", "bad", "Ended by an error"),
-    JobState.LOST: ("Lost", "bad", "No news, and nobody can say how it ended"),
+    JobState.LOST: ("Lost", "bad", "Contact lost; how it ended is unknown"),
 }
 
 _WORKING = frozenset({JobState.TRAINING, JobState.EVALUATING, JobState.SAVING})
@@ -95,19 +95,19 @@ _ENDINGS = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.CREATED: frozenset({JobState.QUEUED, JobState.STARTING}),
-    # One that ran before, taken out of the queue, is again what its last run made it.
+    # A job that ran before returns to the state of its last run when it leaves the queue.
     JobState.QUEUED: frozenset({JobState.CREATED, JobState.STARTING}) | _OVER,
     JobState.STARTING: frozenset({JobState.SETUP, JobState.STOPPING}) | _ENDINGS,
     JobState.SETUP: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
     JobState.TRAINING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
     JobState.EVALUATING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
     JobState.SAVING: _WORKING | {JobState.STOPPING, JobState.FINISHED} | _ENDINGS,
-    # A stop that comes with the last step finds the job finished.
+    # A stop request during the last step finds the job finished.
     JobState.STOPPING: frozenset({JobState.FINISHED}) | _ENDINGS,
     JobState.INTERRUPTED: frozenset({JobState.QUEUED, JobState.STARTING}),
     JobState.FINISHED: frozenset({JobState.QUEUED, JobState.STARTING}),
     JobState.ERROR: frozenset({JobState.QUEUED, JobState.STARTING}),
-    # A run given up as lost may be heard of again.
+    # Contact to a lost run may return.
     JobState.LOST: frozenset(
         {
             JobState.QUEUED,
@@ -119,4 +119,4 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     )
     | _WORKING,
 }
-"""From each state, the states that may come next."""
+"""The allowed next states of each state."""

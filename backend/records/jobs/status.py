@@ -1,4 +1,4 @@
-"""What a run says about itself while it trains, and how it ended.
+"""Status of a run while it trains, and how it ended.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -21,10 +21,10 @@ STATUS_SCHEMA = 1
 
 @dataclass(frozen=True)
 class RankError:
-    """The first failure of a run. ``sentence`` is for people; the traceback is one click away.
+    """The first failure of a run. ``sentence`` is for users; the traceback is one click away.
 
-    ``cause`` names what the logs prove (see `records.explanation`), "" when nobody asked them;
-    ``evidence`` are the lines that prove it, or the last ones when nothing does.
+    ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
+    analysed; ``evidence`` are the lines that prove it, or the last lines if nothing does.
     """
 
     sentence: str
@@ -55,15 +55,15 @@ class RankError:
 class RunStatus:
     """One reading of ``status.json``.
 
-    ``heartbeat`` is a counter: fresh is what advances, never what two clocks agree on.
-    ``step`` counts optimizer steps of the job, over all its runs; ``epoch`` is the one under way,
-    from 1. ``pace_s`` is the time from one step to the next with evaluations and checkpoints spread
-    over all. ``rank_step_ms`` is the median time of a step per rank over the last ones; which
-    ranks are slow (`training.slow_ranks`) is in ``slow_ranks``.
-    ``is_planned``: its ranks know their steps; before, the figures are those of the run before it.
-    ``earlier_s`` is how long the job's runs before this one took together, ``earlier_gpu_s`` the
-    same times the GPUs of each, and ``earlier_energy_j`` what those used; ``gpus`` and ``energy_j``
-    are this run's, which knows the latter when it is over. None is "not known".
+    ``heartbeat`` is a counter: a status is fresh if it advances, whatever two clocks say. ``step``
+    counts optimizer steps of the job, over all its runs; ``epoch`` is the current one, from 1.
+    ``pace_s`` is the time from one step to the next, evaluations and checkpoints included.
+    ``rank_step_ms`` is the median step time of each rank over the last steps; ``slow_ranks`` are
+    those that `training.slow_ranks` calls slow. ``is_planned``: its ranks know their steps; before
+    that, the figures are those of the previous run. ``earlier_s`` is the duration of all earlier
+    runs, ``earlier_gpu_s`` the same times the GPUs of each, ``earlier_energy_j`` their energy;
+    ``gpus`` and ``energy_j`` are this run's, and the latter is known at its end. None is "not
+    known".
     """
 
     state: JobState
@@ -101,13 +101,13 @@ class RunStatus:
 
     @property
     def total_energy_j(self) -> float | None:
-        """What this run and those before it used."""
+        """Energy of this run and of all earlier ones."""
         if self.energy_j is None or self.earlier_energy_j is None:
             return None
         return self.earlier_energy_j + self.energy_j
 
     def ended_as(self, record: RunExit) -> RunStatus:
-        """The last of a run: the figures are these, how it ended is on record."""
+        """Return the last status of a run: these figures, with the end that is on record."""
         return replace(
             self,
             state=record.state,
@@ -173,7 +173,7 @@ class RunStatus:
 
 
 def finite(value: float | None) -> float | None:
-    """``value``, or None where JSON has no word for it."""
+    """Return ``value``, or None if JSON cannot represent it."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -183,7 +183,7 @@ def _optional(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process that cannot be confused with another: pids repeat, after a reboot from 1 on.
+    """A process, identified uniquely: pids repeat, after a reboot from 1 on.
 
     ``start_ticks`` is field 22 of ``/proc/<pid>/stat`` (clock ticks since boot).
     """
@@ -203,10 +203,10 @@ class ProcessIdentity:
 
 @dataclass(frozen=True)
 class RankExit:
-    """How one rank ended; written by its guard (``rank-<k>.json``).
+    """The end of one rank; written by its guard (``rank-<k>.json``).
 
-    ``outcome``: "finished", "interrupted" (agreed by all), "error" (an exception), "exit" (left by
-    itself with ``code``), "signal" (killed by ``signal``), "stalled" (no progress in the limit).
+    ``outcome``: "finished", "interrupted" (agreed by all), "error" (an exception), "exit" (with
+    ``code``), "signal" (killed by ``signal``), "stalled" (no progress within the limit).
     """
 
     rank: int
@@ -218,7 +218,7 @@ class RankExit:
     signal: str = ""
     error: RankError | None = None
     secondary: bool = False
-    """The failure is an echo of another rank's (a collective that broke)."""
+    """The failure is a consequence of another rank's (a collective that broke)."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -261,10 +261,10 @@ _UNRECORDED = {
 
 @dataclass(frozen=True)
 class RunExit:
-    """How a run ended, from its supervisor (``exit.json``): the first truth about it.
+    """The end of a run, from its supervisor (``exit.json``): the most reliable record of it.
 
-    ``leftovers``: processes that carried the run's tag and outlived the sweep (should be empty).
-    ``energy_j``: what its GPUs used, None where that is not known.
+    ``leftovers``: processes with the run's tag that survived the cleanup (should be empty).
+    ``energy_j``: energy of its GPUs, None if it is not known.
     """
 
     run: int

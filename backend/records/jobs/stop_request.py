@@ -57,9 +57,9 @@ def stop_requested(lock: Path, run: int) -> bool:
     made with ``touch``.
 
     Raises:
-        OSError: The share does not answer; ask again.
+        OSError: The share does not answer; try again.
     """
-    # NFS remembers for half a minute that a file is not there; opening the folder makes it ask.
+    # NFS caches for half a minute that a file is missing; opening the folder makes it ask again.
     os.close(os.open(lock.parent, os.O_RDONLY))
     try:
         with lock.open("rb") as file:

@@ -1,7 +1,7 @@
-"""A job as one line of a list: what is shown, sorted by, filtered by and searched, and no more.
+"""A job as one row of a list: only what is shown, sorted, filtered and searched.
 
-A window holds a line of every job there is, and the whole `JobView` of those few that are open or
-under way: of 100,000 jobs a line takes about 1 kB each, the view 6 kB and eight times the work.
+A window holds a summary of every job, and the whole `JobView` of the few that are open or running:
+of 100,000 jobs, a summary takes about 1 kB each, a view 6 kB and eight times the work.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LIVE, WAITING, ENDED = 0, 1, 2
 
 
 class SweepCount(NamedTuple):
-    """How many jobs of a sweep are how.
+    """Number of jobs of a sweep by state.
 
     Attributes:
-        ids: Of all of them, the first made first.
-        stopped: What can go on; ``failed`` counts what was lost, too.
-        common: The words that the names of all of them have.
-        best_job: What tells the job with the best metric from the others, "" for none.
+        ids: Of all its jobs, in the order of their creation.
+        stopped: Jobs that can be resumed; ``failed`` includes lost jobs.
+        common: The words that the names of all jobs have in common.
+        best_job: The words that distinguish the job with the best metric, "" for none.
     """
 
     ids: tuple[str, ...]
@@ -40,9 +40,9 @@ class SweepCount(NamedTuple):
 
 
 class JobSummary(NamedTuple):
-    """One job at one moment, or all jobs of a sweep together (`sweep_line.line_of_sweep`).
+    """One job at one moment, or all jobs of a sweep together (`line_of_sweep`).
 
-    Times are seconds since 1970 in UTC, 0.0 when there is none.
+    Times are seconds since 1970 in UTC, 0.0 if there is none.
     """
 
     id: str
@@ -57,43 +57,43 @@ class JobSummary(NamedTuple):
     started: float = 0.0
     ended: float = 0.0
     earlier_s: float = 0.0
-    """How long its runs before the newest one took together; ``started`` is of the newest one."""
+    """Duration of all runs before the newest one; ``started`` is that of the newest one."""
     earlier_gpu_s: Optional[float] = 0.0  # noqa: UP045
-    """The same, each times its GPUs; None where that was not recorded."""
+    """The same, each times its GPUs; None if that was not recorded."""
     energy_j: Optional[float] = None  # noqa: UP045
     run: int = 0
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
     reason: str = ""
-    """Why it failed, was stopped, or is in doubt; "" when it is as one expects."""
+    """Why it failed, was stopped, or has stale news; "" if all is normal."""
     doubt: str = ""
     eta_s: Optional[float] = None  # noqa: UP045
     pins: tuple[tuple[str, str], ...] = ()
-    """What it uses: its key in the job file ("model"), and ``NAME@VERSION``."""
+    """References: the key in the job file ("model"), and ``NAME@VERSION``."""
     text: str = ""
-    """What a search looks through, case folded."""
+    """Text for the search, case folded."""
     settings: str = ""
-    """More of it: the job file's settings, kept once for all jobs that have the same."""
+    """More text for the search: the job file's settings, shared by jobs that have the same."""
     most_is_best: bool = False
-    """Of two values of its best metric, the larger one is the better."""
+    """True if a larger value of its best metric is better."""
     sweep: Optional[SweepCount] = None  # noqa: UP045
-    """None for a job; the line of a sweep has the sweep's tag as its id."""
+    """None for a job; the row of a sweep has the sweep's tag as its id."""
 
     @property
     def group(self) -> int:
-        """`LIVE`, `WAITING` (drafts too) or `ENDED`."""
+        """`LIVE`, `WAITING` (drafts included) or `ENDED`."""
         if self.state.is_live:
             return LIVE
         return WAITING if self.state in (JobState.CREATED, JobState.QUEUED) else ENDED
 
     def took_s(self, now: float) -> float | None:
-        """Seconds that all its runs took, up to ``now``."""
+        """Return the seconds that all its runs took, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)
         return self.earlier_s + end - self.started if self.started and end else None
 
     def gpu_s(self, now: float) -> float | None:
-        """Seconds that all its runs took, each times its GPUs, up to ``now``."""
+        """Return the seconds that all its runs took, each times its GPUs, up to ``now``."""
         end = self.ended or (now if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
         return gpu_seconds(self.earlier_gpu_s, gpus, self.started, end)
@@ -101,13 +101,13 @@ class JobSummary(NamedTuple):
 
 @dataclass(frozen=True)
 class JobListing:
-    """What is new about all jobs since the listing before.
+    """Changes to all jobs since the previous listing.
 
     Attributes:
-        views: Whole, of all that is under way or waits for its turn, and of what has changed.
-        lines: Of the others, where they are new.
-        gone: Ids of jobs that are not there any more.
-        total: How many there are.
+        views: Running and waiting jobs, and changed jobs.
+        lines: Summaries of the others that are new.
+        gone: Ids of jobs that were removed.
+        total: The number of all jobs.
         to_reap: Ids of jobs whose run is over and recorded no end.
     """
 
@@ -120,16 +120,16 @@ class JobListing:
 
 @dataclass(frozen=True)
 class JobQuery:
-    """Which lines are wished for, and in which order.
+    """Filter and order of a list of jobs.
 
     Attributes:
-        text: Every word of it stands in what a search looks through, or is true (``lr<0.1``).
+        text: Each word must occur in the text for the search, or be true (``lr<0.1``).
         group: `LIVE`, `WAITING`, `ENDED`, or None for all.
         tag, user, node: "" for any.
-        metric: Only jobs whose best metric is this one; "" for any.
-        low, high: Between which it lies, both included.
-        order: A key of the index, or "" for the list's own order: live first, then the queue, then
-            what has ended, newest first.
+        metric: Only jobs with this best metric; "" for any.
+        low, high: The range of that metric, both ends included.
+        order: A key of the index, or "" for the default order: live jobs first, then the queue,
+            then ended jobs, newest first.
     """
 
     text: str = ""
@@ -145,19 +145,19 @@ class JobQuery:
 
     @property
     def is_search(self) -> bool:
-        """Whether it looks for some jobs by what they are, and not by how they are."""
+        """True if it selects jobs by what they are, not by their state."""
         return bool(self.text) or self.is_narrow
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the funnel keeps anything back."""
+        """True if the filter menu restricts the list."""
         numbers = (self.low, self.high)
         return bool(self.tag or self.user or self.node or self.metric) or numbers != (None, None)
 
 
 @dataclass(frozen=True)
 class JobChoices:
-    """What a funnel can offer: each by name, sorted."""
+    """The choices of the filter menu: each by name, sorted."""
 
     tags: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class JobChoices:
 
 
 def line_of(view: JobView) -> JobSummary:
-    """The line of a job that is known whole."""
+    """Return the summary of a job from its view."""
     config = view.config
     return make_line(
         config.to_dict(),
@@ -199,12 +199,12 @@ def line_of(view: JobView) -> JobSummary:
 def make_line(
     settings: Mapping[str, Any], metrics: Mapping[str, float | None], **known: Any
 ) -> JobSummary:
-    """A line with what a search looks through.
+    """Make a summary with the text for the search.
 
     Args:
-        settings: The job file as plain values; of its variables only the names are searched.
+        settings: The job file as plain values; only the names of its variables are searched.
         metrics: The newest value of each.
-        known: The fields of the line but its text.
+        known: The fields of the summary except its text.
     """
     line = JobSummary(**known)
     own = [
@@ -258,7 +258,7 @@ _SAYS_NOTHING = frozenset(
         "early_stop",
     }
 )
-"""Of nearly every job: to find them by it would find them all."""
+"""Words of nearly every job, which a search for them would find all."""
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
@@ -266,7 +266,7 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
         if key in _SAID_ELSEWHERE:
             continue
         if key == "environment":
-            # A variable may hold a token.
+            # The value of a variable may be a token.
             yield from value
         elif isinstance(value, dict):
             yield f"{key}={value['name']}" if "name" in value else key
@@ -284,7 +284,7 @@ def _metrics(metrics: Mapping[str, float | None]) -> Iterable[str]:
 
 @lru_cache(maxsize=4096)
 def _text(key: str, value: object, _kind: str) -> str:
-    """``_kind``: 1, 1.0 and True are equal, and are not written alike."""
+    """Format a setting. ``_kind`` keeps 1, 1.0 and True apart, which are equal, in the cache."""
     if isinstance(value, bool):
         return f"{key}={'true' if value else 'false'}"
     return intern(f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}")

@@ -1,7 +1,7 @@
-"""The settings that people compare jobs by, as they stand in the line of a job.
+"""Settings from the summary of a job, by which jobs are compared.
 
-A line has its settings as one text, kept once for all jobs that have the same, and so a column of
-them costs a window nothing until somebody asks for it.
+A summary has its settings as one text, shared by all jobs that have the same. So a column of
+settings costs the window nothing until it is shown.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
 PINS = ("model", "dataset")
 _UNSAID = {"seed": "1", "strategy": "allreduce"}
-"""What a text leaves out, because nearly every job has it."""
+"""Values that the text omits, because nearly every job has them."""
 _WORDS = {"learning_rate": "lr", "batch": "batch_size"}
 _COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 
 
 class SettingFilter(NamedTuple):
-    """``lr<=0.1`` of a search."""
+    """A comparison in a search: ``lr<=0.1``."""
 
     name: str
     sign: str
@@ -31,7 +31,7 @@ class SettingFilter(NamedTuple):
 
 
 def comparison(word: str) -> SettingFilter | None:
-    """What a word of a search compares, None when it is just a word."""
+    """Parse a word of a search as a comparison, None if it is a plain word."""
     found = _COMPARED.fullmatch(word)
     if found is None:
         return None
@@ -43,14 +43,14 @@ def comparison(word: str) -> SettingFilter | None:
 
 
 def setting(line: JobSummary, key: str) -> str:
-    """The value of a setting, as the text of the line has it; "" for none, and for a sweep."""
+    """Return the value of a setting as in the summary's text; "" for none, and for a sweep."""
     if key in PINS:
         return next((reference for name, reference in line.pins if name == key), "")
     return settings((line,), key)[0]
 
 
 def settings(lines: Iterable[JobSummary], key: str) -> list[str]:
-    """The same of many. No call for each line: of 100,000 that is most of the time."""
+    """Do the same for many, without a call for each: of 100,000 that is most of the time."""
     if key in PINS:
         return [setting(line, key) for line in lines]
     begin, mark = f"{key}=", f"\n{key}="
@@ -61,7 +61,7 @@ def settings(lines: Iterable[JobSummary], key: str) -> list[str]:
         at = text.find(mark) + long
         if at < long:
             if not text.startswith(begin):
-                # The line of a sweep has no text.
+                # The row of a sweep has no text.
                 found.append(unsaid if text else "")
                 continue
             at = long - 1
@@ -71,12 +71,12 @@ def settings(lines: Iterable[JobSummary], key: str) -> list[str]:
 
 
 def number(line: JobSummary, key: str) -> float:
-    """The value of a setting that is a number, NaN for none."""
+    """Return the value of a numeric setting, NaN for none."""
     return numbers((line,), key)[0]
 
 
 def numbers(lines: Iterable[JobSummary], key: str) -> list[float]:
-    """The same of many: jobs mostly share their values."""
+    """Do the same for many: most jobs share their values."""
     known: dict[str, float] = {"": nan}
     found = []
     for text in settings(lines, key):

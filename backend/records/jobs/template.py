@@ -1,7 +1,7 @@
-"""A template: settings that people begin with again and again, under a name.
+"""A template: named settings for new jobs.
 
-A template is a job file, or a sweep file, without a job's name. It need not be whole: what it does
-not say, the form fills as for any new job.
+A template is a job file, or a sweep file, without a job's name. It may be incomplete: the form
+fills what is missing as for any new job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OF_ONE_JOB = ("name",)
 
 @dataclass(frozen=True)
 class Template:
-    """One of a list. ``sentence`` says what it would train, ``fault`` why it cannot be used."""
+    """A template in a list. ``sentence`` describes it, ``fault`` says why it cannot be used."""
 
     name: str
     sentence: str = ""
@@ -27,12 +27,12 @@ class Template:
 
 
 def template_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A job file without what belongs to one job alone."""
+    """Return a job file without what belongs to one job only."""
     return without_neighbours({key: raw[key] for key in raw if key not in _OF_ONE_JOB})
 
 
 def describe(raw: Mapping[str, Any]) -> str:
-    """``digits · SGD 0.05 · 20 epochs``: what tells one template from the next."""
+    """Summarize a template: ``digits · SGD 0.05 · 20 epochs``."""
     optimizer = raw.get("optimizer")
     parts = [str(raw.get("model", "")), str(raw.get("dataset", ""))]
     if isinstance(optimizer, Mapping):

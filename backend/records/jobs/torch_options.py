@@ -1,7 +1,6 @@
 """Optimizers and schedules and the settings of each, by PyTorch's names.
 
-The one table that the check of job files, the form and the training loop share.
-
+The checks of job files, the form and the training loop share this table.
 Standard library only and Python 3.9: the nodes import this.
 """
 
@@ -16,7 +15,7 @@ class Setting:
     """One setting of an optimizer or schedule, by PyTorch's name.
 
     ``kind``: "number", "whole", "flag" or "pair" (two numbers). ``low`` ≤ value, and value ``<``
-    ``below`` where given. One without a name (`setting_labels`) has no field in the form.
+    ``below`` if given. One without a name (`setting_labels`) has no field in the form.
     """
 
     kind: str

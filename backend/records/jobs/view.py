@@ -1,4 +1,4 @@
-"""A job as people see it: what ``job show`` prints and what every list, header and card shows."""
+"""A job as users see it: the content of ``job show``, and of every list, header and card."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ JOULES_A_KWH = 3.6e6
 
 
 def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
-    """Seconds of the earlier runs and of the newest, each times its GPUs; None where unknown.
+    """Return the seconds of all runs, each times its GPUs; None if unknown.
 
-    Times are seconds since 1970, 0.0 when there is none.
+    Times are seconds since 1970, 0.0 if there is none.
     """
     if earlier_s is None or not started or not ended:
         return None
@@ -35,7 +35,7 @@ def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float
 
 @dataclass(frozen=True)
 class JobView:
-    """One job at one moment. Times are UTC, ISO 8601; "" when there is none."""
+    """One job at one moment. Times are UTC, ISO 8601; "" if there is none."""
 
     id: str
     name: str
@@ -54,11 +54,11 @@ class JobView:
     started: str = ""
     ended: str = ""
     earlier_s: float = 0.0
-    """How long its runs before the newest one took together; ``started`` is of the newest one."""
+    """Duration of all runs before the newest one; ``started`` is that of the newest one."""
     earlier_gpu_s: float | None = 0.0
-    """The same, each times its GPUs; None where that was not recorded."""
+    """The same, each times its GPUs; None if that was not recorded."""
     energy_j: float | None = None
-    """What the GPUs of all its runs used; None while it runs, and where it is not known."""
+    """Energy of the GPUs in all its runs; None while it runs, and if it is not known."""
     user: str = ""
     notes: str = ""
     tags: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class JobView:
     slow_ranks: tuple[int, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
-    """"no news since 14:02", or "" when the news is fresh. Doubt is not a state."""
+    """"no news since 14:02", or "" if the news is fresh. It does not change the state."""
     unrecorded_end: UnrecordedEnd | None = None
     """Set while a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
 
@@ -97,13 +97,13 @@ class JobView:
         return tuple(placement.node for placement in self.config.placement)
 
     def gpu_s(self, now_s: float) -> float | None:
-        """Seconds that all its runs took, each times its GPUs; None on processors."""
+        """Return the seconds that all its runs took, each times its GPUs; None on CPUs."""
         ended = seconds(self.ended) or (now_s if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
         return gpu_seconds(self.earlier_gpu_s, gpus, seconds(self.started), ended)
 
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:
-        """Yield each rank, its node, and the UUID of its GPU or "", along the placement."""
+        """Yield each rank, its node, and the UUID of its GPU or "", in the placement's order."""
         rank = 0
         for placement in self.config.placement:
             for slot in range(placement.slots):
@@ -115,7 +115,7 @@ class JobView:
 
         Returns:
             The rank, and the share by which a step takes longer than without the slow ranks. None
-            where no rank is slow, or all are.
+            if no rank is slow, or all are.
         """
         times = self.rank_step_ms
         slow = [rank for rank in self.slow_ranks if rank < len(times)]
@@ -126,7 +126,7 @@ class JobView:
         return rank, times[rank] / statistics.median(rest) - 1
 
     def to_json(self) -> dict[str, Any]:
-        """The document that ``--json`` prints."""
+        """Return the document that ``--json`` prints."""
         return {
             "id": self.id,
             "name": self.name,
@@ -163,10 +163,10 @@ def _in(value: float | None, each: float) -> float | None:
 
 @dataclass(frozen=True)
 class JobForecast:
-    """What a job will take; None where nobody can say.
+    """Forecast of a job; None for what is not known.
 
-    ``like`` is the name of the job whose pace it is; ``checkpoint_bytes`` is one checkpoint, of
-    which ``checkpoints_kept`` lie on the disk in the end. ``free_bytes`` is what that disk has.
+    ``like`` is the name of the job that gave the pace; ``checkpoint_bytes`` is one checkpoint, of
+    which ``checkpoints_kept`` are on the disk at the end. ``free_bytes`` is the disk's free space.
     """
 
     total_steps: int | None = None
@@ -181,19 +181,19 @@ class JobForecast:
 
     @property
     def disk_bytes(self) -> int | None:
-        """Of all checkpoints that are kept, at most."""
+        """Size of all checkpoints that are kept, at most."""
         if self.checkpoint_bytes is None:
             return None
         return self.checkpoint_bytes * self.checkpoints_kept
 
 
 GPU_CHECK = "gpu"
-"""Its finding that is not ok: a chosen GPU is somebody else's at the moment."""
+"""Its finding is not ok if another user is using a chosen GPU at the moment."""
 
 
 @dataclass(frozen=True)
 class JobCheck:
-    """What the form shows beside itself: faults, and what the settings come to.
+    """The result of checking a job form: faults, and figures of the job.
 
     ``steps_per_epoch`` is None until the size of the dataset is known. ``rates`` are learning
     rates at equal distances over the whole job, for the preview curve.
@@ -206,16 +206,16 @@ class JobCheck:
     rates: tuple[float, ...] = ()
     command: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    """Checks that passed; one that did not is a hint, and does not keep the job from being made."""
+    """Checks of the job; one that failed is a hint, and does not prevent creating the job."""
     jobs: int = 1
-    """How many jobs would be made; more than one of a sweep, whose figures are its first job's."""
+    """Number of jobs; more than one for a sweep, whose figures are those of its first job."""
     forecast: JobForecast = JobForecast()
     together: tuple[str, ...] = ()
-    """The hashes of the files of model, dataset and loader; () until all three are there."""
+    """The hashes of the files of model, dataset and loader; () until all three exist."""
     trial: ModelCheck | None = None
-    """What one batch of these three gave, None when it was never tried."""
+    """The result of one batch with these three, None if they were never tried."""
     is_counted: bool = False
-    """Whether the size of the dataset is known."""
+    """True if the size of the dataset is known."""
 
     @property
     def may_start(self) -> bool:
@@ -223,16 +223,16 @@ class JobCheck:
 
     @property
     def waits_for_gpus(self) -> bool:
-        """It can be queued; a start would be refused with the owner's name."""
+        """True if it can only be queued: a start would be refused because of the GPUs' users."""
         return any(one.check == GPU_CHECK and not one.ok for one in self.findings)
 
 
 @dataclass(frozen=True)
 class JobCommand:
-    """What starts a job, as one line; "" where nothing can be said while its settings are at fault.
+    """The command that starts a job, as one line; "" while its settings are invalid.
 
-    ``node`` is where it can be pasted into a shell: it trains in ``folder`` then, and the job stays
-    as it is. Both are "" before its first start, when there is nothing yet that it could run.
+    ``node`` is the node on which it can be pasted into a shell: it trains in ``folder`` then, and
+    the job does not change. Both are "" before the job's first start.
     """
 
     line: str = ""
@@ -242,9 +242,9 @@ class JobCommand:
 
 @dataclass(frozen=True)
 class RunUpdate:
-    """One look at a job: the whole view, and what is new in its history.
+    """An update of a job: its whole view, and what is new in its history.
 
-    ``cursor`` is opaque: give it back with the next look.
+    ``cursor`` is opaque: pass it to the next read.
     """
 
     view: JobView
@@ -256,9 +256,9 @@ class RunUpdate:
 class JobRun:
     """One run of a job.
 
-    ``put_away``: the number of the last run that starting over put away together with it; 0 for
-    one that is a part of what the job shows. ``message`` says how it ended, and by whom it was
-    stopped. ``first_step`` and ``last_step`` are 0 when it made none.
+    ``put_away``: the number of the last run that starting over put away with it; 0 if the job
+    still shows it. ``message`` says how it ended, and who stopped it. ``first_step`` and
+    ``last_step`` are 0 if it made none.
     """
 
     number: int
@@ -272,13 +272,13 @@ class JobRun:
 
 
 def earlier_log(job_id: str, put_away: int) -> str:
-    """In the place of a job's id: its logs of the runs that starting over put away so."""
+    """Return an id that stands for the logs of the runs that starting over put away."""
     return f"{job_id}/runs/{put_away}"
 
 
 @dataclass(frozen=True)
 class LogChunk:
-    """A piece of a log. ``offset`` is the byte after it; ``size`` the file's size now."""
+    """A piece of a log. ``offset`` is the byte after it; ``size`` the file's current size."""
 
     text: str
     offset: int
@@ -291,10 +291,10 @@ MPIRUN_LOG = "mpirun"
 
 @dataclass(frozen=True)
 class LogSize:
-    """How long a log is now. ``generation`` changes when it is another one than before.
+    """Current size of a log. ``generation`` changes if the log was replaced.
 
-    ``begins_at``: the byte of the file where the lines begin that can be shown; more than 0 where
-    reading all of it would take too long.
+    ``begins_at``: the offset in bytes of the first line that can be shown; more than 0 if reading
+    the whole log would take too long.
     """
 
     lines: int = 0
@@ -305,7 +305,7 @@ class LogSize:
 
 @dataclass(frozen=True)
 class LogLines:
-    """Lines from number ``first`` on, counted from 0. ``sources`` says whose each is, where that
+    """Lines from number ``first`` on, counted from 0. ``sources`` says where each is from if that
     differs: the number of a rank, or "mpirun"."""
 
     first: int
@@ -316,9 +316,9 @@ class LogLines:
 
 @dataclass(frozen=True)
 class LogMatches:
-    """The lines that hold a text, by number from 0, among the first ``searched`` ones.
+    """The lines that contain a text, by number from 0, among the first ``searched`` ones.
 
-    ``is_cut``: there are more than are told.
+    ``is_cut``: there are more matches than ``lines``.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Datasets, models and loaders: named things in numbered versions, proved by a hash."""
+"""Datasets, models and loaders: names with numbered versions, verified by a hash."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Kind(str, Enum):
 
     @property
     def content(self) -> str:
-        """The folder inside a version that holds the user's files."""
+        """The folder inside a version that contains the user's files."""
         return "files" if self is Kind.DATASET else "src"
 
     @property
     def entry_file(self) -> str:
-        """The file a version must have, or ""."""
+        """The file that a version must have, or ""."""
         return {Kind.DATASET: "", Kind.MODEL: "bks_model.py", Kind.LOADER: "bks_dataset.py"}[self]
 
 
@@ -36,11 +36,11 @@ WEIGHTS_SUFFIXES = (".pt", ".safetensors")
 
 
 WEIGHTS_FACT = "weights"
-"""Of a model, in its facts: ``name``, ``sha256``, ``bytes`` and ``source`` of what it was given."""
+"""Fact of a model about its given weights: ``name``, ``sha256``, ``bytes`` and ``source``."""
 
 
 def is_weights(path: str) -> bool:
-    """Whether a file is meant as weights, by its name."""
+    """Return whether a file contains weights, by its name."""
     return path.lower().endswith(WEIGHTS_SUFFIXES)
 
 
@@ -50,7 +50,7 @@ _NAMES_KEPT = 20
 
 
 def left_out_facts(paths: Sequence[str]) -> dict[str, Any]:
-    """What a version's facts keep of what its import left out."""
+    """Return the facts about files that the import of a version left out."""
     if not paths:
         return {}
     return {_LEFT_OUT: len(paths), _LEFT_OUT_NAMES: list(paths[:_NAMES_KEPT])}
@@ -60,8 +60,8 @@ def left_out_facts(paths: Sequence[str]) -> dict[str, Any]:
 class LibraryItem:
     """One version of a dataset, model or loader.
 
-    ``sha256`` is the hash over the sorted relative paths and contents of its files.
-    ``facts`` is what a check or preview found (parameters, samples, …); it may grow later.
+    ``sha256`` is the hash of the sorted relative paths and contents of its files. ``facts`` is the
+    result of checks and previews (parameters, samples, …) and may grow later.
     """
 
     kind: Kind
@@ -80,14 +80,14 @@ class LibraryItem:
 
     @property
     def left_out(self) -> str:
-        """What the import left out, in a sentence; "" for nothing."""
+        """A sentence about what the import left out; "" for nothing."""
         count = self.facts.get(_LEFT_OUT, 0)
         if not count:
             return ""
         shown = [f"“{sanitize(name)}”" for name in self.facts.get(_LEFT_OUT_NAMES, ())[:3]]
         more = f" and {count - len(shown)} more" if count > len(shown) else ""
         return (
-            f"Left out {count} (files of operating systems and tools, loops of links): "
+            f"Left out {count} (files of operating systems and tools, link loops): "
             f"{', '.join(shown)}{more}."
         )
 
@@ -116,7 +116,7 @@ class LibraryItem:
 
 @dataclass(frozen=True)
 class Pin:
-    """The exact version of a thing that a job uses."""
+    """The exact version of a dataset, model or loader that a job uses."""
 
     name: str
     version: int
@@ -129,7 +129,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Together:
-    """Names of a dataset, of a loader that has read it, and of a model that took both, or ""."""
+    """Names of a dataset, of a loader that read it, and of a model that took both, or ""."""
 
     dataset: str
     loader: str
@@ -137,10 +137,10 @@ class Together:
 
 
 def split_reference(reference: str) -> tuple[str, int | None]:
-    """``"digits@2"`` -> ``("digits", 2)``; without a version, None means the newest.
+    """Split a reference: ``"digits@2"`` -> ``("digits", 2)``; without a version, None.
 
     Raises:
-        ValueError: What follows the @ is no version number.
+        ValueError: What follows the @ is not a version number.
     """
     name, at, version = reference.partition("@")
     if not at:
@@ -152,7 +152,7 @@ def split_reference(reference: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file of a version. ``path`` is relative, with ``/`` between its parts."""
+    """A file of a version. ``path`` is relative, with ``/`` between its parts."""
 
     path: str
     bytes: int
@@ -160,9 +160,9 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class VersionChanges:
-    """What is different between two versions, by their references; files by their paths.
+    """The differences between two versions, by their references; files by their paths.
 
-    ``text`` has the lines of those that are text, as ``diff -u`` prints them.
+    ``text`` has the changed lines of text files, as ``diff -u`` prints them.
     """
 
     older: str
@@ -175,14 +175,14 @@ class VersionChanges:
 
 @dataclass(frozen=True)
 class RescanReport:
-    """What a rescan found in the data root, and what it could not read, a sentence each."""
+    """Result of a rescan of the data root; for each file that it could not read, a sentence."""
 
     datasets: int = 0
     models: int = 0
     loaders: int = 0
     jobs: int = 0
     forgotten: tuple[str, ...] = ()
-    """What the catalogue knew and the data root no longer holds (``dataset digits@2``)."""
+    """Entries of the catalogue that the data root no longer contains (``dataset digits@2``)."""
     swept: tuple[str, ...] = ()
-    """Imports that had not come to their end and were cleared away, by name."""
+    """Incomplete imports that were removed, by name."""
     problems: tuple[str, ...] = ()

@@ -1,8 +1,7 @@
-"""What the tools that touch users' code found out: previews of data, checks of models, sizes.
+"""Results of the tools that run users' code: previews of data, checks of models, sizes.
 
-Everything here crosses from a process that ran a user's code to the desktop as JSON, so `from_dict`
-believes nothing: types are converted, control characters go, and what does not fit is a ValueError.
-
+Everything here comes as JSON from a process that ran a user's code, so `from_dict` trusts nothing:
+it converts types, removes control characters, and raises ValueError for the rest.
 Standard library only and Python 3.9: the nodes import this.
 """
 
@@ -19,9 +18,9 @@ from backend.records.jobs.status import finite
 
 @dataclass(frozen=True)
 class SamplePart:
-    """One thing in an item: ``path`` is ``data``, ``target``, ``data.image``, ``data[1]`` …
+    """A part of a sample: ``path`` is ``data``, ``target``, ``data.image``, ``data[1]`` …
 
-    ``look`` says what is filled in: ``image`` (``png``), ``wave`` (``values``, thinned out),
+    ``look`` says which field is set: ``image`` (``png``), ``wave`` (``values``, thinned out),
     ``table`` (``rows``, the first ones), ``values`` (the first ones) or ``text``.
     """
 
@@ -38,14 +37,14 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class SamplePreview:
-    """One item as the loader gave it. ``target`` is its target in words."""
+    """A sample as the loader returned it. ``target`` is its target as text."""
 
     index: int
     parts: tuple[SamplePart, ...]
     target: str = ""
     time_ms: float = 0.0
     of_class: str = ""
-    """The name of its class among `Preview.classes`; "" when targets are no classes."""
+    """The name of its class among `Preview.classes`; "" if targets are not classes."""
 
 
 @dataclass(frozen=True)
@@ -56,35 +55,35 @@ class ClassCount:
 
 _RARE_SHARE = 0.25
 _TOLD_MEAN = 20
-"""Fewer samples a class than this are uneven by chance."""
+"""A mean of fewer samples per class varies by chance."""
 
 
 def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
-    """Those with less than a quarter of the mean, the rarest first."""
+    """Return the classes with less than a quarter of the mean, the rarest first."""
     mean = sum(one.count for one in classes) / len(classes) if classes else 0.0
     found = (one for one in classes if one.count < _RARE_SHARE * mean)
     return tuple(sorted(found, key=lambda one: one.count))
 
 
 def rare_words(classes: tuple[ClassCount, ...]) -> str:
-    """What is told of classes that are rare, "" when none is or all are too small to say so."""
+    """Return a warning about rare classes, "" if there are none, or too few samples."""
     rare = rare_classes(classes)
     total = sum(one.count for one in classes)
     if not rare or total < _TOLD_MEAN * len(classes):
         return ""
-    rarest = f"{number_format.of(rare[0].count, total)} items"
+    rarest = f"{number_format.of(rare[0].count, total)} samples"
     if len(rare) > 1:
         return f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
     share = f"{100 * (total - rare[0].count) // total}{number_format.GAP}%"
     return (
-        f"Class {rare[0].name} is rare: {rarest}. A model can be right in {share} "
-        "without ever saying it."
+        f"Class {rare[0].name} is rare: {rarest}. A model can reach {share} accuracy "
+        "without ever predicting this class."
     )
 
 
 @dataclass(frozen=True)
 class ShapeCount:
-    """How many of the items examined have this shape at ``path``."""
+    """Number of the examined samples that have this shape at ``path``."""
 
     path: str
     shape: tuple[int, ...] | None
@@ -94,7 +93,7 @@ class ShapeCount:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many values lie in each of equal stretches, ``width`` wide, the first one at ``low``."""
+    """Numbers of values in intervals of equal ``width``, the first one beginning at ``low``."""
 
     low: float
     width: float
@@ -107,9 +106,9 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ChannelStatistics:
-    """Over the finite values of one channel of all items examined; None when there are none.
+    """Statistics over the finite values of one channel of all examined samples; None if empty.
 
-    A channel is one of a picture, or one number of a short vector; else all numbers are one.
+    A channel is one of a picture, or one number of a short vector; otherwise all numbers are one.
     """
 
     path: str
@@ -125,7 +124,7 @@ class ChannelStatistics:
 
 @dataclass(frozen=True)
 class ItemFault:
-    """What is wrong with one item, or with making a batch (``index`` None)."""
+    """A problem with one sample, or with making a batch (``index`` None)."""
 
     sentence: str
     remedy: str = ""
@@ -135,11 +134,11 @@ class ItemFault:
 
 @dataclass(frozen=True)
 class Preview:
-    """A dataset through its loader. ``count`` is its length, ``examined`` the items looked at.
+    """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
 
-    ``faults`` keep it from being trained on; ``warnings`` are sentences about what can be trained
-    on and hardly should be (one class only, values that are no numbers). ``fault_count`` counts the
-    items with a fault; ``faults`` holds the first ones.
+    ``faults`` prevent training; ``warnings`` are sentences about data that can be trained on but
+    should not be (one class only, NaN values). ``fault_count`` counts the samples with a fault;
+    ``faults`` contains the first ones.
     """
 
     split: str
@@ -147,15 +146,15 @@ class Preview:
     count: int
     examined: int
     samples: tuple[SamplePreview, ...] = ()
-    """Spread evenly over the whole set."""
+    """Samples at equal distances over the whole dataset."""
     class_samples: tuple[SamplePreview, ...] = ()
-    """Others, so that there are some of each class."""
+    """Further samples, so that each class has some."""
     shapes: tuple[ShapeCount, ...] = ()
     classes: tuple[ClassCount, ...] = ()
-    """Empty when the targets are no classes."""
+    """Empty if the targets are not classes."""
     statistics: tuple[ChannelStatistics, ...] = ()
     item_time_ms: float = 0.0
-    """Median time of one item."""
+    """Median time of reading one sample."""
     fault_count: int = 0
     faults: tuple[ItemFault, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -182,7 +181,7 @@ class Preview:
         """Read what `to_dict` wrote.
 
         Raises:
-            ValueError: It was not.
+            ValueError: `to_dict` did not write it.
         """
         try:
             return cls(
@@ -212,7 +211,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """One layer of a model. ``output`` is the shape it gave, "" when it was not seen running."""
+    """A layer of a model. ``output`` is the shape of its output, "" if it did not run."""
 
     name: str
     kind: str
@@ -222,9 +221,9 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """A model that imports and builds, and what one step on one batch gave.
+    """A model that was imported and built, and the result of one step on one batch.
 
-    ``loss`` is None when no batch was tried; then ``warnings`` says why.
+    ``loss`` is None if no batch was tried; then ``warnings`` says why.
     """
 
     parameters: int
@@ -257,7 +256,7 @@ class ModelCheck:
         """Read what `to_dict` wrote.
 
         Raises:
-            ValueError: It was not.
+            ValueError: `to_dict` did not write it.
         """
         try:
             return cls(
@@ -284,7 +283,7 @@ class ModelCheck:
 
 @dataclass(frozen=True)
 class DataSize:
-    """How many items a job trains and validates on; ``validation`` None: it does not validate."""
+    """Number of training and validation samples of a job; ``validation`` None: no validation."""
 
     training: int
     validation: int | None = None
@@ -297,7 +296,7 @@ class DataSize:
         """Read what `to_dict` wrote.
 
         Raises:
-            ValueError: It was not.
+            ValueError: `to_dict` did not write it.
         """
         try:
             validation = raw["validation"]

@@ -1,4 +1,4 @@
-"""A folder or zip that holds a model, its loader and their data, to be imported at once.
+"""A folder or zip with a model, its loader and their data, to be imported at once.
 
 `backend.datastore.library.project_detection` finds them.
 """
@@ -15,8 +15,8 @@ from backend.records.library.item import Kind
 class ProjectPart:
     """The files of a folder or zip that make one version.
 
-    ``folder`` is where they lie, "" for the top. Of the entries there only those named in ``only``
-    are taken (all when it is empty), and nothing of the paths in ``but``.
+    ``folder`` is their place, "" for the top. Of its entries only those in ``only`` are taken
+    (all if it is empty), without the paths in ``but``.
     """
 
     folder: str = ""
@@ -24,18 +24,18 @@ class ProjectPart:
     but: frozenset[str] = frozenset()
 
     def takes(self, path: str) -> bool:
-        """Whether a file or folder belongs to it; the path begins in ``folder``."""
+        """Return whether a file or folder below ``folder`` belongs to it."""
         if self.only and path.partition("/")[0] not in self.only:
             return False
         return not any(path == one or path.startswith(f"{one}/") for one in self.but)
 
     def path_of(self, name: str) -> str:
-        """The path from the top of something in ``folder``."""
+        """Return the path from the top of an entry of ``folder``."""
         return f"{self.folder}/{name}" if self.folder else name
 
     @property
     def shown(self) -> list[str]:
-        """The paths of what is taken, as people know them."""
+        """Return the paths of its files as users see them."""
         return [self.path_of(name) for name in sorted(self.only)] or [self.folder]
 
 

@@ -1,4 +1,4 @@
-"""The nodes that people added: how to reach each, what it has, and how setting it up went.
+"""Nodes that users added: the address of each, its facts, and the result of its set-up.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -20,10 +20,10 @@ _INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "
 
 @dataclass(frozen=True)
 class NodeAddress:
-    """Where a node's sshd is, and who goes there. What is empty comes from ``~/.ssh/config``.
+    """Address of a node's sshd, and the user. Empty fields come from ``~/.ssh/config``.
 
-    ``identity`` is the path of a private key on the desktop that added the node (another desktop
-    uses its agent or its own keys); ``jump`` is what OpenSSH calls ProxyJump.
+    ``identity`` is the path of a private key on the desktop that added the node; another desktop
+    uses its agent or its own keys. ``jump`` is OpenSSH's ProxyJump.
     """
 
     host: str
@@ -42,13 +42,13 @@ class Interface:
 
     @property
     def is_inner(self) -> bool:
-        """Whether containers or virtual machines made it: no way out, often alike on all nodes."""
+        """True if containers or VMs made it: it leads nowhere and is often equal on all nodes."""
         return self.name.startswith(_INNER)
 
 
 @dataclass(frozen=True)
 class PythonFound:
-    """A Python on a node. ``venv`` tells whether it can make environments by itself."""
+    """A Python on a node. ``venv`` says whether it can create environments by itself."""
 
     path: str
     version: str
@@ -57,11 +57,11 @@ class PythonFound:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a look at a node found, before anything is installed there (``info.json``).
+    """Facts about a node before anything is installed on it (``info.json``).
 
-    ``clock_offset_s`` is the node's clock minus the desktop's, None when nobody compared them.
-    ``data_root`` is where the node sees the data root, "" when it does not. ``home`` is the
-    folder in which the program keeps its things on the node.
+    ``clock_offset_s`` is the node's clock minus the desktop's, None if they were not compared.
+    ``data_root`` is the path of the data root on the node, "" if the node does not see it. ``home``
+    is the program's folder on the node.
     """
 
     hostname: str
@@ -82,11 +82,11 @@ class NodeFacts:
     mpi_version: str = ""
     driver: str = ""
     gpus: tuple[str, ...] = ()
-    """Names of the GPUs, in the order of their index."""
+    """Names of the GPUs, by index."""
     interfaces: tuple[Interface, ...] = ()
     clock_offset_s: float | None = None
     keeps_services: str = ""
-    """What starts the agent again after a reboot: "systemd", "crontab" or "" (nothing)."""
+    """What restarts the agent after a reboot: "systemd", "crontab" or "" (nothing)."""
     login_shell: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,10 +106,10 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class NodeInstallation:
-    """What set-up left on a node; every path is absolute and the node's own.
+    """The result of setting a node up; every path is absolute and the node's own.
 
     ``environment`` names the recipe of the Python environment: nodes with the same name have the
-    same versions. ``bundle`` is the folder that holds the package ``backend`` there.
+    same versions. ``bundle`` is the folder of the package ``backend`` on the node.
     """
 
     python: str
@@ -118,11 +118,11 @@ class NodeInstallation:
     environment: str
     bundle: str
     ssh_config: str
-    """OpenSSH client file with which mpirun goes from this node to the others."""
+    """OpenSSH client file with which mpirun reaches the other nodes from this one."""
     own_key: str = ""
-    """Path on the nodes of a key that goes between them already; "" is the cluster's."""
+    """Path on the nodes of an existing key that connects them; "" for the cluster's key."""
     limits_key: bool = False
-    """The cluster's key starts nothing here but what a run needs."""
+    """The cluster's key can start only training runs on this node."""
     bytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,11 +138,11 @@ class NodeEntry:
     facts: NodeFacts | None = None
     installation: NodeInstallation | None = None
     ranks_address: str = ""
-    """The IP, with its prefix, by which the ranks on other nodes reach this one."""
+    """The IP, with its prefix, at which ranks on other nodes reach this one."""
     in_service: bool = True
     no_share: bool = False
-    """It does not see the data root: its `data_root` is a carried one (`NodeHome.carried_root`),
-    and files travel between the two over SSH."""
+    """It does not see the data root: its `data_root` is a staged one (`NodeHome.staged_root`),
+    and files are copied between the two over SSH."""
     schema: int = ENTRY_SCHEMA
 
     @property
@@ -151,7 +151,7 @@ class NodeEntry:
 
     @property
     def has_own_mpi(self) -> bool:
-        """Whether it was set up with the Open MPI of its system, and not with the brought one."""
+        """True if it uses the Open MPI of its system, not Ringmaster's."""
         there = self.installation
         return there is not None and (
             PurePosixPath(there.mpirun).parent != PurePosixPath(there.python).parent
@@ -159,7 +159,7 @@ class NodeEntry:
 
     @property
     def shares_environment(self) -> bool:
-        """Whether its environment lies on the data root, for all nodes alike."""
+        """True if its environment lies on the data root, for all similar nodes."""
         there = self.installation
         if there is None or not self.data_root:
             return False
@@ -172,7 +172,7 @@ class NodeEntry:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All that the node has, with their prefix, the one by which others know it first."""
+        """All its addresses with their prefix; the one that other nodes use comes first."""
         found = [self.ranks_address] if self.ranks_address else []
         if self.facts is not None:
             found += [one.address for one in self.facts.interfaces if not one.is_inner]
@@ -203,7 +203,7 @@ class NodeEntry:
 
 @dataclass(frozen=True)
 class HostKey:
-    """The key that an sshd showed. ``text`` is what a known-hosts line holds after the name."""
+    """The key that an sshd presented. ``text`` is the part of a known-hosts line after the name."""
 
     host: str
     port: int
@@ -215,16 +215,16 @@ class HostKey:
 
 @dataclass(frozen=True)
 class SshFacts:
-    """What this computer gets into nodes with.
+    """SSH settings and keys of this computer.
 
     Attributes:
-        config: Path of the SSH client settings, "" where there are none.
+        config: Path of the SSH client settings, "" if there are none.
         known_hosts: Path of the file of accepted host keys.
-        accepted: What is in it.
-        keys: Key files that are there and tried where nothing names others.
-        agent_keys: How many keys the SSH agent holds, None without one.
-        passphrases: How many are known in memory.
-        keyring_fault: Why none can be kept in the system keyring, "" when they can.
+        accepted: The keys in it.
+        keys: Existing key files that are tried if a node names no other.
+        agent_keys: Number of keys in the SSH agent, None without an agent.
+        passphrases: Number of passphrases in memory.
+        keyring_fault: Why the system keyring cannot store passphrases, "" if it can.
     """
 
     config: str
@@ -246,10 +246,10 @@ class StepState(Enum):
 
 @dataclass(frozen=True)
 class SetUpStep:
-    """One step of setting up a node, as the window shows it.
+    """A step of setting up a node, as the window shows it.
 
-    ``sentence`` is the outcome in words ("Python 3.11.2", "was there already"); ``remedy`` says
-    what mends a failure; ``output`` is what the commands of the step printed.
+    ``sentence`` is the outcome in words ("Python 3.11.2", "already installed"); ``remedy`` says
+    how to fix a failure; ``output`` is what the commands of the step printed.
     """
 
     title: str
@@ -262,16 +262,16 @@ class SetUpStep:
 
 @dataclass(frozen=True)
 class SetUp:
-    """How far setting up one node is. Handed over whole at each change."""
+    """Progress of setting up one node, sent whole at each change."""
 
     node: str
     steps: tuple[SetUpStep, ...] = field(default=())
     key: HostKey | None = None
-    """What an sshd on the way showed and nobody accepted: without a person it goes no further."""
+    """A host key on the way that was not accepted: set-up waits for the user's decision."""
     accepted: str = ""
-    """Fingerprint of the key that was accepted before; then nobody can accept this one here."""
+    """Fingerprint of the key that was accepted before; then this one cannot be accepted here."""
     trusted: str = ""
-    """Fingerprint of the node's own key, which a person accepted; "" before anybody did."""
+    """Fingerprint of the node's own key that the user accepted; "" before."""
 
     @property
     def is_over(self) -> bool:

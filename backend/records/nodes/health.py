@@ -1,8 +1,8 @@
-"""How well a node is, judged from one reading after the other.
+"""Health of a node, judged from its readings.
 
-A finding begins at one threshold and ends at a lower one, so that a value that wavers about a
-threshold does not come and go. What is either so or not (a clock lowered for heat) ends after some
-readings without it. What a reading does not tell changes nothing.
+A finding begins at one threshold and ends at a lower one, so that a value near a threshold does not
+make it appear and disappear. A yes-or-no finding (a clock lowered for heat) ends after several
+readings without it. A value that is missing in a reading changes nothing.
 
 Pure, standard library only and Python 3.9: the nodes import this.
 """
@@ -17,22 +17,22 @@ from backend.records.nodes.reading import BAD, WARN, Gpu, HealthFinding, NodeRea
 _MISSED_BEATS = 3
 _SHORTEST_S = 1.0
 _LONGEST_S = 60.0
-"""Between two beats; an agent that claims more could never be missed."""
+"""Longest interval between two heartbeats; a silent agent could claim any interval."""
 AGENT_KEY = "agent"
 CALM_READINGS = 5
-"""So many readings in a row without it end what is either so or not."""
+"""This many readings in a row without a yes-or-no finding end it."""
 _BY_HARDWARE = ("hardware", "hw")
 
 
 def missed_after_s(reading: NodeReading | None) -> float:
-    """So long without a beat makes a node's agent count as gone."""
+    """Return the time without a heartbeat after which an agent counts as stopped."""
     interval_s = reading.interval_s if reading is not None else _SHORTEST_S
     return _MISSED_BEATS * min(max(interval_s, _SHORTEST_S), _LONGEST_S)
 
 
 @dataclass(frozen=True)
 class HealthThreshold:
-    """Where a finding begins and where it ends; higher values are worse."""
+    """Thresholds at which a finding begins and ends; higher values are worse."""
 
     enter: float
     leave: float
@@ -43,7 +43,7 @@ class HealthThreshold:
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a node is not well. Room on a disk counts downwards, so it is negative."""
+    """Thresholds of all findings. Free disk space counts downwards, so it is negative."""
 
     hot_c: HealthThreshold = HealthThreshold(87, 82)
     too_hot_c: HealthThreshold = HealthThreshold(95, 90)
@@ -55,15 +55,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Health:
-    """What is known after some readings; ``Health()`` before the first one."""
+    """The health after some readings; ``Health()`` before the first one."""
 
     findings: tuple[HealthFinding, ...] = ()
     limits: Limits = field(default_factory=Limits)
     heartbeat: int | None = None
-    """Of the last reading that was judged."""
+    """Heartbeat of the last reading that was judged."""
 
     def after(self, reading: NodeReading, now_s: float, silent_s: float = 0.0) -> Health:
-        """The health after one more look.
+        """Return the health after one more reading.
 
         A reading that was judged before (by its heartbeat) is not judged again. ``now_s`` is the
         reader's monotonic time, ``silent_s`` the time since the heartbeat last advanced by it.
@@ -73,7 +73,7 @@ class Health:
         signs = [_agent(reading, silent_s, is_new)]
         signs += _signs(reading, held, self.limits) if is_new else []
         told = {sign.key for sign in signs}
-        # GPUs that cannot be asked just now are no better for it.
+        # Findings about GPUs stay while the GPUs cannot be read.
         keeps = not is_new or reading.gpu_message.startswith("GPUs cannot be read")
         kept = [one for one in self.findings if one.key not in told and keeps]
         found = [_finding(held.get(sign.key), sign, now_s) for sign in signs]
@@ -83,7 +83,7 @@ class Health:
 
 @dataclass(frozen=True)
 class _Sign:
-    """What a reading says about one key. ``severity`` is "" for well, None for not told."""
+    """A reading's value for one key. ``severity`` is "" if it is healthy, None if unknown."""
 
     key: str
     severity: str | None
@@ -126,12 +126,12 @@ def _agent(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
     is_silent = silent_s > missed_after_s(reading)
     return _Sign(
         AGENT_KEY,
-        # Only a new beat speaks for the agent; an old one looked at again does not.
+        # Only a new heartbeat proves that the agent runs; reading an old one again does not.
         BAD if is_silent else "" if is_new else None,
-        # Not for how long: it would be other words with each look.
-        "Beats of its agent did not come",
-        "Is it on, and on the network? Try again starts its agent; ~/.ringmaster/agent.log there "
-        "says why it ended.",
+        # Without the duration, which would change the text at each reading.
+        "No heartbeat",
+        "Check that the node is on and reachable; “Try again” restarts its agent. Reason: "
+        "~/.ringmaster/agent.log on the node.",
         lingers=True,
     )
 
@@ -147,20 +147,20 @@ def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits)
             limits.no_disk_bytes,
         ),
         f"{(free or 0) / 1e9:.1f} GB left for the data root",
-        "Remove old jobs or data sets there, or empty its trash.",
+        "Remove old jobs or datasets there, or empty its trash.",
     )
     share = _percent(reading.memory_used_bytes, reading.memory_total_bytes)
     yield _Sign(
         "memory",
         _severity(share, held.get("memory"), limits.full_memory_percent),
         f"Memory is {share or 0:.0f} % full",
-        "End what is not needed, or use fewer loader workers.",
+        "End programs that are not needed, or use fewer loader workers.",
     )
     yield _Sign(
         "driver",
         BAD if reading.gpu_message.startswith("GPUs cannot be read") else "",
         reading.gpu_message,
-        "Restart the node; after an update of the driver that is needed.",
+        "Restart the node; an update of the driver requires it.",
     )
     for gpu in reading.gpus:
         yield from _gpu_signs(gpu, held, limits)
@@ -171,8 +171,8 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     yield _Sign(
         f"{key} lost",
         BAD if gpu.lost else "",
-        "answers no more",
-        "Restart the node; if it happens again, the GPU, its slot or its power has a fault.",
+        "stopped responding",
+        "Restart the node. If it happens again, the GPU, its slot or its power supply is faulty.",
         gpu,
         lingers=True,
     )
@@ -182,23 +182,23 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
         f"{key} memory errors",
         None if gpu.ecc_uncorrected is None else BAD if gpu.ecc_uncorrected else "",
         f"has {gpu.ecc_uncorrected} memory error{'' if gpu.ecc_uncorrected == 1 else 's'}",
-        "What could not be corrected may make results wrong. Restart the node; if it happens "
-        "again, have the GPU replaced.",
+        "Uncorrected errors can make results wrong. Restart the node; if it happens again, have "
+        "the GPU replaced.",
         gpu,
     )
     repair = (gpu.repair_failed, gpu.repair_pending)
     yield _Sign(
         f"{key} memory repair",
         None if repair == (None, None) else BAD if repair[0] else WARN if repair[1] else "",
-        "can leave out no more bad memory" if repair[0] else "still uses bad memory",
-        "Have the GPU replaced." if repair[0] else "Restart the node; then it is left out.",
+        "has no spare memory left for repairs" if repair[0] else "still uses bad memory",
+        "Have the GPU replaced." if repair[0] else "Restart the node to disable the bad memory.",
         gpu,
     )
     yield _Sign(
         f"{key} clock",
         _slowdown(gpu.clock_event_reasons),
         "slowed by heat",
-        "Look after fans, dust and the temperature of the room.",
+        "Check fans, dust and room temperature.",
         gpu,
         lingers=True,
     )
@@ -208,7 +208,7 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
             gpu.temperature_c, held.get(f"{key} temperature"), limits.hot_c, limits.too_hot_c
         ),
         f"runs hot, {gpu.temperature_c} °C",
-        "Look after fans, dust and the temperature of the room.",
+        "Check fans, dust and room temperature.",
         gpu,
     )
     share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
@@ -216,13 +216,13 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
         f"{key} memory",
         _severity(share, held.get(f"{key} memory"), limits.full_gpu_memory_percent),
         f"has {share or 0:.0f} % of its memory in use",
-        "A smaller batch needs less; see who else uses this GPU.",
+        "Use a smaller batch, or end other programs on this GPU.",
         gpu,
     )
 
 
 def _slowdown(reasons: Iterable[str]) -> str:
-    """Bad where the hardware itself steps in, which it does only where it would else be damaged."""
+    """Return BAD if the hardware itself slows down, which it does only to prevent damage."""
     thermal = [reason.lower() for reason in reasons if "thermal" in reason.lower()]
     by_hardware = any(reason.startswith(_BY_HARDWARE) for reason in thermal)
     return BAD if by_hardware else WARN if thermal else ""

@@ -1,7 +1,7 @@
-"""What a node's agent keeps: of the last hours a line of text each 20 s, of a week one each 5 min.
+"""History of a node, as its agent keeps it: a line each 20 s for hours, each 5 min for a week.
 
-A line names no GPU; those are named once in a line of their own, whenever they are others than
-before. Short lines are why a day of eight GPUs is 1 MB, which a desktop may have to fetch.
+A line names no GPU; a separate line names the GPUs whenever they change. Lines are short so that a
+day of eight GPUs is 1 MB, because a desktop may have to fetch it.
 
 Pure, standard library only and Python 3.9: the nodes import this.
 """
@@ -25,7 +25,7 @@ _LARGEST = 1e15
 
 @dataclass(frozen=True)
 class PastGpu:
-    """One GPU then. ``unwell`` is what was wrong with it since the line before, or ""."""
+    """A GPU at that time, with its problems since the line before, or ""."""
 
     uuid: str
     temperature_c: float | None = None
@@ -35,21 +35,21 @@ class PastGpu:
     power_w: float | None = None
     unwell: str = ""
     is_bad: bool = False
-    """What was wrong was bad, and not only to be looked at."""
+    """The problem was bad, not only a warning."""
     ecc_corrected: float | None = None
     ecc_uncorrected: float | None = None
 
 
 @dataclass(frozen=True)
 class PastReading:
-    """A node then. ``at_s`` is Unix time by the node's own clock, until a reader corrects it."""
+    """A node at that time. ``at_s`` is Unix time by the node's clock, until it is corrected."""
 
     at_s: float
     processor_percent: float | None = None
     network_bytes_per_s: float | None = None
     gpus: tuple[PastGpu, ...] = ()
     every_s: float = EVERY_S
-    """To the next one, as its writer means to."""
+    """Intended time to the next reading."""
 
 
 def uuids_of(reading: NodeReading) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def uuids_of(reading: NodeReading) -> tuple[str, ...]:
 
 
 def names_line(uuids: Sequence[str]) -> bytes:
-    """The line before those about these GPUs."""
+    """Return the line that names the GPUs of the lines after it."""
     return _line({"gpus": list(uuids)})
 
 
@@ -67,7 +67,7 @@ def past_line(
     unwell: Mapping[str, str],
     bad: Collection[str] = (),
 ) -> bytes:
-    """One line; ``unwell`` are words about GPUs by their UUID, ``bad`` those that are so."""
+    """Return one line with the problems of GPUs by UUID; ``bad`` are the GPUs that are bad."""
     found: dict[str, Any] = {
         "t": round(at_s, 1),
         "p": reading.cpu.use_percent,
@@ -93,7 +93,7 @@ def _numbers(gpu: Gpu) -> list[float | None]:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     share = None if used is None or not total else round(100 * used / total, 1)
     told = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
-    # Most GPUs have no ECC, and their lines stay as short as they were.
+    # Most GPUs have no ECC; their lines stay short.
     has_ecc = (gpu.ecc_corrected, gpu.ecc_uncorrected) != (None, None)
     return [*told, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else told
 
@@ -103,7 +103,7 @@ def _round(value: float | None) -> float | None:
 
 
 class PastLines:
-    """Turns the text into readings, piece by piece; a line that cannot be used is passed over."""
+    """Parse the text into readings, piece by piece; an invalid line is skipped."""
 
     def __init__(self, every_s: float = EVERY_S) -> None:
         self._every_s = every_s
@@ -111,7 +111,7 @@ class PastLines:
         self._rest = b""
 
     def take(self, piece: bytes) -> list[PastReading]:
-        """What the lines say that are whole with this piece."""
+        """Return the readings of the lines that this piece completes."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         found = (self._reading(line) for line in lines if line)
         return [one for one in found if one is not None]

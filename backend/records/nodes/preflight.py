@@ -1,4 +1,4 @@
-"""What a look before the start found: whether the chosen nodes can run this job, now and together.
+"""Result of the pre-flight check: whether the chosen nodes can run this job now and together.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -15,7 +15,7 @@ from backend.records.jobs.config import Placement
 
 
 class Fix(Enum):
-    """What the program itself can do about a finding. None of them needs an administrator."""
+    """A fix that the program can do for a finding. None of them needs an administrator."""
 
     NONE = ""
     SET_UP_AGAIN = "set up again"
@@ -26,32 +26,32 @@ class Fix(Enum):
     SHARE_JOBS = "let those write to the jobs who may write to the data root"
     PUT_INTO_SERVICE = "put it back into service"
     LEAVE_OUT = "leave it out"
-    """Of this job: the finding's GPUs where it names some, else its nodes."""
+    """Of this job: the finding's GPUs if it names some, otherwise its nodes."""
     TAKE_FREE_GPUS = "take free GPUs of the node instead"
     FIT_PROCESSES = "start as many processes as fit"
 
     @property
     def is_about_job(self) -> bool:
-        """Whether it changes where the job runs, and nothing on the nodes."""
+        """True if it changes where the job runs, and nothing on the nodes."""
         return self in (Fix.LEAVE_OUT, Fix.TAKE_FREE_GPUS, Fix.FIT_PROCESSES)
 
     @property
     def is_about_all_nodes(self) -> bool:
-        """Whether it changes something that all nodes of the job share."""
+        """True if it changes something that all nodes of the job share."""
         return self in (Fix.INSTALL_CLUSTER_KEY, Fix.SHARE_JOBS)
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether it is done only when asked for by name, as somebody meant it to be as it is."""
+        """True if it is done only on request, because the state may be intended."""
         return self.is_about_job or self in (Fix.NONE, Fix.PUT_INTO_SERVICE)
 
 
 @dataclass(frozen=True)
 class PreflightFinding:
-    """One point that was checked. ``nodes`` are those it is about, none when it is the desktop's.
+    """The result of one check. ``nodes`` are those it is about; none for the desktop itself.
 
-    A finding that is not ``ok`` keeps the job from starting, unless ``is_warning``. In the place
-    of ``gpus`` the node has ``free_gpus``, as many; ``fitting`` is how many processes it can take.
+    A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could
+    replace ``gpus``, one for one; ``fitting`` is the number of processes that the node can take.
     """
 
     check: str
@@ -75,7 +75,7 @@ class PreflightFinding:
 
 @dataclass(frozen=True)
 class Canary:
-    """How a trial of one batch ended. A failure has the words and traceback of its rank."""
+    """The result of a trial of one batch. A failure has the error and traceback of its rank."""
 
     passed: bool
     sentence: str
@@ -85,10 +85,10 @@ class Canary:
 
 @dataclass(frozen=True)
 class Preflight:
-    """Everything that was checked, faults first. ``nodes`` are those that the job is to run on.
+    """All results, failures first. ``nodes`` are those of the job.
 
-    ``smaller`` is where the job could start at once although it cannot as it is; () when there is
-    no such place, or no need of one.
+    ``smaller`` is a placement with which a job that cannot start could start at once; () if there
+    is none, or none is needed.
     """
 
     nodes: tuple[str, ...]
@@ -118,9 +118,9 @@ class Preflight:
         }
 
     def after_part(self, part: Preflight, asked: Sequence[str]) -> Preflight:
-        """This one, with what a later look at ``asked``, among others, found of them.
+        """Return these results, updated by a later check of ``asked`` and possibly others.
 
-        What concerns nobody of ``asked`` is as it was.
+        Results that concern none of ``asked`` stay.
         """
         about = set(asked)
         kept = [one for one in self.findings if one.ok or not about.intersection(one.nodes)]
@@ -143,10 +143,10 @@ class Preflight:
 def smaller_placement(
     placement: Sequence[Placement], findings: Sequence[PreflightFinding]
 ) -> tuple[Placement, ...]:
-    """What is left of a placement without whatever ``findings`` are about; () when nothing is.
+    """Return the placement without what ``findings`` are about; () if nothing remains.
 
-    Of two nodes that cannot do with each other the one goes that has more such trouble, else the
-    later one: the first node of a job leads it.
+    Of two nodes that cannot reach each other, the one with more such findings is removed, otherwise
+    the later one, because the first node of a job leads it.
     """
     faults = [finding for finding in findings if finding.blocks]
     if not faults or any(not finding.nodes for finding in faults):
@@ -171,7 +171,7 @@ def smaller_placement(
 def placement_after(
     placement: Sequence[Placement], finding: PreflightFinding
 ) -> tuple[Placement, ...]:
-    """Where the job is to run when the finding's `Fix` about the job is followed; may be ()."""
+    """Return the placement after the finding's `Fix` about the job; may be ()."""
     return tuple(
         changed
         for one in placement

@@ -1,4 +1,4 @@
-"""How nodes are to be set up, and whether they can be, as far as the last look at them tells.
+"""Options for setting up nodes, and whether they fit the nodes' last known facts.
 
 Pure, standard library only and Python 3.9: the nodes import this.
 """
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from backend.records.nodes.entry import NodeEntry, NodeFacts
 
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
-"""Names of the choices that a window offers, as `SetUpOptions` has them."""
+"""Keys of the options that the window offers, as in `SetUpOptions`."""
 _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
 class SetUpOptions:
-    """What a person chooses: no GPUs, the nodes' own Open MPI, a key that is there already, one
-    environment on the data root for all nodes that are alike."""
+    """The user's choices: no GPUs, the nodes' own Open MPI, an existing key, one environment on the
+    data root for all similar nodes."""
 
     cpu_only: bool = False
     system_mpi: bool = False
     own_key: str = ""
-    """Path of a private key on the nodes with which they reach each other already."""
+    """Path on the nodes of a private key with which they reach each other already."""
     shared: bool = False
     limits_key: bool = False
-    """The cluster's key starts nothing but what a run needs; see `ssh_command_filter`."""
+    """The cluster's key can start only training runs; see `ssh_command_filter`."""
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:
-    """How a node was set up."""
+    """Return the options with which a node was set up."""
     if entry.installation is None:
         return SetUpOptions()
     return SetUpOptions(
@@ -42,7 +42,7 @@ def options_of(entry: NodeEntry) -> SetUpOptions:
 
 
 def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
-    """How most of the nodes that are set up were; a choice that only half of them have is off."""
+    """Return the options of most nodes that are set up; an option of only half of them is off."""
     ready = [options_of(entry) for entry in entries if entry.is_ready]
 
     def most(has: Callable[[SetUpOptions], bool]) -> bool:
@@ -60,12 +60,12 @@ def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
 def choice_faults(
     options: SetUpOptions, chosen: Sequence[NodeEntry], others: Sequence[NodeEntry], brought: str
 ) -> Mapping[str, str]:
-    """What does not fit, a sentence by the name of the choice.
+    """Return why options do not fit, a sentence by the key of the option.
 
     Args:
-        chosen: The nodes that are to be set up together.
+        chosen: The nodes to be set up together.
         others: All other nodes; they stay as they are.
-        brought: Version of the Open MPI that Ringmaster brings, "" when it is not known.
+        brought: Version of Ringmaster's own Open MPI, "" if it is not known.
     """
     faults = {
         SYSTEM_MPI: _own_mpi_fault(chosen, others)
@@ -82,17 +82,17 @@ def _own_mpi_fault(chosen: Sequence[NodeEntry], others: Sequence[NodeEntry]) -> 
     if lacking:
         return (
             f"{_named(lacking)} {_have(lacking)} no Open MPI. Install it there, for example with "
-            "apt-get install openmpi-bin, or use the one that Ringmaster brings."
+            "apt-get install openmpi-bin, or use Ringmaster's Open MPI."
         )
     for name, facts in looked_at:
         if facts.mpi_version.partition(".")[0] not in ("4", "5"):
-            return f"{name} has Open MPI {facts.mpi_version}; 4.1 and 5.0 can be used."
+            return f"{name} has Open MPI {facts.mpi_version}; only 4.1 and 5.0 can be used."
     versions = [(name, facts.mpi_version) for name, facts in looked_at]
     for (name, mine), (other, theirs) in zip(versions, versions[1:]):
         if mine != theirs:
             return (
                 f"{name} has Open MPI {mine} and {other} has {theirs}; the ranks of a job need the "
-                "same on all nodes. Install the same there, or use the one that Ringmaster brings."
+                "same on all nodes. Install the same version, or use Ringmaster's Open MPI."
             )
     return _apart(versions[0][1], others) if versions else ""
 
@@ -104,16 +104,16 @@ def _brought_mpi_fault(
 
 
 def _apart(version: str, others: Sequence[NodeEntry]) -> str:
-    """Nodes that are not set up now, and have another Open MPI in use."""
+    """Return why nodes that are not being set up conflict, because they use another Open MPI."""
     for other in others:
         there = other.installation
         if there is not None and there.mpi_version != version:
             apart = [one.name for one in others if _is_apart(one, version)]
-            whose = "of its own" if other.has_own_mpi else "that Ringmaster brought"
+            whose = "of its own" if other.has_own_mpi else "from Ringmaster"
             return (
                 f"This would be Open MPI {version}, and {_named(apart)} {_have(apart)} "
                 f"{there.mpi_version} {whose}; the ranks of a job need the same on all nodes. "
-                f"Choose as there, or set {_named(apart)} up together with this."
+                f"Choose the same, or set {_named(apart)} up together with this."
             )
     return ""
 
@@ -129,13 +129,13 @@ def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
         sees = "does" if len(blind) == 1 else "do"
         return (
             f"{_named(blind)} {sees} not see the data root, so nothing can be shared there. "
-            "Mount it, or give each node an environment of its own."
+            "Mount it, or give each node its own environment."
         )
     barred = [name for name, facts in looked_at if not facts.data_root_writable]
     if barred:
         return (
             f"{_named(barred)} may not write to the data root, so nothing can be shared there. "
-            "Mount it with the right to write, or give each node an environment of its own."
+            "Mount it with write permission, or give each node its own environment."
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""One reading of a node: processors, memory, disk, GPUs and who is on them.
+"""One reading of a node: CPU, memory, disk, GPUs and their processes.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -23,23 +23,23 @@ class GpuProcess:
     command: str
     age_s: float | None = None
     run_tag: str = ""
-    """``<job id>/<run>`` when it is ours."""
+    """``<job id>/<run>`` if it belongs to a run."""
     only_draws: bool = False
-    """It shows something on a screen, and computes nothing."""
+    """It draws on a screen and does not compute."""
 
     @property
     def who(self) -> str:
-        """ "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
+        """Its owner: "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
         if self.run_tag:
             return f"the job {sanitize(self.run_tag.partition('/')[0])}"
         program = self.command.split(" ")[0].rpartition("/")[2]
         what = sanitize(program) or "a process"
-        return f"{sanitize(self.user) or 'somebody'}: {what} (pid {self.pid})"
+        return f"{sanitize(self.user) or 'unknown user'}: {what} (pid {self.pid})"
 
 
 @dataclass(frozen=True)
 class MigInstance:
-    """A part of a GPU that is used like a GPU of its own."""
+    """A part of a GPU that can be used like a whole GPU."""
 
     index: int
     uuid: str
@@ -50,9 +50,9 @@ class MigInstance:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. None stands for what the driver does not tell.
+    """One GPU. None means that the driver does not report a value.
 
-    ECC counts are those since the driver was loaded; ``_ever`` are those of the GPU's whole life.
+    ECC counts are those since the driver was loaded; ``_ever`` are those of the GPU's lifetime.
     """
 
     index: int
@@ -72,11 +72,11 @@ class Gpu:
     clock_event_reasons: tuple[str, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     lost: bool = False
-    """It was there and answers no more; ``uuid`` and ``name`` are "" when they were never read."""
+    """It stopped responding; ``uuid`` and ``name`` are "" if they were never read."""
     memory_clock_mhz: int | None = None
     max_memory_clock_mhz: int | None = None
     energy_j: float | None = None
-    """Used since the driver was loaded."""
+    """Energy since the driver was loaded."""
     performance_state: int | None = None
     """From 0, the fastest, to 15."""
     pcie_generation: int | None = None
@@ -87,20 +87,20 @@ class Gpu:
     ecc_uncorrected_ever: int | None = None
     rows_remapped: int | None = None
     repair_pending: bool | None = None
-    """Bad memory is left out (a page retired, a row remapped) when the GPU is reset next."""
+    """Bad memory (a retired page, a remapped row) is disabled when the GPU is next reset."""
     repair_failed: bool | None = None
     mig_enabled: bool | None = None
     mig_instances: tuple[MigInstance, ...] = ()
 
     @property
     def compute_processes(self) -> tuple[GpuProcess, ...]:
-        """Who computes on it. What only draws leaves it free: a display cannot be moved away."""
+        """Processes that compute. What only draws leaves the GPU free: a display cannot move."""
         return tuple(process for process in self.processes if not process.only_draws)
 
     def foreign_processes(self, beside: str = "") -> tuple[GpuProcess, ...]:
-        """Who computes on it beside whom nobody said that a job may.
+        """Return the computing processes with which a job may not share the GPU.
 
-        ``beside`` is the user of whom somebody said so; it is no word about runs of ours.
+        ``beside`` is a user with whom it may; that does not include runs of the program.
         """
         return tuple(
             process
@@ -110,7 +110,7 @@ class Gpu:
 
     @property
     def display(self) -> tuple[GpuProcess, ...]:
-        """What only draws."""
+        """Processes that only draw."""
         return tuple(process for process in self.processes if process.only_draws)
 
 
@@ -123,7 +123,7 @@ class Cpu:
     load_5min: float = 0.0
     load_15min: float = 0.0
     core_use_percent: tuple[float, ...] = ()
-    """In the order of the cores that are switched on; empty in a first reading."""
+    """By core that is switched on; empty in a first reading."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,11 @@ class NodeReading:
     gpu_message: str = ""
     """Why there are no GPU readings ("CPU only: no NVIDIA driver"), or ""."""
     interval_s: float = 2.0
-    """To the next reading, as its writer means to."""
+    """Intended time to the next reading."""
 
     @property
     def network_bytes_per_s(self) -> float | None:
-        """In and out together."""
+        """Traffic in both directions."""
         if self.network_in_bytes_per_s is None or self.network_out_bytes_per_s is None:
             return None
         return self.network_in_bytes_per_s + self.network_out_bytes_per_s
@@ -240,7 +240,7 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Finding:
-    """One check of ``doctor``, ``node check`` or the pre-flight."""
+    """One result of ``doctor``, ``node check`` or the pre-flight check."""
 
     check: str
     ok: bool
@@ -254,11 +254,11 @@ BAD = "bad"
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """One thing that is not well, as `records.health` judges it.
+    """A health problem of a node, as `records.nodes.health` judges it.
 
     ``key`` names the kind and the GPU and stays the same while it lasts. ``since_s`` is the
     reader's monotonic time at which it began. ``gpu`` is an index; it and ``gpu_uuid`` are None
-    and "" for what concerns the whole node. Of a GPU, ``words`` are what is said after its name.
+    and "" for the whole node. For a GPU, ``words`` follow its name.
     """
 
     key: str
@@ -272,7 +272,7 @@ class HealthFinding:
 
     @property
     def headline(self) -> str:
-        """``words`` and which GPU they are about: "GPU 3 slowed by heat"."""
+        """``words`` with their GPU: "GPU 3 slowed by heat"."""
         return self.words if self.gpu is None else f"GPU {self.gpu} {self.words}"
 
     @property
@@ -284,14 +284,14 @@ class HealthFinding:
 
 
 def worst(findings: Iterable[HealthFinding]) -> HealthFinding | None:
-    """The first bad finding, else the first one; None when all is well."""
+    """Return the first bad finding, otherwise the first one; None if the node is healthy."""
     found = tuple(findings)
     bad = (finding for finding in found if finding.severity == BAD)
     return next(bad, next(iter(found), None))
 
 
 def words_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
-    """All that is wrong with each GPU, by its UUID."""
+    """Return all problems of each GPU, by UUID."""
     found: dict[str, str] = {}
     for finding in findings:
         if finding.gpu_uuid:
@@ -301,12 +301,12 @@ def words_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
 
 
 def bad_gpus(findings: Iterable[HealthFinding]) -> frozenset[str]:
-    """The UUIDs of the GPUs with which something is bad, and not only to be looked at."""
+    """Return the UUIDs of the GPUs with a bad finding, not only a warning."""
     return frozenset(one.gpu_uuid for one in findings if one.severity == BAD and one.gpu_uuid)
 
 
 class Presence(Enum):
-    """Whether a node can be used at all; how well it is stands in its findings."""
+    """Availability of a node; its findings describe its health."""
 
     ONLINE = "ONLINE"
     OFFLINE = "OFFLINE"
@@ -317,13 +317,13 @@ class Presence(Enum):
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node as people see it.
+    """A node as users see it.
 
-    ``findings`` come when a check is asked for; ``health`` is what its readings so far say, and
-    the only judge of whether it is unwell. ``reading`` is the last one seen, None when there never
-    was one. ``message`` says why a node is not online ("no news since 14:02"). ``entry`` is None
-    for this computer, which nobody added. ``silent_s`` counts since its agent's beat last advanced.
-    With ``over_ssh`` the reading was asked for over SSH, since no agent wrote one.
+    ``findings`` are the results of a requested check; ``health`` is judged from its readings, and
+    only it marks a node. ``reading`` is the last one, None if there was none. ``message`` says why
+    a node is not online ("no news since 14:02"). ``entry`` is None for this computer, which was not
+    added. ``silent_s`` counts since its agent's heartbeat last advanced. With ``over_ssh`` the
+    reading was made over SSH, because no agent wrote one.
     """
 
     name: str
@@ -337,11 +337,11 @@ class NodeState:
     over_ssh: bool = False
 
     def of_gpu(self, gpu: Gpu) -> HealthFinding | None:
-        """The worst that is known of one GPU, None when it is well."""
+        """Return the worst finding about one GPU, None if it is healthy."""
         return worst(one for one in self.health if one.is_about(gpu))
 
     def to_json(self) -> dict[str, Any]:
-        """The document that ``--json`` prints."""
+        """Return the document that ``--json`` prints."""
         reading = self.reading.to_dict() if self.reading is not None else {"gpus": [], "cpu": None}
         return {
             "name": self.name,

@@ -1,4 +1,4 @@
-"""A run on nodes that do not see the data root: where its files are until they have come home.
+"""A run on nodes that do not see the data root: the place of its files until they are fetched.
 
 Standard library only and Python 3.9: the records are.
 """
@@ -15,7 +15,7 @@ from backend.records.base.layout import AttemptFolder
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all of it is here too."""
+    """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all files are fetched."""
 
     node: str
     is_home: bool = False
@@ -29,7 +29,7 @@ class RemoteRun:
 
 
 def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
-    """None of a run whose files are written in the data root itself."""
+    """Read the record of a run, None if its files are written to the data root itself."""
     try:
         return RemoteRun.from_dict(read_json(attempt.staged_marker))
     except (OSError, ValueError, KeyError):

@@ -1,9 +1,8 @@
-"""Where the end of a run is told outside the window, and what is told.
+"""Settings and messages for notifications of ended runs outside the window.
 
-The settings hold what is nobody else's business: the address of a webhook is a key to its channel.
-So they lie in the home of the user who sends, never in the data root. The password of a mail
-server is not among them: it is in the keyring of a desktop, or nowhere.
-
+The settings are private: the address of a webhook is a key to its channel. So they are in the home
+of the user who sends, never in the data root. The password of a mail server is not among them: it
+is in a desktop's keyring, or nowhere.
 Standard library only and Python 3.9: the nodes import this.
 """
 
@@ -28,7 +27,7 @@ _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 
 @dataclass(frozen=True)
 class Mail:
-    """A mail server and whom to write to. With ``user`` the server wants a password."""
+    """A mail server and the recipients. With ``user`` the server requires a password."""
 
     host: str
     to: tuple[str, ...]
@@ -39,13 +38,13 @@ class Mail:
 
     @property
     def account(self) -> str:
-        """The name under which the keyring has the password."""
+        """The name of the password in the keyring."""
         return f"{self.user}@{self.host}"
 
 
 @dataclass(frozen=True)
 class NotificationTarget:
-    """One place to tell. ``key`` is the same for all who send there, and does not tell where."""
+    """One recipient. ``key`` is the same for all senders, and does not reveal the address."""
 
     kind: str
     key: str
@@ -54,9 +53,9 @@ class NotificationTarget:
 
 @dataclass(frozen=True)
 class Channels:
-    """What one user wants to be told of one data root.
+    """Notification settings of one user for one data root.
 
-    ``since`` is UTC, ISO 8601: what ended before is not told.
+    ``since`` is UTC, ISO 8601: runs that ended before are not notified.
     """
 
     webhook: str = ""
@@ -64,7 +63,7 @@ class Channels:
     tells_finished: bool = True
     since: str = ""
     from_nodes: bool = False
-    """The nodes that lead jobs have these settings as well, and need no desktop to tell."""
+    """The head nodes have these settings too, and notify without a desktop."""
 
     @property
     def targets(self) -> tuple[NotificationTarget, ...]:
@@ -77,7 +76,7 @@ class Channels:
         return tuple(found)
 
     def wants(self, state: JobState, ended: str) -> bool:
-        """Whether an end is one to be told; ``ended`` is UTC, ISO 8601."""
+        """Return whether to notify of an end; ``ended`` is UTC, ISO 8601."""
         if not (self.webhook or self.mail) or ended < self.since:
             return False
         if state is JobState.FINISHED:
@@ -114,9 +113,9 @@ class Channels:
 
 @dataclass(frozen=True)
 class RunEndMessage:
-    """The end of one run, for people who see nothing else of it.
+    """The end of one run, for recipients who do not see the window.
 
-    ``lines`` are the last ones of the log of ``rank``, or of mpirun where that is None.
+    ``lines`` are the last ones of the log of ``rank``, or of mpirun if that is None.
     """
 
     job_id: str
@@ -140,12 +139,12 @@ class RunEndMessage:
 
 
 def settings_name(data_root: PurePath | str) -> str:
-    """Name of the file with the settings for a data root, by its path where they lie."""
+    """Return the name of the settings file for a data root, by the path of the data root."""
     return f"{_key(str(data_root))}.json"
 
 
 def webhook_fault(address: str) -> str:
-    """Why notices cannot be sent to ``address``, in one sentence; "" when they can."""
+    """Return why notifications cannot be sent to ``address``, in one sentence; "" if they can."""
     try:
         parts = urlsplit(address)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -157,23 +156,23 @@ def webhook_fault(address: str) -> str:
         or not has_host
         or re.search(r"[\s\x00-\x20]", address)
     ):
-        return "A webhook is an address that begins with https:// (or http:// in the lab)."
+        return "A webhook address begins with https:// (or http:// in a local network)."
     return ""
 
 
 def mail_fault(mail: Mail) -> str:
-    """Why no mail can be sent so, in one sentence; "" when it can."""
+    """Return why mail cannot be sent with these settings, in one sentence; "" if it can."""
     if not re.fullmatch(r"[^\s/@]+", mail.host):
-        return "The mail server is a host name, such as smtp.lab.example."
+        return "Enter the mail server's host name, such as smtp.lab.example."
     if not 0 < mail.port < 65536:
-        return "A port lies between 1 and 65535."
+        return "The port must be between 1 and 65535."
     for address in (mail.sender, *mail.to):
         if not _ADDRESS.fullmatch(address):
-            return f"“{address}” is no mail address." if address else "A mail address is missing."
+            return f"“{address}” is not a mail address." if address else "Enter a mail address."
     if not mail.to:
-        return "A mail address is missing."
+        return "Enter a mail address."
     if mail.user and mail.security == PLAIN:
-        return "A password goes over TLS only; choose STARTTLS or TLS, or no user."
+        return "A password is sent over TLS only; choose STARTTLS or TLS, or remove the user."
     return ""
 
 

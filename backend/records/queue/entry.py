@@ -1,7 +1,7 @@
-"""The queue of waiting jobs: what is kept of each, and who comes first.
+"""The queue of waiting jobs: the record of each, and their order.
 
-The higher priority comes first, among equals the lower place. For what each one waits,
-`records.queue_why` says.
+The higher priority comes first; at equal priority, the lower place. `records.queue.scheduling`
+says why a job waits.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -20,14 +20,14 @@ from backend.records.jobs.config import THIS_COMPUTER, Placement, parse_placemen
 
 SCHEMA = 1
 PROCESSES_PER_CORE = 4
-"""More only wait for each other; the tests of this project use two."""
+"""More would only wait for each other; the tests of this project use two."""
 LOWEST, HIGHEST = -100, 100
 STEP = 1024.0
-"""Between the places of two jobs that were queued one after the other."""
+"""Distance between the places of two jobs that were queued one after the other."""
 
 
 class Cause(str, Enum):
-    """Why a job waits. The value is what ``--json`` holds; never rename one."""
+    """Why a job waits. The value is what ``--json`` contains; never rename one."""
 
     PAUSED = "paused"
     NEVER = "can never fit"
@@ -41,7 +41,7 @@ class Cause(str, Enum):
 
 @dataclass(frozen=True)
 class Waiting:
-    """For what a job waits, in one or two sentences."""
+    """Why a job waits, in one or two sentences."""
 
     cause: Cause
     sentence: str
@@ -49,7 +49,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Seat:
-    """What a job has, or wants, on one node. ``node`` is a `node_key`."""
+    """The resources that a job has or needs on one node. ``node`` is a `node_key`."""
 
     node: str
     gpus: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ class Seat:
 
 
 def node_key(node: str, machine: str) -> str:
-    """A node, whoever speaks of it: every desktop calls itself "this-computer"."""
+    """Return a node's name that is the same on all desktops: each calls itself "this-computer"."""
     return f"{THIS_COMPUTER} {machine}" if node == THIS_COMPUTER else node
 
 
 def is_a_desk(key: str) -> bool:
-    """Whether a `node_key` is of a computer that nobody added as a node."""
+    """Return whether a `node_key` is a computer that was not added as a node."""
     return key.startswith(f"{THIS_COMPUTER} ")
 
 
@@ -79,11 +79,11 @@ def place_words(key: str) -> str:
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """``jobs/<id>/queued.json``: one waiting job, and everything that orders it.
+    """``jobs/<id>/queued.json``: one waiting job, and everything that determines its order.
 
-    ``run`` is the run that it waits to be: as soon as that is claimed, the entry is spent.
-    ``machine`` and ``host`` say which computer "this-computer" is. Times are UTC, ISO 8601.
-    ``lasts_s`` is how long the run will take, as far as an earlier one of the job tells.
+    ``run`` is the run that it waits for: when that is claimed, the entry is obsolete. ``machine``
+    and ``host`` say which computer "this-computer" is. Times are UTC, ISO 8601. ``lasts_s`` is the
+    expected duration of the run, from an earlier one of the job.
     """
 
     job_id: str
@@ -100,7 +100,7 @@ class QueueEntry:
     queued: str = ""
     user: str = ""
     refusal: str = ""
-    """Why it was not started when its turn had come, where only a person can mend that."""
+    """Why it was not started in its turn, if only the user can fix that."""
     schema: int = SCHEMA
 
     @property
@@ -159,7 +159,7 @@ class QueueEntry:
 
 @dataclass(frozen=True)
 class Running:
-    """A run that is under way, and what it has. ``left_s`` is its time left, where known."""
+    """A running run and its resources. ``left_s`` is its remaining time, if known."""
 
     job_id: str
     name: str
@@ -169,10 +169,10 @@ class Running:
 
 @dataclass(frozen=True)
 class QueuePlace:
-    """Where a job stands in the queue, for people. ``waiting`` is None when it starts now.
+    """The position of a job in the queue. ``waiting`` is None if it starts now.
 
-    ``number`` counts from 1; 0 is for one that left the queue meanwhile. ``starts_in_s`` is a
-    forecast, None when nobody can say.
+    ``number`` counts from 1; 0 is for one that has left the queue. ``starts_in_s`` is a forecast,
+    None if it is not known.
     """
 
     entry: QueueEntry
@@ -185,7 +185,7 @@ class QueuePlace:
         return self.waiting.sentence if self.waiting is not None else "Starts in a moment."
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints of it."""
+        """Return what ``--json`` prints of it."""
         entry = self.entry
         return {
             "id": entry.job_id,
@@ -203,7 +203,7 @@ class QueuePlace:
 
 @dataclass(frozen=True)
 class Queue:
-    """The whole queue, first come first. ``paused`` is the sentence about it, or ""."""
+    """The whole queue in its order. ``paused`` is the sentence about the pause, or ""."""
 
     places: tuple[QueuePlace, ...] = ()
     paused: str = ""
@@ -224,7 +224,7 @@ def seats_of(placement: Iterable[Placement], machine: str) -> tuple[Seat, ...]:
 
 
 def place_between(before: float | None, after: float | None) -> float | None:
-    """A place after ``before`` and before ``after``; None where there is no room for one."""
+    """Return a place after ``before`` and before ``after``; None if there is no room for one."""
     if before is None and after is None:
         return 0.0
     if before is None:

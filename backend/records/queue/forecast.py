@@ -1,4 +1,4 @@
-"""When queued jobs will start, as far as the time left of those before them is known.
+"""Forecast of the start of queued jobs, if the remaining time of those before them is known.
 
 Standard library only and Python 3.9, as all records.
 """
@@ -23,11 +23,11 @@ _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 def starts_in(
     entries: Iterable[QueueEntry], verdicts: Mapping[str, Waiting | None], scene: Scene
 ) -> dict[str, float | None]:
-    """Seconds to the start of each waiting job; None where nobody can say.
+    """Return the seconds to the start of each waiting job; None if it is not known.
 
-    The jobs are laid one after the other on the slots that they need. A run, or a job before it,
-    of unknown length makes what competes with it unknown too, and so does whatever has no end
-    of its own (a foreign process, a full disk).
+    The jobs are placed one after the other on the slots that they need. A run or a job of unknown
+    duration makes the start of later jobs on its slots unknown too, and so does a cause without
+    a known end (a foreign process, a full disk).
     """
     found: dict[str, float | None] = {}
     laid: list[tuple[Seat, float | None]] = [
@@ -74,7 +74,7 @@ def _first_room(
 def _ends_to_wait_for(
     seat: Seat, there: list[tuple[Seat, float | None]], cores: int
 ) -> list[float | None]:
-    """The ends after which enough processors are free, the earliest first."""
+    """Return the ends after which enough cores are free, the earliest first."""
     taken = sum(one.processes for one, _ in there)
     ends: list[float | None] = []
     later = float("inf")
@@ -87,7 +87,7 @@ def _ends_to_wait_for(
 
 
 def lasts_s(steps_left: int, pace_s: float | None) -> float | None:
-    """How long a run takes that makes so many steps at the pace of the one before."""
+    """Return the duration of a run of so many steps at the pace of the one before."""
     if not pace_s or steps_left <= 0:
         return None
     return steps_left * pace_s

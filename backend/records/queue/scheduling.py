@@ -1,12 +1,11 @@
-"""For what a queued job waits, in words; the agents of the nodes decide by the same rule.
+"""Decide which queued jobs may start, and say why the others wait. The agents use the same rule.
 
 Pure, standard library only and Python 3.9.
 
-The order is strict for each GPU and for the processors of each node: a job that cannot start yet
-keeps what it needs for itself, so that a small job never overtakes a large one on the same GPU,
-for ever; but a later job passes it where the two compete for nothing. A job that nobody can say
-an end of the waiting for (its hour, a node that is off, a full disk, a place that is not there)
-keeps nothing.
+The order is strict for each GPU and for the cores of each node: a job that cannot start yet
+reserves what it needs, so that small jobs never delay a large one on the same GPU forever. A later
+job may start first if the two compete for nothing. A job whose waiting time has no known end (a
+start time, a node that is off, a full disk, a node that was removed) reserves nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from backend.records.queue.entry import (
 
 LEAST_DISK_BYTES = 100_000_000
 _DISPLAY_SHARE = 0.1
-"""Of a GPU's memory: on a person's own computer its screen takes less, and no job waits for it."""
+"""Of a GPU's memory. The screen of a user's own computer takes less, and no job waits for it."""
 _KEEPS_ITS_PLACE = frozenset({Cause.TURN, Cause.FOREIGN, Cause.BUSY})
-_LEAVE = "Take it out of the queue, and choose where it runs."
+_LEAVE = "Remove it from the queue, then choose where it runs."
 
 
 @dataclass(frozen=True)
 class NodeView:
-    """What is known of a node that matters to those who wait for it.
+    """Facts about a node that decide whether a job can start on it.
 
-    ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says of a GPU who has it that is no run of
-    ours. ``why_down`` is "" for a node that answers, else the reason as a whole sentence.
+    ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says which process that is not a run of ours
+    uses a GPU. ``why_down`` is "" for a node that answers, otherwise the reason as a sentence.
     """
 
     cores: int = 1
@@ -52,9 +51,9 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything besides the waiting jobs themselves. ``nodes`` go by `node_key`.
+    """Everything except the waiting jobs themselves. ``nodes`` are by `node_key`.
 
-    ``paused`` tells who paused the queue, as the end of a sentence (" by ben").
+    ``paused`` says who paused the queue, as the end of a sentence (" by ben").
     """
 
     now: datetime
@@ -65,7 +64,7 @@ class Scene:
 
 
 def judge_queue(entries: Iterable[QueueEntry], scene: Scene) -> dict[str, Waiting | None]:
-    """By job for what it waits, None for what may start now; all who may start fit together."""
+    """Return why each job waits, None if it may start now; all that may start fit together."""
     found: dict[str, Waiting | None] = {}
     ahead: list[QueueEntry] = []
     for entry in in_order(entries):
@@ -80,10 +79,10 @@ def judge_queue(entries: Iterable[QueueEntry], scene: Scene) -> dict[str, Waitin
 
 
 def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) -> Waiting | None:
-    """For what ``entry`` waits; None when it may start.
+    """Return why ``entry`` waits; None if it may start.
 
-    ``ahead`` are those before it in the queue that keep their place. What a person has to mend
-    is told before what time mends.
+    ``ahead`` are the jobs before it in the queue that keep their place. A cause that the user must
+    fix comes before one that ends by itself.
     """
     if scene.is_paused:
         return Waiting(Cause.PAUSED, f"The queue is paused{scene.paused}.")
@@ -106,11 +105,11 @@ def _never(entry: QueueEntry, scene: Scene) -> str:
         place = place_words(seat.node)
         node = scene.nodes.get(seat.node)
         if node is None:
-            return f"{sanitize(place)} is no node of this data root any more. {_LEAVE}"
-        # A node that is off shows no GPUs, and may have them all the same.
+            return f"{sanitize(place)} is no longer a node of this data root. {_LEAVE}"
+        # A node that is off reports no GPUs, but may still have them.
         missing = [one for one in seat.gpus if one not in node.gpus] if not node.why_down else []
         if missing:
-            return f"{sanitize(missing[0])} is not on {place} any more. {_LEAVE}"
+            return f"{sanitize(missing[0])} is no longer on {place}. {_LEAVE}"
         slots = node.cores * PROCESSES_PER_CORE
         if seat.processes > slots and not node.why_down:
             return (
@@ -128,7 +127,7 @@ def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
     return Waiting(
         Cause.DISK,
         f"The data root has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed. "
-        "Make room there.",
+        "Free some space there.",
     )
 
 
@@ -138,7 +137,7 @@ def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
             if any(seat.competes(one) for one in other.seats):
                 return Waiting(
                     Cause.TURN,
-                    f"Waiting for “{sanitize(other.name)}”, which comes first on "
+                    f"Waiting for “{sanitize(other.name)}”, which is before it in the queue on "
                     f"{place_words(seat.node)}.",
                 )
     return None
@@ -183,14 +182,14 @@ def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
 def node_view_of(
     reading: NodeReading, live: Collection[str], *, why_down: str = "", is_a_desk: bool = False
 ) -> NodeView:
-    """A node by its last reading. ``live`` are the run tags of runs that are under way.
+    """Build the view of a node from its last reading. ``live`` are the tags of running runs.
 
-    A person works at a computer that ``is_a_desk``, and its screen is on one of the GPUs.
+    A user works at a computer that ``is_a_desk``, and its screen is on one of the GPUs.
     """
     foreign: dict[str, str] = {}
     for gpu in reading.gpus:
         if gpu.lost:
-            foreign[gpu.uuid] = "nobody: it answers no more"
+            foreign[gpu.uuid] = "an unknown process: it stopped responding"
             continue
         who = _holder(gpu, live, is_a_desk)
         if who:
@@ -227,7 +226,7 @@ def _shown(when: datetime, now: datetime) -> str:
 
 
 def _first(place: str) -> str:
-    """A place at the beginning of a sentence; a name stays as it is typed."""
+    """Capitalize a place at the beginning of a sentence; a node's name stays as it is."""
     return "This computer" if place == "this computer" else place
 
 

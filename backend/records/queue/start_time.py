@@ -1,4 +1,4 @@
-"""The hour before which a job shall not start, as people type it.
+"""The earliest start time of a job, as users type it.
 
 Standard library only and Python 3.9, as all records.
 """
@@ -17,10 +17,10 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def parse_when(text: str, now: datetime) -> datetime:
-    """A time of day (the next one), a date and time, or so long after ``now``.
+    """Parse a time of day (the next one), a date and time, or a delay after ``now``.
 
     Raises:
-        ValueError: It is none of these; its text is a sentence for people.
+        ValueError: It is none of these; the message is a sentence for users.
     """
     text = text.strip()
     after = _AFTER.fullmatch(text)
@@ -33,5 +33,5 @@ def parse_when(text: str, now: datetime) -> datetime:
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise ValueError(f"“{sanitize(text)}” is no time; write {FORMS}.") from None
+        raise ValueError(f"“{sanitize(text)}” is not a time; use {FORMS}.") from None
     return when.astimezone(now.tzinfo)

@@ -1,6 +1,6 @@
-"""Many jobs as lines over parallel axes: one for each setting that differs, then the metric.
+"""Jobs as lines over parallel axes: one axis for each setting that differs, then the metric.
 
-Places are shares of an axis, from 0 below to 1 above, so that who draws it only scales.
+Positions are shares of an axis, from 0 at the bottom to 1 at the top, so that drawing only scales.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from backend.records.jobs.view import JobView
 METRIC = "metric"
 MOST_LINES = 500
 _LOG_FROM = 20.0
-"""From this ratio of the largest to the smallest on, equal factors are equally far apart."""
+"""From this ratio of the largest to the smallest value on, the axis is logarithmic."""
 _MOST_MARKS = 12
 _MIDDLES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A value written beside an axis."""
+    """A labelled value of an axis."""
 
     place: float
     text: str
@@ -33,7 +33,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class ParallelAxis:
-    """``marks``: the values there are, or some round ones where there are many."""
+    """An axis. ``marks``: its values, or some round ones if there are many."""
 
     key: str
     label: str
@@ -43,7 +43,7 @@ class ParallelAxis:
 
 @dataclass(frozen=True)
 class ParallelLine:
-    """A job: its place and its value on each axis, None and "" where it has none."""
+    """A job: its position and value on each axis, None and "" if it has none."""
 
     job_id: str
     name: str
@@ -55,7 +55,7 @@ class ParallelLine:
 
 @dataclass(frozen=True)
 class Parallel:
-    """``metric``: by what the jobs are judged, "" where they do not agree on one."""
+    """All axes and lines. ``metric``: how the jobs are rated, "" if they do not agree on one."""
 
     axes: tuple[ParallelAxis, ...] = ()
     lines: tuple[ParallelLine, ...] = ()
@@ -67,7 +67,7 @@ class Parallel:
         return tuple(line for line in self.lines if line.is_best)
 
     def ranked(self) -> tuple[ParallelLine, ...]:
-        """The best first; what has no value last, in the order of the jobs."""
+        """Return the best first; jobs without a value last, in their own order."""
         sign = -1.0 if self.way == "max" else 1.0
         return tuple(
             sorted(
@@ -80,14 +80,14 @@ class Parallel:
 def parallel(
     views: Sequence[JobView], in_words: Callable[[float], str] = "{:.4g}".format
 ) -> Parallel:
-    """The lines of these jobs, the first `MOST_LINES` of them, in their order.
+    """Return the lines of these jobs, the first `MOST_LINES` of them, in their order.
 
-    ``in_words`` writes a value of the metric.
+    ``in_words`` formats a value of the metric.
     """
     views = views[:MOST_LINES]
     rows = [flat_settings.effective(view) for view in views]
     keys = dict.fromkeys(key for one in rows for key in one)
-    # What some have and others have not says nothing more than the setting that it belongs to.
+    # A setting that only some jobs have adds nothing to the setting that it depends on.
     differing = [key for key in keys if len({one[key] for one in rows if key in one}) > 1]
     metrics = judged_metrics(views)
     metric = metrics[0] if len(metrics) == 1 else ""
@@ -121,7 +121,7 @@ def parallel(
 
 
 def chosen(lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]) -> set[str]:
-    """The jobs whose lines go through every brush, a stretch of the axis it stands on."""
+    """Return the jobs whose lines pass through every brush, an interval of its axis."""
     return {
         line.job_id
         for line in lines
@@ -171,7 +171,7 @@ def _number_axis(
     texts: Sequence[str],
     in_words: Callable[[float], str] | None = None,
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
-    """With ``in_words`` values that were measured: its marks are round shares of the axis."""
+    """Make an axis of numbers. With ``in_words`` they were measured: it has round marks."""
     listed = in_words is None
     write: Callable[[float], str] = "{:.3g}".format if in_words is None else in_words
     told = sorted({value for value in values if value is not None})

@@ -1,8 +1,7 @@
-"""A sweep: one job file and the fields that take several values, which become named jobs.
+"""A sweep: a job file and the fields that take several values, expanded to named jobs.
 
-Pure: the same sweep gives the same jobs, in the same order, on every machine and Python (a draw
-uses nothing but `random.Random.random`, the one method whose sequence Python promises to keep:
-https://docs.python.org/3/library/random.html#notes-on-reproducibility).
+Pure: the same sweep gives the same jobs, in the same order, on every machine and Python (random
+draws use only `random.Random.random`, the one method whose sequence Python promises to keep:
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_te
 
 MOST_JOBS = 200
 TAG = "sweep:"
-"""So begins the tag of a job that came of a sweep: any Ringmaster reads it, any list finds it."""
+"""Prefix of the tag of a sweep's jobs: any Ringmaster reads it, any list finds it."""
 DRAWS, SEED = "sweep.random", "sweep.seed"
-"""The fields of a sweep itself, as its file names them."""
+"""The fields of the sweep itself, as its file names them."""
 _NAME_BYTES = 255
 _SHUFFLED_UP_TO = 4 * MOST_JOBS
 _TRIES_A_JOB = 100
@@ -35,7 +34,7 @@ _SPAN_KEYS = ("from", "to", "steps", "scale")
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is asked for. ``base`` is a job file; ``draws`` None is the whole grid."""
+    """The definition of a sweep. ``base`` is a job file; ``draws`` None is the whole grid."""
 
     base: Mapping[str, Any]
     axes: tuple[Axis, ...]
@@ -45,7 +44,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweptJob:
-    """One job of a sweep: its file, and what it takes of each axis, in their order."""
+    """A job of a sweep: its file, and its value of each axis, in their order."""
 
     name: str
     raw: dict[str, Any]
@@ -62,7 +61,7 @@ class Expansion:
 
 @dataclass(frozen=True)
 class SweepMade:
-    """A sweep that is in the queue, all of it."""
+    """A sweep whose jobs are all in the queue."""
 
     tag: str
     jobs: tuple[JobView, ...] = ()
@@ -70,7 +69,7 @@ class SweepMade:
 
 @dataclass(frozen=True)
 class SweepTaken:
-    """A sweep that was taken back: what lies in the trash now, and what stays because it ran."""
+    """A cancelled sweep: the jobs that are in the trash, and those that stay because they ran."""
 
     tag: str
     taken: tuple[JobView, ...] = ()
@@ -78,22 +77,22 @@ class SweepTaken:
 
 
 def sweep_of(tags: Iterable[str]) -> str:
-    """The tag of the sweep that a job came of, "" for none."""
+    """Return the tag of the sweep that made a job, "" for none."""
     return next((tag for tag in tags if tag.startswith(TAG) and tag != TAG), "")
 
 
 def sweep_name(tag: str) -> str:
-    """How people call a sweep: its tag without what marks it as one."""
+    """Return the name of a sweep for users: its tag without the prefix."""
     return tag[len(TAG) :] if tag.startswith(TAG) else tag
 
 
 def expand(sweep: Sweep, tag: str = "") -> Expansion:
-    """Every job of a sweep by its own name, each held against the check of job files.
+    """Return every job of a sweep with its own name, each checked as a job file.
 
-    Never raises. Faults name the field; the same one is told once, however many jobs have it.
+    Never raises. Faults name the field; each is reported once, however many jobs have it.
 
     Args:
-        tag: Goes to the tags of each job.
+        tag: Added to the tags of each job.
     """
     faults = list(_axis_faults(sweep))
     if faults:
@@ -110,10 +109,10 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
 
 
 def swept_path(text: str, base: Mapping[str, Any]) -> str:
-    """The field that is meant by ``optimizer.lr``, or by its last word alone where one has it.
+    """Return the field meant by ``optimizer.lr``, or by its last word alone if that is unique.
 
     Raises:
-        ValueError: None is, or several are; one sentence.
+        ValueError: No field or several match; the message is a sentence.
     """
     known = _known_paths(base)
     if text in known or text.startswith("environment."):
@@ -129,15 +128,15 @@ def swept_path(text: str, base: Mapping[str, Any]) -> str:
 
 
 def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]:
-    """A sweep file: a job file with a table ``[sweep]``.
+    """Parse a sweep file: a job file with a table ``[sweep]``.
 
-    ``[sweep.axes]`` holds a list, a text as on the command line or ``{from, to, steps, scale}``
-    for each field; ``random`` and ``seed`` stand in ``[sweep]``.
+    ``[sweep.axes]`` contains a list, a text as on the command line or ``{from, to, steps, scale}``
+    for each field; ``random`` and ``seed`` are in ``[sweep]``.
     """
     base = {key: value for key, value in raw.items() if key != "sweep"}
     table = raw.get("sweep")
     if not isinstance(table, Mapping):
-        return None, (Fault("sweep", "sweep: is missing; it says which fields take which values."),)
+        return None, (Fault("sweep", "sweep: is missing; it lists the fields and their values."),)
     faults: list[Fault] = []
     axes: list[Axis] = []
     given = table.get("axes", {})
@@ -165,7 +164,7 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]
 
 
 def sweep_file(sweep: Sweep) -> dict[str, Any]:
-    """The sweep as `read_sweep` reads it; without axes it is the job file alone."""
+    """Return the sweep as `read_sweep` reads it; without axes, the job file only."""
     raw = dict(sweep.base)
     if not sweep.axes:
         return raw
@@ -176,7 +175,7 @@ def sweep_file(sweep: Sweep) -> dict[str, Any]:
 
 
 def _axis_entry(axis: Axis) -> Any:
-    """A range as one types it: a table would come after all values, in another order."""
+    """Write a range as users type it: TOML would move a table behind all values."""
     if axis.span is not None:
         low, high, steps = axis.span.low, axis.span.high, axis.span.steps
         return f"{low!r}..{high!r}" + (f":{steps}" if steps else "") + f":{axis.span.scale}"
@@ -218,17 +217,17 @@ def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
     paths = [axis.path for axis in sweep.axes]
     if not paths:
-        yield Fault("", "No field takes several values; name at least one.")
+        yield Fault("", "No field has several values; name at least one.")
     for number, axis in enumerate(sweep.axes):
         sentence = axis.fault()
         if axis.path in _NOT_SWEPT:
-            sentence = "is what tells the jobs of a sweep apart, and takes no values."
+            sentence = "distinguishes the jobs of a sweep, and cannot have several values."
         elif axis.path in paths[:number]:
             sentence = "is named twice."
         elif any(other.startswith(f"{axis.path}.") for other in paths):
-            sentence = "is a table, of which another part takes several values, too."
+            sentence = "is a table, and a part of it has several values too."
         elif not sentence and sweep.draws is None and not axis.points():
-            sentence = "is a range without steps; say how many, or draw at random."
+            sentence = "is a range without steps; give their number, or draw at random."
         if sentence:
             yield Fault(axis.path, f"{axis.path}: {sentence}")
     if sweep.draws is not None and not 1 <= sweep.draws <= MOST_JOBS:
@@ -244,8 +243,8 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
             longest = max(axes, key=lambda axis: len(axis.points()))
             return [], Fault(
                 longest.path,
-                f"{longest.path}: With its {len(longest.points())} values the sweep makes {size} "
-                f"jobs, and {MOST_JOBS} are the most; take values out, or draw some at random.",
+                f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
+                f"jobs; the limit is {MOST_JOBS}. Remove values, or draw some at random.",
             )
         return list(itertools.product(*grids)), None
     draw = random.Random(sweep.seed).random
@@ -269,7 +268,7 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
         path = axes[-1].path
         return [], Fault(
             path,
-            f"{path}: {sweep.draws} jobs were asked for, and these values make only {len(found)} "
+            f"{path}: {sweep.draws} jobs were requested, but these values give only {len(found)} "
             "different ones.",
         )
     return found, None
@@ -301,7 +300,7 @@ def _named(sweep: Sweep, drawn: Sequence[tuple[Any, ...]], tag: str) -> tuple[Sw
 
 
 def _words(paths: Sequence[str]) -> dict[str, str]:
-    """A short word for each field: ``lr``, ``batch``; its path where two would be the same."""
+    """Return a short word for each field: ``lr``, ``batch``; the path if two would be equal."""
 
     def short(path: str) -> str:
         part, _, key = path.rpartition(".")
@@ -313,13 +312,13 @@ def _words(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _cut(name: str, values: str) -> str:
-    """The name of the base gives way, for the values tell the jobs apart."""
+    """Shorten the base name, because the values distinguish the jobs."""
     room = max(_NAME_BYTES - len(values.encode()) - 1, 0)
     return f"{name.encode()[:room].decode(errors='ignore').rstrip()} {values}".strip()
 
 
 def _put(raw: dict[str, Any], path: str, value: Any) -> None:
-    # The name of a variable may hold no dot, and nothing lies deeper than one table.
+    # The name of a variable cannot contain a dot, and nothing is deeper than one table.
     part, _, key = path.partition(".")
     if not key:
         raw[part] = value
@@ -329,7 +328,7 @@ def _put(raw: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _with_value(fault: Fault, job: SweptJob) -> Fault:
-    """A fault of a swept field names the value that has it, where its sentence does not."""
+    """Add the value to a fault of a swept field, unless its sentence has it."""
     value = dict(job.values).get(fault.field)
     begin = f"{fault.field}: "
     shown = f"“{value_text(value)}”"

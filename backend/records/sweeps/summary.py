@@ -1,4 +1,4 @@
-"""A sweep as one line of a list: what is true of all its jobs together."""
+"""A sweep as one row of a list, from the summaries of its jobs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from backend.records.jobs.summary import LIVE, WAITING, JobSummary, SweepCount
 from backend.records.sweeps.spec import TAG, sweep_name
 
 FEWEST = 2
-"""One job is no sweep any more, and needs no row above it."""
+"""A single job is not a sweep, and needs no row above it."""
 OPEN_UP_TO = 3
-"""Jobs of a sweep that nobody has folded yet: with its own row it takes as much room as one did
-before, and a longer one would push the next job off a small screen."""
+"""Sweeps of so few jobs are unfolded by default; a longer one would hide the next job on a small
+screen."""
 _LOUDEST_FIRST = (
     JobState.TRAINING,
     JobState.EVALUATING,
@@ -28,17 +28,17 @@ _LOUDEST_FIRST = (
     JobState.INTERRUPTED,
     JobState.FINISHED,
 )
-"""Of a sweep's jobs, the first of these says how the sweep is: what moves, what is to come, and
-then what wants a look. So it has finished when all of them have."""
+"""The first of these states that a job of a sweep has is the state of the sweep: running, waiting,
+then failed. So a sweep is finished when all its jobs are."""
 
 
 @dataclass(frozen=True)
 class Folds:
-    """Which sweeps a person folded (True) or unfolded, by tag.
+    """The sweeps that the user folded (True) or unfolded, by tag.
 
     Attributes:
-        kept: For good.
-        now: For the rows that are searched just now, in which hits unfold their sweep.
+        kept: Stored.
+        now: For the current search, in which hits unfold their sweep.
     """
 
     kept: Mapping[str, bool] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class Folds:
 
 
 def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
-    """The line that stands for these jobs, of which there is at least one.
+    """Return the row for these jobs, of which there is at least one.
 
-    Its progress is their mean, its times reach from the first start to the last end, and its best
-    metric is the best of theirs where all of them are judged by the same one.
+    Its progress is their mean, its times are the first start and the last end, and its best metric
+    is the best of theirs if all are rated by the same one.
     """
     jobs = sorted(jobs, key=lambda line: (line.created, line.id))
     states = [line.state for line in jobs]
@@ -92,7 +92,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
 
 
 def _gpu_s_at(line: JobSummary, started: float) -> float | None:
-    """What a job used; of one that runs, less what its GPUs will be counted for since `started`."""
+    """Return a job's GPU seconds, without what a running one will be counted since `started`."""
     if not line.uses_gpus:
         return 0.0
     if line.group != LIVE or line.earlier_gpu_s is None:
@@ -101,7 +101,7 @@ def _gpu_s_at(line: JobSummary, started: float) -> float | None:
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """None where one of them is not known."""
+    """Return the sum; None if one value is not known."""
     found = list(values)
     told = [value for value in found if value is not None]
     return sum(told) if found and len(told) == len(found) else None
@@ -115,7 +115,7 @@ def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:
     judged = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
     if len({(metric[0], line.most_is_best) for metric, line in judged}) != 1:
         return None
-    # A value that is no number is better than none, and worse than every number.
+    # NaN is better than no value, and worse than every number.
     numbers = [(metric[1], line) for metric, line in judged if metric[1] == metric[1]]
     if not numbers:
         return None
@@ -124,7 +124,7 @@ def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:
 
 
 def own_words(name: str, common: frozenset[str]) -> str:
-    """Of a job's name, the words that not all jobs of its sweep have: ``lr=0.1``."""
+    """Return the words of a job's name that not all jobs of its sweep have: ``lr=0.1``."""
     return " ".join(word for word in name.split() if word not in common) or name
 
 

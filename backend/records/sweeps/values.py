@@ -1,6 +1,6 @@
-"""The values that one field of a sweep takes: listed one by one, or from–to.
+"""The values of one field of a sweep: a list, or a range.
 
-What a person types is the same in the window and on the command line: ``0.01, 0.03, 0.1`` or
+Users type the same in the window and on the command line: ``0.01, 0.03, 0.1`` or
 ``1e-4..1e-1:4:log`` (from, to, how many, and ``log`` for equal factors instead of equal steps).
 """
 
@@ -35,12 +35,12 @@ _RANGE = re.compile(
     rf"^\s*({_NUMBER})\s*(?:\.\.|–)\s*({_NUMBER})\s*(?::\s*(\d+)\s*)?(?::\s*(\w+)\s*)?$"
 )
 _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
-"""How many digits a step of a range has: as few as keep the steps apart."""
+"""Digits of a value of a range: as few as keep the values distinct."""
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """From ``low`` to ``high``, both included. ``steps`` 0: only for drawing at random."""
+    """From ``low`` to ``high``, both included. ``steps`` 0: only for random draws."""
 
     low: float
     high: float
@@ -50,7 +50,7 @@ class ValueRange:
 
 @dataclass(frozen=True)
 class Axis:
-    """A field of the job file (``optimizer.lr``) and what it takes, one after the other."""
+    """A field of the job file (``optimizer.lr``) and its values, in order."""
 
     path: str
     values: tuple[Any, ...] = ()
@@ -62,21 +62,21 @@ class Axis:
 
     @property
     def is_drawn_only(self) -> bool:
-        """A range without steps, which is no part of a grid."""
+        """True for a range without steps, which is not part of a grid."""
         return self.span is not None and not self.span.steps
 
     def points(self) -> tuple[Any, ...]:
-        """The values of a grid; empty for a range without steps."""
+        """Return the values of a grid; empty for a range without steps."""
         if self.span is None:
             return self.values
         return _points(self.span, self.is_whole)
 
     def at(self, share: float) -> Any:
-        """The value at a share from 0 to below 1 of the axis, for drawing at random."""
+        """Return the value at a share from 0 to below 1 of the axis, for random draws."""
         if self.span is None:
             return self.values[int(share * len(self.values))]
         if self.is_whole:
-            # From half a step below to half a step above, or the ends would come half as often.
+            # Extended by half a step at both ends, otherwise the ends are drawn half as often.
             wider = ValueRange(self.span.low - 0.5, self.span.high + 0.5)
             where = wider if self.span.scale == LINEAR else self.span
             value = round(_between(where, share))
@@ -85,29 +85,29 @@ class Axis:
         return min(max(drawn, self.span.low), self.span.high)
 
     def fault(self) -> str:
-        """What keeps the axis from giving values, as one sentence, or ""."""
+        """Return why the axis has no values, as one sentence, or ""."""
         span = self.span
         if span is None:
             return _list_fault(self.values)
         if field_kind(self.path) not in ("whole", "number"):
-            return "takes no range; give its values one by one."
+            return "cannot have a range; give its values one by one."
         if not (math.isfinite(span.low) and math.isfinite(span.high)):
             return "needs two numbers as the ends of its range."
         if span.low >= span.high:
             return f"goes from {span.low:g} to {span.high:g}; the first must be the lower one."
         if span.scale not in SCALES:
-            return f"is spaced “{sanitize(span.scale)}”; it must be linear or log."
+            return f"has the scale “{sanitize(span.scale)}”; it must be linear or log."
         if span.scale == LOG and span.low <= 0:
-            return f"is spaced by factors and begins at {span.low:g}; it must begin above 0."
+            return f"is logarithmic and begins at {span.low:g}; it must begin above 0."
         if span.steps and not 2 <= span.steps <= MOST_VALUES:
             return f"has {span.steps} steps; it must have 2 to {MOST_VALUES}."
         if self.is_whole and math.ceil(span.low) > math.floor(span.high):
-            return f"holds no whole number between {span.low:g} and {span.high:g}."
+            return f"contains no whole number between {span.low:g} and {span.high:g}."
         return ""
 
 
 def field_kind(path: str) -> str:
-    """``whole``, ``number``, ``pair``, ``flag`` or ``text``: what a field of a job file takes."""
+    """Return the type of a field of a job file: whole, number, pair, flag or text."""
     if path in _WHOLE:
         return "whole"
     if path in _NUMBERS:
@@ -120,10 +120,10 @@ def field_kind(path: str) -> str:
 
 
 def parse_axis(path: str, text: str) -> Axis:
-    """The axis that somebody typed.
+    """Parse the axis that a user typed.
 
     Raises:
-        ValueError: It is none; one sentence that names the field.
+        ValueError: It is not an axis; the message is a sentence that names the field.
     """
     kind = field_kind(path)
     found = _RANGE.match(text) if kind in ("whole", "number") else None
@@ -137,7 +137,7 @@ def parse_axis(path: str, text: str) -> Axis:
     else:
         pieces = text.split(";" if kind == "pair" else ",")
         if not all(piece.strip() for piece in pieces):
-            raise ValueError(f"{path}: has a comma with nothing beside it; write {FORMS}.")
+            raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
         axis = Axis(path, tuple(_value(kind, piece.strip()) for piece in pieces))
     if axis.fault():
         raise ValueError(f"{path}: {axis.fault()}")
@@ -145,7 +145,7 @@ def parse_axis(path: str, text: str) -> Axis:
 
 
 def value_text(value: object) -> str:
-    """A value in a job's name and in a field: ``0.01``, ``yes``, ``0.9,0.999``."""
+    """Format a value for a job's name and for a field: ``0.01``, ``yes``, ``0.9,0.999``."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -161,7 +161,7 @@ def value_text(value: object) -> str:
 
 
 def axis_text(axis: Axis) -> str:
-    """The values of an axis as its field shows them: ``0.01, 0.03, 0.1``."""
+    """Format the values of an axis as its field shows them: ``0.01, 0.03, 0.1``."""
     if axis.span is not None and not axis.span.steps:
         return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
     between = "; " if field_kind(axis.path) == "pair" else ", "
@@ -169,7 +169,7 @@ def axis_text(axis: Axis) -> str:
 
 
 def _value(kind: str, text: str) -> Any:
-    """What is no number stays as typed: the one check of job files has the sentence for it."""
+    """Parse a value; what is not a number stays as typed and fails the check of job files."""
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
     if kind == "pair":
@@ -189,9 +189,9 @@ def _number(text: str) -> int | float | str:
 
 def _list_fault(values: Sequence[Any]) -> str:
     if not values:
-        return f"has no values; write {FORMS}."
+        return f"has no values; use {FORMS}."
     if len(values) > MOST_VALUES:
-        return f"has {len(values)} values; {MOST_VALUES} are the most."
+        return f"has {len(values)} values; the limit is {MOST_VALUES}."
     for number, value in enumerate(values):
         if value in values[:number]:
             return f"names {sanitize(value_text(value))} twice."

@@ -1,4 +1,4 @@
-"""Training a job again, and whether its curve came out the same."""
+"""Replays: train a job again, and compare the curve with the original's."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from backend.services.nodes.service import NodeService
 
 TOLERANCE = 1e-3
-"""Relative. Sums in another order change the seventh digit of a step, and training makes it grow;
-a wrong seed or one sample more is seen in the first digits at once."""
+"""Relative. Sums in another order change the seventh digit of a step, and training amplifies that;
+a wrong seed or one more sample changes the first digits at once."""
 _SMALLEST = 1e-6
 _NOT_THE_CURVE = frozenset({"samples_per_second"})
 
 
 class ReplayService:
-    """Every call is plain and blocking and may run on any thread."""
+    """Make and compare replays. Every call blocks and may run on any thread."""
 
     def __init__(
         self,
@@ -61,20 +61,20 @@ class ReplayService:
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
     ) -> JobView:
-        """Make a draft with the settings, the seed and the very files of a job.
+        """Make a draft with the settings, the seed and the exact files of a job.
 
-        Without a ``placement`` it runs where the job ran, or here when those nodes are not known.
+        Without a ``placement`` it runs where the job ran, or here if those nodes are not known.
 
         Raises:
-            BackendError: A version is not here, or the nodes cannot be chosen; nothing was made.
+            BackendError: A version is missing, or the nodes cannot be chosen; nothing was made.
         """
         return self._jobs.create(self.draft(job_id, placement), progress, replay_of=job_id)
 
     def draft(self, job_id: str, placement: Sequence[Placement] = ()) -> dict[str, Any]:
-        """The job file of a replay, of which only the nodes may be changed.
+        """Return the job file of a replay; only the nodes may be changed.
 
         Raises:
-            BackendError: A version is not here, or the nodes cannot be chosen.
+            BackendError: A version is missing, or the nodes cannot be chosen.
         """
         view = self._jobs.show(job_id)
         raw = self._jobs.clone(job_id)
@@ -85,7 +85,7 @@ class ReplayService:
                 raise BackendError(
                     f"The {KINDS[key].value} {pin.reference} (SHA-256 {pin.sha256}) is not in "
                     "this data root.",
-                    "Import it, or ask for a bundle that holds it.",
+                    "Import it, or request a bundle that includes it.",
                 )
             raw[key] = item.reference
         chosen = tuple(placement) or self._placement(view.config)
@@ -107,26 +107,26 @@ class ReplayService:
         where = ", ".join(one.node for one in config.placement)
         raise BackendError(
             f"The job ran on {config.world_size} GPUs of {where}, which are not here.",
-            f"Say where it shall run: {COMMAND} job replay ID --on NODE=GPU,GPU",
+            f"Choose where it runs: {COMMAND} job replay ID --on NODE=GPU,GPU",
         )
 
     def original(self, job_id: str) -> str:
-        """The job whose replay this one is, or ""."""
+        """Return the job that this one replays, or ""."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
             self._share.refresh_file(folder.origin)
         return original_of(folder)
 
     def compare(self, job_id: str, tolerance: float = TOLERANCE) -> ReplayResult:
-        """Hold the curve of a replay against its original's.
+        """Compare the curve of a replay with its original's.
 
         Raises:
-            BackendError: It is no replay, or one of the two made no step.
+            BackendError: It is not a replay, or one of the two made no step.
         """
         original = self.original(job_id)
         if not original:
             raise BackendError(
-                f"The job {job_id} is no replay of another.",
+                f"The job {job_id} is not a replay.",
                 f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
         before, after = self._jobs.poll(original), self._jobs.poll(job_id)
@@ -151,7 +151,7 @@ class ReplayService:
         then = environment_of(self._root.job(original), before.run)
         now = environment_of(self._root.job(job_id), after.run)
         if then is None or now is None:
-            # Runs of an older Ringmaster wrote nothing down; what was asked for is known.
+            # Runs of an older Ringmaster have no such record; their settings are known.
             then, now = _asked(before), _asked(after)
         found = differences(then, now)
         folder = self._root.job(original)
@@ -167,7 +167,7 @@ def _asked(view: JobView) -> RunEnvironment:
 def first_difference(
     then: HistoryUpdate, now: HistoryUpdate, tolerance: float = TOLERANCE
 ) -> ReplayResult:
-    """The first step at which two curves differ by more than ``tolerance`` of their value."""
+    """Return the first step at which two curves differ by more than ``tolerance`` (relative)."""
     places = {int(step): place for place, step in enumerate(now.steps)}
     common = [(k, places[int(s)], int(s)) for k, s in enumerate(then.steps) if int(s) in places]
     names = [name for name in then.metrics if name in now.metrics and name not in _NOT_THE_CURVE]
@@ -199,18 +199,18 @@ def _sentence(
     if found.is_same:
         steps = "the one step" if found.steps == 1 else f"all {found.steps} steps"
         text = f"The same curve: {steps} that both made agree within {100 * tolerance:g} %."
-        return f"{text} What differs between the two: {what}." if apart else text
+        return f"{text} Differences between the two: {what}." if apart else text
     text = (
         f"The curves differ from step {found.step} on: {found.metric} was {_figure(found.then)} "
         f"then and is {_figure(found.now)} now."
     )
     if apart:
-        return f"{text} What differs between the two: {what}."
-    return f"{text} Nothing that was recorded differs; the model or the loader may use chance."
+        return f"{text} Differences between the two: {what}."
+    return f"{text} No recorded setting differs; the model or the loader may be random."
 
 
 def _figure(value: float | None) -> str:
-    return "no number" if value is None else f"{value:.6g}"
+    return "not a number" if value is None else f"{value:.6g}"
 
 
 def _named(name: str) -> str:

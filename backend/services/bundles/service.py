@@ -1,4 +1,4 @@
-"""A job as one file for another desktop, and such a file as a job of this one."""
+"""Bundles: export a job as one file, and import such a file as a job."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class BundleService:
-    """Every call is plain and blocking and may run on any thread."""
+    """Export and import jobs. Every call blocks and may run on any thread."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class BundleService:
         self._index = index
         self._share = share
 
-    # Out.
+    # Export.
 
     def bundle(
         self,
@@ -84,17 +84,17 @@ class BundleService:
         """Write a job into one file.
 
         Args:
-            output: Left out, it is named after the job, in the current folder.
+            output: The path; by default it is named after the job, in the current folder.
             checkpoint: A name, "latest" or "best", or "none"; "" is the latest, if there is one.
-            overwrite: A person was asked about just this file.
+            overwrite: The user agreed to replace this file.
         """
         progress = progress or Progress()
         view = self._jobs.show(job_id)
         if view.state.is_live or view.state is JobState.QUEUED:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}; a bundle is made of one that "
-                "rests.",
-                "Stop it first." if view.state.is_live else "Take it out of the queue.",
+                f"The job {job_id} is {view.state.word.lower()}; only a job that is not active can "
+                "be exported.",
+                "Stop it first." if view.state.is_live else "Remove it from the queue.",
             )
         folder = self._root.job(job_id)
         file = read_job(folder)
@@ -141,7 +141,7 @@ class BundleService:
     def _things(
         self, file: JobFile, with_data: bool, parts: list[ArchiveMember], progress: Progress
     ) -> dict[str, BundledThing]:
-        """The versions that the job pins; their files join ``parts``, each version's once."""
+        """Return the versions that the job pins; add the files of each to ``parts`` once."""
         found: dict[str, BundledThing] = {}
         folders: dict[tuple[Kind, str], str] = {}
         for key, pin in file.pins.items():
@@ -203,7 +203,7 @@ class BundleService:
         if record is None and wanted:
             raise BackendError(
                 f"The job {job_id} has no checkpoint “{sanitize(wanted)}”.",
-                f"There are: {', '.join(one.name for one in found)}." if found else "",
+                f"Its checkpoints: {', '.join(one.name for one in found)}." if found else "",
             )
         return record
 
@@ -218,13 +218,13 @@ class BundleService:
             ArchiveMember.of(name + SIDECAR_SUFFIX, sidecar),
         ]
 
-    # In.
+    # Import.
 
     def unbundle(self, path: Path, progress: Progress | None = None) -> Unbundled:
-        """Make a job of a bundle; everything is verified before anything is created.
+        """Make a job from a bundle; everything is verified before anything is created.
 
         Raises:
-            BackendError: The file is not what was written, or cannot be used here.
+            BackendError: The file was damaged or changed, or cannot be used here.
             Cancelled: By ``progress``.
         """
         progress = progress or Progress()
@@ -238,7 +238,7 @@ class BundleService:
         reused: list[str] = []
         notes: list[str] = []
         try:
-            # What is largest first: it is what may not fit, or be cancelled.
+            # The largest first, because it is the most likely not to fit or to be cancelled.
             for key, thing in sorted(manifest.things.items(), key=lambda one: -one[1].bytes):
                 known = (thing.kind, thing.sha256)
                 item = self.version_of(thing)
@@ -266,8 +266,8 @@ class BundleService:
             raise
         if manifest.left_out:
             notes.append(
-                f"The values of {', '.join(manifest.left_out)} stayed where the job was made; "
-                "a replay has them empty."
+                f"The values of {', '.join(manifest.left_out)} are not in the bundle; "
+                "they are empty in a replay."
             )
         if config.start_from not in ("", NOTHING):
             notes.append(
@@ -283,7 +283,7 @@ class BundleService:
         )
 
     def version_of(self, thing: BundledThing) -> LibraryItem | None:
-        """The version here with just these files; one of the same name is preferred."""
+        """Return the local version with exactly these files; one of the same name is preferred."""
         return same_files(self._library, thing.kind, thing.pin)
 
     def _import(
@@ -292,7 +292,7 @@ class BundleService:
         def refuse_others(sha256: str) -> None:
             if sha256 != thing.sha256:
                 raise BackendError(
-                    f"The files of the {thing.text} were changed while they were imported.",
+                    f"The files of the {thing.text} changed during the import.",
                     WAY_OUT,
                 )
 
@@ -312,12 +312,12 @@ class BundleService:
 
 
 _WAY_TO_DATA = (
-    "The curves are here; to train, import it, or ask for a bundle that holds the dataset."
+    "The curves are here; to train, import it, or request a bundle that includes the dataset."
 )
 
 
 def same_files(library: LibraryService, kind: Kind, pin: Pin) -> LibraryItem | None:
-    """The version with the files that were pinned, whatever it is called here."""
+    """Return the version with the pinned files, whatever its name."""
     found = [item for item in library.list(kind) if item.sha256 == pin.sha256]
     return min(
         found,
@@ -334,18 +334,18 @@ def _missing(thing: BundledThing) -> str:
 
 
 def _shown(config: JobConfig) -> dict[str, Any]:
-    """The job file for others: a variable may hold a token, so only its name goes along."""
+    """Return the job file to share, with the names of variables only: values may be tokens."""
     raw = config.to_dict()
     if config.environment:
         raw["environment"] = dict.fromkeys(config.environment, "")
     if config.start_from and Path(config.start_from).is_absolute():
-        # Folders of one computer mean nothing on another.
+        # Folders of one computer are meaningless on another.
         raw["start_from"] = Path(config.start_from).name
     return raw
 
 
 def _status(folder: JobFolder) -> RunStatus:
-    """The status as it rests; of a draft, one that says so."""
+    """Return the last status; for a draft, one that says so."""
     try:
         return RunStatus.from_dict(read_json(folder.status))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Whether what a bundle says can become a job here; its bytes were verified before."""
+"""Check whether a verified bundle can become a job here."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.library.item import Kind
 from backend.services.jobs.run_starter import KINDS
 
-WAY_OUT = "Nothing was imported; ask for the file again."
+WAY_OUT = "Nothing was imported; request the file again."
 
 
 def usable_settings(bundle: VerifiedArchive) -> JobConfig:
-    """The settings of a bundle, once nothing in it speaks against importing it."""
+    """Return the settings of a bundle that can be imported."""
     manifest = bundle.manifest
     name = bundle.path.name
     try:
         raw: Mapping[str, Any] = tomllib.loads(bundle.read(JOB_FILE).decode())
     except (KeyError, ValueError, RecursionError) as error:
         raise BackendError(
-            f"{name} cannot be imported: it holds no {JOB_FILE}.", WAY_OUT
+            f"{name} cannot be imported: it contains no {JOB_FILE}.", WAY_OUT
         ) from error
     parsed = parse_job(raw)
     fault = parsed.faults[0].sentence if parsed.faults else job_name_fault(manifest.name)
     missing = {"model", "dataset", "loader"} - manifest.things.keys()
     for key, thing in manifest.things.items():
         if KINDS.get(key) is not thing.kind:
-            fault = fault or f"it calls a {thing.kind.value} its {sanitize(key)}"
+            fault = fault or f"it uses a {thing.kind.value} as its {sanitize(key)}"
         fault = fault or name_fault(thing.name)
     if missing:
         fault = fault or f"it names no {min(missing)}"
     if manifest.checkpoint:
         fault = fault or _checkpoint_fault(bundle)
     if manifest.status.state.is_live or manifest.status.run > 1_000_000:
-        fault = fault or "its job had not come to its end"
+        fault = fault or "its job had not ended"
     if fault or parsed.config is None:
         raise BackendError(f"{name} cannot be imported: {fault.rstrip('.')}.", WAY_OUT)
     _check_python(bundle)
@@ -53,27 +53,27 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
 
 
 def _checkpoint_fault(bundle: VerifiedArchive) -> str:
-    """What is wrong with the checkpoint of a bundle, or ""."""
+    """Return what is wrong with the checkpoint of a bundle, or ""."""
     name = bundle.manifest.checkpoint
     place = f"{CHECKPOINTS}/{name}"
     if Path(name).name != name or name.startswith("."):
-        return f"“{sanitize(name)}” is no name of a checkpoint"
+        return f"“{sanitize(name)}” is not a checkpoint name"
     file = bundle.manifest.files.get(place + CHECKPOINT_SUFFIX)
     if file is None or not bundle.has(place + SIDECAR_SUFFIX):
         return f"the checkpoint {sanitize(name)} is missing from it"
     try:
         record = Checkpoint.from_sidecar(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
     except (ValueError, RecursionError):
-        return f"what stands beside the checkpoint {sanitize(name)} cannot be used"
+        return f"the record of the checkpoint {sanitize(name)} cannot be used"
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
-        return f"the checkpoint {sanitize(name)} is not the one that was saved"
+        return f"the checkpoint {sanitize(name)} does not match its record"
     return ""
 
 
 def _check_python(bundle: VerifiedArchive) -> None:
-    """Sources for a Python newer than this one may use words that it does not know.
+    """Refuse sources for a newer Python, which may contain syntax that this one does not know.
 
-    A job that failed by its own source is imported as it is: only a newer Python is a reason.
+    A job that failed because of its own source is imported as it is.
     """
     manifest = bundle.manifest
     theirs = max((_minor(run.python) for run in manifest.runs), default=(0, 0))
@@ -89,7 +89,7 @@ def _check_python(bundle: VerifiedArchive) -> None:
                 except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                     raise BackendError(
                         f"{bundle.path.name} cannot be imported: “{sanitize(path)}” is written "
-                        f"for Python {theirs[0]}.{theirs[1]}, and here is "
+                        f"for Python {theirs[0]}.{theirs[1]}, and this is Python "
                         f"{platform.python_version()}.",
                         "Use a Ringmaster with that Python; nothing was imported.",
                     ) from error

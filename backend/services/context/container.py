@@ -1,7 +1,7 @@
-"""Opens everything that belongs to one data root: the catalogue and the services over it.
+"""Opens a data root: its catalogue, and the services that use it.
 
-Without a place given, the catalogue lies in the user's own data folder under a name made of the
-data root's path, so that two data roots never share one.
+By default the catalogue is in the user's own data folder, under a name made of the data root's
+path, so that two data roots never share one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from backend.ssh.interface import Shell
 
 @dataclass(frozen=True)
 class Services:
-    """What a person can do in one data root. Close it in the end."""
+    """The services of one data root. Close it at the end."""
 
     library: LibraryService
     jobs: JobService
@@ -74,7 +74,7 @@ def default_data_root() -> Path:
 
 
 def default_catalogue(data_root: Path | RemoteRoot) -> Path:
-    """Where the catalogue of a data root lies when nobody says otherwise."""
+    """Return the default path of the catalogue of a data root."""
     import platformdirs
 
     return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_key(data_root)}.sqlite"
@@ -87,12 +87,12 @@ def open_services(
     accept: Accept | None = None,
     passphrase: AskPassphrase | None = None,
 ) -> Services:
-    """Open a data root; the folder is made when only it is missing.
+    """Open a data root; create its folder if only that is missing.
 
-    ``accept`` and ``passphrase`` ask a person on the way to one that is reached over SSH.
+    ``accept`` and ``passphrase`` ask the user on the way to one that is reached over SSH.
 
     Raises:
-        BackendError: The data root is not there, the way to it is barred (`HostKeyUnknown`,
+        BackendError: The data root is missing or cannot be reached (`HostKeyUnknown`,
             `PassphraseNeeded`), or the catalogue cannot be used (then a `CatalogueError`).
             Nothing was changed.
     """
@@ -105,7 +105,7 @@ def open_services(
         place = default_catalogue(data_root)
         cache = platformdirs.user_cache_path("ringmaster") / key
         mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / key
-        # One for all data roots: who a machine is does not depend on what is trained there.
+        # One file for all data roots: the identity of a machine does not depend on them.
         profile = platformdirs.user_data_path("ringmaster") / "cluster"
     else:
         place = catalogue.expanduser().absolute()
@@ -227,7 +227,7 @@ def _checked(data_root: Path) -> Path:
         ) from error
     except FileNotFoundError as error:
         raise BackendError(
-            f"The data root {path} is not there, and neither is the folder above it.",
+            f"The data root {path} does not exist, nor does its parent folder.",
             "Mount the share, or choose another folder: --data-root DIR.",
         ) from error
     except OSError as error:

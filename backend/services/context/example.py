@@ -1,4 +1,4 @@
-"""The built-in example: a dataset, a loader, a model and a job, as a user would have made them."""
+"""The built-in example: a dataset, a loader, a model and a job, as users create them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NAME = "digits"
 def create_example(
     services: Services, workers: int = 2, progress: Progress | None = None
 ) -> JobView:
-    """Import the example, unless just that is there, and make a job of it; starts nothing."""
+    """Import the example if it is missing, and create a job for it; nothing is started."""
     raw = services.jobs.read_file(EXAMPLE / "job.toml")
     for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-        # A user may have versions of that name that are not the example's.
+        # A user may have versions of that name that are not the example.
         item = services.library.import_item(
             kind, EXAMPLE / kind.value, NAME, progress, reuse_same=True
         )

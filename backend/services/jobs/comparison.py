@@ -1,4 +1,4 @@
-"""Several jobs side by side, and all their scalars in one file."""
+"""Comparison of several jobs, and export of all their scalars to one file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.jobs.queries import JobQueries
 
 HEAD = ("job", "name", "run", "step", "epoch", "epochs done", "time", "seconds")
-"""Before the metrics. ``time`` is seconds since 1970, ``seconds`` since the job's first step."""
+"""Before the metrics. ``time`` is in seconds since 1970, ``seconds`` since the job's first step."""
 _ROWS_A_REPORT = 20_000
 
 
@@ -42,17 +42,17 @@ class _Cursor:
 
 
 class ComparisonService:
-    """Changes nothing of any job. Every call is plain and blocking and may run on any thread."""
+    """Compare jobs without changing them. Every call blocks and may run on any thread."""
 
     def __init__(self, jobs: JobQueries) -> None:
         self._jobs = jobs
 
     def poll(self, job_id: str, cursor: object = None) -> ComparedUpdate:
-        """A job as it is now, what is new of its curves, and what all of them come to."""
+        """Read a job: its current view, the new points of its curves, and its figures."""
         before = cursor if isinstance(cursor, _Cursor) else None
         update = self._jobs.poll(job_id, None if before is None else before.inner)
         if before is not None and update.history.drop_from:
-            # What it repeats may have held the best value: count again.
+            # The steps that it repeats may have had the best value: count again.
             before, update = None, self._jobs.poll(job_id)
         history = update.history
         fresh = before is None or history.drop_from == 0
@@ -66,7 +66,7 @@ class ComparisonService:
         )
 
     def views(self, job_ids: Sequence[str]) -> tuple[JobView, ...]:
-        """These jobs, without those that are not there any more."""
+        """Return these jobs, without those that were removed."""
         found = []
         for job_id in job_ids:
             with suppress(BackendError):
@@ -74,10 +74,10 @@ class ComparisonService:
         return tuple(found)
 
     def compare(self, job_ids: Sequence[str]) -> ComparisonTable:
-        """What the jobs reached, and in which settings they differ.
+        """Return the results of the jobs and the settings that differ.
 
         Raises:
-            BackendError: They are fewer than 2 or more than 8, or one is not there.
+            BackendError: They are fewer than 2 or more than 8, or one does not exist.
         """
         if len(set(job_ids)) < len(job_ids):
             raise BackendError("One of these jobs is named twice.", "Name each job once.")
@@ -97,19 +97,19 @@ class ComparisonService:
         replaces: bool = False,
         progress: Progress | None = None,
     ) -> Path:
-        """Every scalar of every step of these jobs, one line a step, one column a metric.
+        """Write every scalar of every step of these jobs: a line per step, a column per metric.
 
-        An empty field is "no value". Numbers have all their digits: drawn again, the table gives
-        the curves of the window.
+        An empty field means "no value". Numbers have all their digits: plotted again, the table
+        gives the curves of the window.
 
         Raises:
-            BackendError: A job is not there, or the file cannot be written, or is there and
-                ``replaces`` is not told. Nothing is left half written.
+            BackendError: A job does not exist, or the file cannot be written, or it exists and
+                ``replaces`` is not set. No partial file remains.
         """
         path = path.expanduser().absolute()
         if path.exists() and not replaces:
             raise BackendError(
-                f"{path} exists already and is left as it is.", "Choose another name."
+                f"{path} exists already and was not changed.", "Choose another name."
             )
         lines = _csv(self._jobs, job_ids, progress or Progress())
         with as_backend_error(f"{path} could not be written"):
@@ -118,8 +118,8 @@ class ComparisonService:
 
 
 def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterator[bytes]:
-    """The table, a piece at a time. Of any number of jobs one is in memory: each is read twice,
-    for the columns are known when all were seen."""
+    """Yield the table in pieces. One job is in memory at a time: each is read twice, because the
+    columns are known only when all were read."""
     names: dict[str, None] = {}
     total = done = 0
     for job_id in job_ids:
@@ -135,12 +135,12 @@ def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterat
 
 
 def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
-    """Which metrics it has, and how many steps."""
+    """Return its metrics and its number of steps."""
     return tuple(history.metrics), len(history.steps)
 
 
 def _pieces(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
-    """The lines of one job, some at a time, and how many they are."""
+    """Yield the lines of one job in pieces, each with its number of lines."""
     head = (update.view.id, in_spreadsheet(update.view.name))
     rows = _rows(update.history, names)
     while piece := list(itertools.islice(rows, _ROWS_A_REPORT)):
@@ -171,7 +171,7 @@ def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object
 
 
 def _plain(values: Any) -> list[float]:
-    """Python's own numbers; numpy's print their type."""
+    """Convert to Python's own numbers; numpy's print their type."""
     return values.tolist() if hasattr(values, "tolist") else [float(value) for value in values]
 
 
@@ -180,7 +180,7 @@ def _empty(steps: Sequence[int]) -> Iterator[str]:
 
 
 def _runs(steps: Sequence[int], starts: Sequence[RunStart]) -> Iterator[object]:
-    """The run that made each step; empty where the history does not say."""
+    """Yield the run that made each step; empty if the history does not say."""
     begins = {start.first_step: start.run for start in starts}
     run: object = ""
     for step in steps:
@@ -195,10 +195,10 @@ def _field(value: float) -> str:
 
 
 def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunFigures:
-    """``before`` with what is new.
+    """Add the new points to ``before``.
 
     Args:
-        reached: Seconds of the last step that ``before`` knows; NaN without one.
+        reached: Seconds of the last step in ``before``; NaN without one.
     """
     import numpy as np
 
@@ -215,7 +215,7 @@ def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunF
         )
     seconds = np.concatenate(([reached], np.asarray(history.seconds, np.float64)))
     took = np.diff(seconds)
-    # From the end of one run to the first step of the next nobody trained.
+    # From the end of one run to the first step of the next there was no training.
     begins = np.isin(np.asarray(history.steps), [start.first_step for start in history.run_starts])
     counts = ~begins & (took > 0)
     return RunFigures(

@@ -1,7 +1,7 @@
-"""How many items a dataset has through a loader: counted once, kept by hash.
+"""Number of samples that a loader reads from a dataset: counted once, cached by hash.
 
-The loader is a user's code, so the number costs a process that imports torch; the same files give
-the same number, so it is asked for once.
+The loader is a user's code, so counting costs a process that imports torch. The same files give the
+same number, so it is counted once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DataSizes:
         self._folder = folder
 
     def known(self, pins: Mapping[str, Pin]) -> DataSize | None:
-        """The size, if it was counted before."""
+        """Return the size if it was counted before."""
         if not {"dataset", "loader"} <= pins.keys():
             return None
         with suppress(OSError, ValueError):
@@ -36,10 +36,10 @@ class DataSizes:
         return None
 
     def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
-        """The size, counted if need be; None where this computer cannot.
+        """Return the size, counted if needed; None if this computer cannot count it.
 
         Raises:
-            BackendError: The loader cannot be used, or did not come to an end.
+            BackendError: The loader cannot be used, or did not end.
         """
         known = self.known(pins)
         if known is not None:
@@ -50,7 +50,7 @@ class DataSizes:
             for key in ("dataset", "validation_dataset")
             if key in pins
         ):
-            # The ranks will count it: nobody waits for a dataset to be fetched for a number.
+            # The ranks will count it: a dataset is not fetched for a number.
             return None
         if lack_here() is not None:
             return None
@@ -67,7 +67,7 @@ class DataSizes:
             content("validation_dataset", Kind.DATASET),
             progress=progress,
         )
-        # A full disk here costs only that it is counted again.
+        # A full disk means only that it is counted again.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_json(self._file(pins), size.to_dict(), mode=0o600)

@@ -1,8 +1,8 @@
-"""All jobs for a window: what is new since the last look, however many there are.
+"""Changes to all jobs since the last read, for a window, however many there are.
 
-Of 100,000 jobs nearly all are over. Those are taken from the catalogue once, as lines, and after
-that only looked at for what somebody else may have done to them, the newest first and the rest in
-turn, as long as a look may take.
+Of 100,000 jobs nearly all have ended. Their summaries are read from the catalogue once. After that
+they are only checked for changes by other programs, the newest first and the rest in turn, within
+the time limit of a read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CHECKED_AT_ONCE = 64
 
 
 class JobList:
-    """Remembers what it told. One call at a time.
+    """Remembers what it returned. One call at a time.
 
     Args:
-        look_s: How long one look may go on asking whether jobs that are over have changed.
+        look_s: Time limit of one read for checking ended jobs for changes.
     """
 
     def __init__(self, jobs: JobQueries, look_s: float = LOOK_S) -> None:
@@ -42,7 +42,7 @@ class JobList:
         self._to_reap: frozenset[str] = frozenset()
 
     def poll(self) -> JobListing:
-        """What is new since the last call; everything, at the first one.
+        """Return the changes since the last call; everything at the first one.
 
         Raises:
             BackendError: The data root or the catalogue cannot be read.
@@ -61,7 +61,7 @@ class JobList:
             self._views.pop(job_id, None)
         told = {}
         for job_id in self._to_read(ids, queued | self._to_reap, known):
-            # One spoiled folder must not hide the other jobs.
+            # One damaged folder must not hide the other jobs.
             with suppress(BackendError):
                 view = self._jobs.show(job_id)
                 told[job_id] = self._views[job_id] = view
@@ -83,7 +83,7 @@ class JobList:
     def _to_read(
         self, ids: Sequence[str], queued: frozenset[str], known: dict[str, JobSummary]
     ) -> Iterator[str]:
-        """What moves, what is new, what is recent, and what somebody changed."""
+        """Yield the ids of jobs that are active, new, recent or changed by other programs."""
         resting = []
         since = time.time() - _RECENT_S
         recent = 0
@@ -105,7 +105,7 @@ class JobList:
         start = self._turn % len(rest) if rest else 0
         looked = 0
         for line in chain(newest, islice(rest, start, None), islice(rest, start)):
-            # However slow the data root is, each look comes a little further.
+            # However slow the data root is, each read makes some progress.
             may_end = looked >= _NEWEST + _CHECKED_AT_ONCE and looked % _CHECKED_AT_ONCE == 0
             if may_end and time.monotonic() - begin > self._look_s:
                 break
@@ -116,7 +116,7 @@ class JobList:
         self._turn = start + max(0, looked - len(newest))
 
     def _forget_old(self, ids: Sequence[str]) -> None:
-        """Whole views are kept of what moves, and of what was made or has ended lately."""
+        """Keep whole views only of active jobs, and of those created or ended recently."""
         since = time.time() - _RECENT_S
         ended = 0
         for job_id in ids:
@@ -140,5 +140,5 @@ def _gone(known: dict[str, JobSummary], ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rests(line: JobSummary) -> bool:
-    """Nothing happens to it until somebody acts."""
+    """Return whether nothing happens to the job until a user acts."""
     return line.state.is_over or line.state is JobState.CREATED

@@ -1,4 +1,4 @@
-"""Looks up what a job will take: in the jobs before it, and in what is known of its model."""
+"""Forecast a job from earlier jobs and from what is known of its model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FOLDERS_LOOKED_AT = 3
 
 
 class JobForecasts:
-    """Runs no user code and asks no node: what the catalogue and the folders say is enough."""
+    """Forecasts without running user code or asking nodes: catalogue and folders are enough."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class JobForecasts:
     def of(
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
     ) -> JobForecast:
-        """A forecast is a comfort: where it cannot be made, it says nothing."""
+        """Return a forecast; what cannot be forecast is None."""
         jobs = self._jobs()
         return forecast(
             config,
@@ -62,9 +62,9 @@ class JobForecasts:
         )
 
     def needed_bytes(self, config: JobConfig, pins: Mapping[str, Pin]) -> int:
-        """Of all checkpoints of a job that made none yet, at most; 0 where it is not known.
+        """Return the size of all checkpoints of a job without any, at most; 0 if not known.
 
-        Without ``pins`` its model is the one that is meant now.
+        Without ``pins`` its model is the newest version.
 
         Raises:
             BackendError: There is no such model.

@@ -1,10 +1,10 @@
-"""All jobs in memory, to search, sort and filter 100,000 of them while a person types.
+"""All jobs in memory, to search, sort and filter 100,000 of them while the user types.
 
-One call at a time, on any thread but the window's: each holds Python's lock for a few
-milliseconds at most, so that the window goes on. What other threads may read meanwhile is `lines`
-(entries are replaced, never moved) and the arrays of a `JobQueryResult`, which nobody changes.
+One call at a time, on any thread except the window's: each holds Python's lock for a few
+milliseconds at most, so that the window stays responsive. Other threads may read `lines` (entries
+are replaced, never moved) and the arrays of a `JobQueryResult`, which never change.
 
-Measured against SQLite for the same jobs by ``tests/benchmarks/jobs.py``.
+``tests/benchmarks/jobs.py`` compares it with SQLite for the same jobs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _text_of(key: str) -> Callable[[JobSummary], str]:
 
 
 _RUN = 8192
-"""So many texts are sorted at once: about 5 ms, in which nothing else in this process runs."""
+"""Number of texts sorted at once: about 5 ms, during which other threads wait."""
 _STATES = {state: number for number, state in enumerate(JobState)}
 _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     "state": lambda line: _STATES[line.state],
@@ -72,12 +72,12 @@ _SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
     ">=": np.greater_equal,
 }
 _OF_TIME = ("took", "gpu_hours")
-"""They change by themselves, and are made of others."""
+"""They change with time, and are computed from others."""
 ORDERS = (
     *(name for name in (*_TEXTS, *_NUMBERS) if name not in ("metric", "group")),
     *_OF_TIME,
 )
-"""By what can be sorted."""
+"""Keys for sorting."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class JobQueryResult:
 
     Attributes:
         lines: The index's own list, by slot.
-        order: Slots of what was found, in order; folded, also those of sweeps.
-        total: How many jobs there are; ``live`` and ``waiting`` in the queue of them.
-        hits: How many jobs were found.
-        head_of: When it is folded: by slot of a job that of its sweep, -1 for none.
+        order: Slots of the jobs that were found, in order; after folding, also of sweeps.
+        total: Number of all jobs; ``live`` and ``waiting`` are the numbers of those.
+        hits: Number of jobs that were found.
+        head_of: After folding, the slot of a job's sweep by the job's slot, -1 for none.
     """
 
     lines: list[JobSummary]
@@ -103,12 +103,12 @@ class JobQueryResult:
 
 @dataclass(frozen=True)
 class News:
-    """What telling the index came to.
+    """Result of updating the index.
 
     Attributes:
-        changed: Slots whose line is another now.
+        changed: Slots whose summary changed.
         moved: Whether a list may have other rows, or another order.
-        came_or_went: Whether a job came or went.
+        came_or_went: Whether a job was added or removed.
     """
 
     changed: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ class News:
 
 
 class JobIndex:
-    """Every job by slot: a number that it keeps for as long as it is there."""
+    """Every job by slot: a number that it keeps as long as it exists."""
 
     def __init__(self) -> None:
         self.lines: list[JobSummary] = []
@@ -127,12 +127,12 @@ class JobIndex:
         self._keys: dict[str, Numbers] = {}
 
     def slot(self, line_id: str) -> int | None:
-        """Of a job by its id, of a sweep by its tag. May be asked from any thread."""
+        """Return the slot of a job's id or a sweep's tag. May be called from any thread."""
         slot = self._slots.get(line_id)
         return self._sweeps.slot(line_id) if slot is None else slot
 
     def take(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> News:
-        """Add or replace these, forget those."""
+        """Add or replace these jobs, remove those in ``gone``."""
         changed = []
         went = moved = False
         for job_id in gone:
@@ -174,41 +174,41 @@ class JobIndex:
                 del self._keys[key]
 
     def find(self, query: JobQuery, places: Mapping[str, int] | None = None) -> JobQueryResult:
-        """The jobs that fit, in the order wished for.
+        """Return the jobs that match, in the requested order.
 
         Args:
-            query: Which, and in which order. Equals stand as in the list's own order.
-            places: Of those that wait, who stands where in the queue.
+            query: The filter and the order. Equal jobs keep the list's own order.
+            places: Positions of waiting jobs in the queue.
         """
         groups = self._key("group")
         live = int(np.count_nonzero(groups[self._there] == 0))
-        # Drafts stand among those that wait, and wait for nothing.
+        # Drafts are listed with the waiting jobs, but are not in the queue.
         waiting = int(np.count_nonzero(self._key("state")[self._there] == _STATES[JobState.QUEUED]))
         slots = np.flatnonzero(self._matching(query))
         keys = self._own_order(slots, places or {})
         if query.order:
             numbers = self._numbers(query.order)[slots]
-            # What has no value comes last, whichever way the others go.
+            # Jobs without a value come last in both directions.
             numbers = np.where(np.isnan(numbers), inf, -numbers if query.descending else numbers)
             keys = (*keys, numbers)
         if query.order == "best":
-            # A loss says nothing beside an accuracy: jobs of one metric stand together.
+            # A loss cannot be compared with an accuracy: jobs of one metric are kept together.
             metrics = self._key("metric")[slots]
             keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
         return JobQueryResult(self.lines, order, len(self._slots), live, waiting, len(order))
 
     def fold(self, found: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
-        """The same, with a row for each sweep, under which its jobs stand or are folded away."""
+        """Add a row for each sweep, with its jobs below it or folded away."""
         order = self._sweeps.fold(found.order, folds, is_search=query.is_search)
         return replace(found, order=order, head_of=self._sweeps.head_of)
 
     def warm(self) -> None:
-        """Sort the names once, before somebody waits for it: of all columns that takes longest."""
+        """Sort the names in advance: of all columns that takes longest."""
         self._key("name")
 
     def choices(self) -> JobChoices:
-        """What there is to filter by."""
+        """Return the choices for filters."""
         tags: set[str] = set()
         users: set[str] = set()
         nodes: set[str] = set()
@@ -224,15 +224,15 @@ class JobIndex:
         )
 
     def uses(self) -> Mapping[tuple[str, str], int]:
-        """How many jobs use which version as what."""
+        """Return the number of jobs by the version they use, and as what."""
         return Counter(pin for line in self._present() for pin in line.pins)
 
     def named(self, text: str, most: int) -> tuple[JobSummary, ...]:
-        """Jobs with every word in their name: those that begin so first, the newest of each."""
+        """Return jobs with every word in their name: those that begin so first, newest first."""
         wanted = text.casefold().split()
         found = self._there
         for word in wanted:
-            # The text is folded already, and the name stands in it.
+            # The text is folded already, and contains the name.
             found = self._with_word(found, word)
         found = self._keep(found, lambda line: _all_in(wanted, line.name.casefold()))
         slots = np.flatnonzero(found)
@@ -244,7 +244,7 @@ class JobIndex:
         return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
 
     def sweeps_named(self, text: str, most: int) -> tuple[JobSummary, ...]:
-        """The lines of sweeps with every word in their name."""
+        """Return the rows of sweeps with every word in their name."""
         wanted = text.casefold().split()
         fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.name.casefold()))
         return tuple(islice(fitting, most))
@@ -276,10 +276,10 @@ class JobIndex:
         return found
 
     def _compared(self, found: Mask, asked: SettingFilter) -> Mask:
-        """Those of a setting, or of a best metric, on one side of a number."""
+        """Keep jobs with a setting, or a best metric, on one side of a number."""
         is_setting = asked.name in summary_settings.NUMBERS
         values = self._key(asked.name if is_setting else "best")
-        # What has no value is NaN, which is on neither side.
+        # A job without a value has NaN, which is on neither side.
         found = found & _SIDES[asked.sign](values, asked.value)
         if is_setting:
             return found
@@ -290,7 +290,7 @@ class JobIndex:
         )
 
     def _with_word(self, found: Mask, word: str) -> Mask:
-        # No call for each line: that is half of the time of a search.
+        # Without a call for each summary, which is half of the time of a search.
         lines = self.lines
         slots = np.flatnonzero(found)
         kept = [
@@ -311,7 +311,7 @@ class JobIndex:
     def _own_order(
         self, slots: npt.NDArray[np.intp], places: Mapping[str, int]
     ) -> tuple[Numbers, ...]:
-        """Live by start, then the queue, drafts by creation, ended by end; the newest first."""
+        """Order live jobs by start, then the queue, drafts by creation, ended ones by end."""
         group = self._key("group")[slots]
         begun = np.where(np.isnan(self._key("started")), self._key("created"), self._key("started"))
         when = np.where(group == 2, self._key("ended")[slots], begun[slots])
@@ -356,10 +356,10 @@ class JobIndex:
         merged: list[str] = []
         for first in range(0, len(distinct), _RUN):
             merged += sorted(distinct[first : first + _RUN])
-        # Runs that are sorted already are merely merged.
+        # Runs that are sorted already are only merged.
         merged.sort()
         ranks = {text: float(rank) for rank, text in enumerate(merged)}
-        # Nothing comes last, as with numbers.
+        # Empty values come last, as with numbers.
         ranks[""] = nan
         return np.fromiter((ranks[text] for text in texts), np.float32, len(texts))
 

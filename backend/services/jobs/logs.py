@@ -1,8 +1,7 @@
-"""The logs of a job by their lines: one rank's, mpirun's, or all of them together.
+"""The logs of a job by line: one rank's, mpirun's, or all of them together.
 
-All together stand in the order in which they were seen: what was there when they were first looked
-at rank by rank (a log says nothing of the time at which a line was written), and what is added
-later as it comes.
+Together, lines are in the order in which they were first read: existing lines rank by rank, because
+a log has no times, and new lines as they arrive.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ class OneLog:
 
 
 class AllLogs:
-    """All logs of a job in the order in which their lines were seen.
+    """All logs of a job in the order in which their lines were read.
 
-    Lines of one log that stand together are a stretch, three numbers each: of 32 ranks that are
-    followed for a day there are a million.
+    Consecutive lines of one log are a stretch of three numbers; 32 ranks that are followed for a
+    day have a million.
     """
 
     def __init__(self, indexes: dict[str, LogIndex]) -> None:
@@ -68,7 +67,7 @@ class AllLogs:
             self._generation += 1
             self._start_anew()
         for name, index in self._indexes.items():
-            # A line whose end is not written yet may still grow: it is taken when it is whole.
+            # An incomplete line may still grow: it is added when it is complete.
             new = index.whole_lines - self._taken[name]
             if new <= 0:
                 continue
@@ -129,7 +128,7 @@ class AllLogs:
         return min(places, default=None)
 
     def _places(self, source: str, lines: tuple[int, ...]) -> list[int]:
-        """Where lines of one log stand among all; both in order."""
+        """Return the positions of one log's lines among all lines; both are in order."""
         wanted = self._names.index(source)
         own = [number for number, one in enumerate(self._sources) if one == wanted]
         firsts = [self._firsts[number] for number in own]
@@ -155,9 +154,9 @@ class _Open:
 
 
 class LogService:
-    """Every call is plain and blocking and may run on any thread; calls about one log wait.
+    """Read logs. Every call blocks and may run on any thread; calls about one log wait.
 
-    ``job_id`` may be what `earlier_log` gives: the logs that starting over put away.
+    ``job_id`` may be a result of `earlier_log`: the logs that starting over put away.
     """
 
     def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
@@ -167,7 +166,7 @@ class LogService:
         self._lock = threading.Lock()
 
     def read_size(self, job_id: str, source: str, progress: Progress | None = None) -> LogSize:
-        """How long the log is now. ``source``: the number of a rank, "mpirun" or "all".
+        """Return the current size. ``source``: the number of a rank, "mpirun" or "all".
 
         Raises:
             BackendError: It cannot be read.
@@ -176,7 +175,7 @@ class LogService:
             return log.read_size(progress or Progress())
 
     def lines(self, job_id: str, source: str, first: int, count: int) -> LogLines:
-        """Lines from number ``first`` on, as far as the last look saw any."""
+        """Return lines from number ``first`` on, up to the size that was last read."""
         with self._taken(job_id, source) as log:
             return log.lines(first, count)
 
@@ -188,13 +187,13 @@ class LogService:
         from_line: int = 0,
         progress: Progress | None = None,
     ) -> LogMatches:
-        """The lines that hold ``text``, in whatever case."""
-        # A search is long, and what is in sight shall not wait for it.
+        """Find the lines that contain ``text``, ignoring case."""
+        # A search takes long, and the visible lines must not wait for it.
         with self._taken(job_id, source, alone=False) as log:
             return log.find(text, from_line, progress or Progress())
 
     def first_error(self, job_id: str, source: str, progress: Progress | None = None) -> int | None:
-        """The number of the first line that looks like a fault."""
+        """Return the number of the first line that looks like an error."""
         with self._taken(job_id, source, alone=False) as log:
             return log.first_error(progress or Progress())
 
@@ -211,7 +210,7 @@ class LogService:
     def _opened(self, job_id: str, source: str) -> OneLog | AllLogs:
         folder = self._root.job(job_id)
         if source == ALL_LOGS:
-            # What was put away has no job file of its own.
+            # Runs that were put away have no job file of their own.
             file = read_job(self._root.job(job_id.partition("/")[0]))
             ranks = range(file.config.world_size)
             names = [MPIRUN_LOG, *(str(rank) for rank in ranks)]
@@ -224,7 +223,7 @@ class LogService:
 
 
 class _Turn:
-    """One call about one log, and its faults in words."""
+    """One call about one log; turns errors into `BackendError`."""
 
     def __init__(self, opened: _Open, source: str, alone: bool) -> None:
         self._opened = opened

@@ -1,4 +1,4 @@
-"""The runs of a job: those that it shows now, and those that starting over put away."""
+"""The runs of a job: the current ones, and those that starting over put away."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Read = Callable[[Path], HistoryUpdate]
 
 
 def put_away(folder: JobFolder) -> dict[int, JobFolder]:
-    """By the number of its last run: what starting over moved away, each as a job's folder is."""
+    """Return the folders that starting over moved away, by the number of their last run."""
     return {number: JobFolder(folder.runs / str(number)) for number in _numbers(folder.runs)}
 
 
 def folder_of(folder: JobFolder, run: int) -> JobFolder:
-    """Where the curves and logs of a run are.
+    """Return the folder with the curves and logs of a run.
 
     Raises:
-        BackendError: There was no such run.
+        BackendError: There is no such run.
     """
     newest = folder.newest_run()
     if not 0 < run <= newest:
-        there = f"Its runs are 1 to {newest}." if newest else "It never ran."
+        there = f"Its runs are 1 to {newest}." if newest else "It has never run."
         raise BackendError(f"The job {folder.job_id} has no run {run}.", there)
     found = put_away(folder)
     last = min((number for number in found if number >= run), default=0)
@@ -45,7 +45,7 @@ def folder_of(folder: JobFolder, run: int) -> JobFolder:
 def runs_of(
     folder: JobFolder, now: JobView, share: DataRootAccess, read: Read
 ) -> tuple[JobRun, ...]:
-    """Every run, the newest first.
+    """Return every run, the newest first.
 
     Raises:
         OSError: The data root cannot be read.
@@ -61,7 +61,7 @@ def runs_of(
 
 
 def last_status(folder: JobFolder) -> RunStatus:
-    """How the last run in a folder ended; without a record it was lost."""
+    """Return the status of the last run in a folder; without a record it was lost."""
     try:
         return RunStatus.from_dict(read_json(folder.status))
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def _exit(folder: JobFolder, run: int) -> RunExit | None:
 
 
 def _when(history: HistoryUpdate, first_step: int | None) -> str:
-    """When the first step of a run was written down, "" when it made none."""
+    """Return the time at which the first step of a run was written, "" if it made none."""
     if first_step is None or not history.began_s:
         return ""
     at = bisect_left(history.steps, first_step)

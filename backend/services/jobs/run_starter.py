@@ -1,7 +1,7 @@
-"""One run: from a job's folder to a supervisor that no longer needs this desktop.
+"""Start a run: from a job's folder to a supervisor that no longer needs this desktop.
 
-Everything that can be refused comes before the claim (`datastore.job_files.claim_run`), and little
-comes after it: a desktop that dies in between leaves a run that never began.
+Everything that can be refused comes before the claim (`datastore.jobs.files.claim_run`), and little
+comes after it: if a desktop dies in between, the run never begins.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ KINDS = {
     "validation_dataset": Kind.DATASET,
     "validation_loader": Kind.LOADER,
 }
-"""What the keys of a job file that name a thing of the library name."""
+"""The kind of version for each key of a job file that names one."""
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """One run, decided: ``site`` is how its nodes see everything, the first of which leads."""
+    """A planned run: ``site`` has the paths on its nodes, the first of which leads."""
 
     argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
     site: NodePaths
     blind: tuple[str, ...] = ()
-    """Its nodes where they do not see the data root, so that all has to be carried there."""
+    """Its nodes that do not see the data root, so that files must be copied to them."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class RunStarter:
         steps_limit: int = 0,
         progress: Progress | None = None,
     ) -> bool:
-        """Start run ``run``; False when another desktop, or a second click, was first.
+        """Start run ``run``; return False if another desktop, or a second click, was first.
 
-        ``run`` is the number after the run that was seen to be over: counting anew here could
-        begin one beside a run that another desktop has started since. A run that resumes nothing
-        begins with empty folders: what earlier runs left is moved.
+        ``run`` is the number after the run that was seen to have ended: counting again here could
+        start a run next to one that another desktop has started since. A run that does not resume
+        begins with empty folders: the files of earlier runs are moved.
 
         Raises:
             BackendError: The job cannot run as it was made, or its supervisor did not start.
@@ -134,7 +134,7 @@ class RunStarter:
     def prepare(
         self, file: JobFile, run: int, *, resume_from: str = "", start_from: str = ""
     ) -> Prepared:
-        """Everything that can be decided, and refused, before run ``run`` is claimed.
+        """Decide everything, and refuse what cannot run, before run ``run`` is claimed.
 
         Raises:
             BackendError: The job cannot run as it was made.
@@ -145,7 +145,7 @@ class RunStarter:
         return Prepared(plan, self._launch(file, run, plan, resume_from, start_from))
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> RunPlan:
-        """What the supervisor will execute, and which rank runs where.
+        """Plan what the supervisor executes, and which rank runs where.
 
         Raises:
             BackendError: The chosen nodes cannot run it, or not together.
@@ -164,12 +164,12 @@ class RunStarter:
         site = one_site(used)
         if len(used) > 1:
             network = mpirun.Network(cidr, site.ssh_config)
-        # One process by itself needs no mpirun, so it runs where there is none.
+        # A single process needs no mpirun, so it runs on nodes without one.
         if config.strategy.name != "alone" and not site.mpirun:
             raise BackendError(
                 f"mpirun was not found on {wording.place(ranks[0].node)}.",
-                f"{COMMAND} doctor says how it is installed; a job of one process needs none, with "
-                "the strategy “alone”.",
+                f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
+                "strategy “alone” needs none.",
             )
         argv = mpirun.command(
             config,
@@ -186,7 +186,7 @@ class RunStarter:
         return RunPlan(argv, ranks, site, blind)
 
     def _on_site(self, path: Path, site: NodePaths) -> str:
-        """A path of ours as the nodes of a run see it.
+        """Return one of this desktop's paths as the nodes of a run see it.
 
         Raises:
             BackendError: They do not see it.
@@ -198,7 +198,7 @@ class RunStarter:
             return str(PurePosixPath(site.data_root, *path.absolute().relative_to(here).parts))
         except ValueError as error:
             raise BackendError(
-                f"{path} lies outside of the data root, so the nodes cannot see it.",
+                f"{path} is outside the data root, so the nodes cannot see it.",
                 f"Copy it into {self._share.shown(here)}.",
             ) from error
 

@@ -1,6 +1,6 @@
-"""The sweeps among all jobs: who came of which, a line for each, and lists in which they fold.
+"""Sweeps among all jobs: their members, a row for each, and folded lists.
 
-A sweep has a slot among those of the jobs, so that a list of rows stays a list of numbers.
+A sweep has a slot like the jobs, so that a list of rows stays a list of numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ NO_SLOTS: Slots = np.zeros(0, np.int32)
 
 
 class JobSweeps:
-    """Told of every job, settled after a lot of them; then it can fold.
+    """Is updated with every job, then with `update` after several; then it can fold.
 
     Args:
-        lines: All jobs by slot. The lines of sweeps are put behind them.
+        lines: All jobs by slot. The rows of sweeps are appended to them.
     """
 
     def __init__(self, lines: list[JobSummary]) -> None:
@@ -34,14 +34,14 @@ class JobSweeps:
         self._has_moved = False
         self._sizes = NO_SLOTS
         self.head_of: Slots = NO_SLOTS
-        """By slot of a job that of its sweep, -1 for none. Nobody changes it: it is replaced."""
+        """Slot of a job's sweep by the job's slot, -1 for none. It is replaced, never changed."""
 
     def slot(self, tag: str) -> int | None:
-        """May be asked from any thread."""
+        """Return the slot of a sweep. May be called from any thread."""
         return self._slots.get(tag)
 
     def put(self, slot: int, line: JobSummary) -> None:
-        """A job came, or is another now."""
+        """Add a job, or update it."""
         tag, before = sweep_of(line.tags), self._tag_of.get(slot, "")
         if tag != before:
             self.drop(slot)
@@ -53,7 +53,7 @@ class JobSweeps:
             self._touched.add(tag)
 
     def drop(self, slot: int) -> None:
-        """A job went."""
+        """Remove a job."""
         tag = self._tag_of.pop(slot, "")
         if tag:
             self._members[tag].discard(slot)
@@ -61,14 +61,14 @@ class JobSweeps:
             self._has_moved = True
 
     def present(self) -> Iterator[JobSummary]:
-        """The line of each sweep that is one still."""
+        """Yield the row of each sweep that still has enough jobs."""
         for slot in self._slots.values():
             line = self._lines[slot]
             if line.sweep is not None and len(line.sweep.ids) >= FEWEST:
                 yield line
 
     def update(self) -> tuple[tuple[int, ...], bool]:
-        """Slots of the sweeps whose line is another now, and whether jobs joined or left one."""
+        """Return the slots of sweeps whose row changed, and whether jobs joined or left one."""
         changed = []
         for tag in self._touched:
             members = self._members[tag]
@@ -104,15 +104,15 @@ class JobSweeps:
         self.head_of, self._sizes = heads, sizes
 
     def fold(self, order: Slots, folds: Folds, *, is_search: bool) -> Slots:
-        """The same rows, those of a sweep together under a row of its own, or only that row.
+        """Return the same rows, with those of a sweep below a row of its own, or only that row.
 
-        A sweep stands where the first of its jobs would, so any order orders sweeps, too.
+        A sweep is placed where the first of its jobs would be, so any order orders sweeps too.
 
         Args:
-            order: Slots of jobs, in the order in which they would stand by themselves.
-            folds: What a person folded and unfolded.
-            is_search: Somebody looks for jobs: of a sweep that has some such and some others,
-                those that were found show, folded or not.
+            order: Slots of jobs, in the order that they have without sweeps.
+            folds: The sweeps that the user folded and unfolded.
+            is_search: The list shows search results: if only some jobs of a sweep match, these are
+                shown, folded or not.
         """
         if not self._slots or not len(order):
             return order
@@ -123,7 +123,7 @@ class JobSweeps:
             return order
         swept = heads[inside]
         first = np.zeros(len(self._lines), np.intp)
-        # Of several values for one place numpy keeps the last: here that of the first row.
+        # If a position has several values, numpy keeps the last: here that of the first row.
         first[swept[::-1]] = inside[::-1]
         stands = np.arange(len(order))
         stands[inside] = first[swept]
@@ -138,7 +138,7 @@ class JobSweeps:
         return shown
 
     def _open(self, swept: Slots, folds: Folds, *, is_search: bool) -> npt.NDArray[np.bool_]:
-        """By slot of a sweep; ``swept`` holds it once for each of its jobs that was found."""
+        """Return by slot of a sweep whether it is open; ``swept`` has it once for each match."""
         is_open = self._sizes <= OPEN_UP_TO
         self._apply(folds.kept, is_open)
         if is_search:

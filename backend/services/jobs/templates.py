@@ -1,8 +1,8 @@
-"""Templates: named job files in the data root, for all who train there.
+"""Templates: named job files in the data root, shared by all its users.
 
-They lie in ``templates/`` of the data root and not with one user's preferences: a template names
-models, datasets and nodes of that data root, a lab trains from the same ones, and they are backed
-up and read as plain files with all else.
+They are in ``templates/`` of the data root and not among one user's preferences: a template names
+models, datasets and nodes of that data root, a team uses the same ones, and they are backed up and
+read as plain files.
 """
 
 from __future__ import annotations
@@ -25,36 +25,38 @@ from backend.services.jobs.validation import read_job_file
 
 
 class TemplateService:
-    """Every call is plain and blocking and may run on any thread."""
+    """Load and save templates. Every call blocks and may run on any thread."""
 
     def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
         self._root = root
         self._share = share
 
     def list(self) -> tuple[Template, ...]:
-        """By name; one whose file is damaged says so and hides no other."""
+        """Return all templates by name; a damaged file has a fault and hides no other."""
         return tuple(self._look(name) for name in self._names())
 
     def load(self, name: str) -> dict[str, Any]:
-        """The settings, as a job file without a name.
+        """Return the settings, as a job file without a name.
 
         Raises:
-            BackendError: There is none, or its file is damaged; one sentence.
+            BackendError: There is none, or its file is damaged.
         """
         names = self._names()
         if name not in names:
             near = nearest(name, names)
             raise BackendError(
                 f"There is no template “{sanitize(name)}”.",
-                f"Did you mean “{sanitize(near)}”?" if near else f"{COMMAND} template list",
+                f"Did you mean “{sanitize(near)}”?"
+                if near
+                else f"List the templates: {COMMAND} template list",
             )
         return self._read(name)
 
     def save(self, name: str, raw: Mapping[str, Any], *, replaces: bool = False) -> Template:
-        """Keep settings under a name.
+        """Save settings under a name.
 
         Raises:
-            BackendError: The name cannot be, or is taken and ``replaces`` is not told; nothing was
+            BackendError: The name is invalid, or exists and ``replaces`` is not set; nothing was
                 changed.
         """
         self._insist_on(name)
@@ -69,7 +71,7 @@ class TemplateService:
         return self._look(name)
 
     def rename(self, name: str, new_name: str) -> Template:
-        """Another name for a template; no other one is written over."""
+        """Rename a template; an existing one is never overwritten."""
         self._insist_on(new_name)
         self.load(name)
         with as_backend_error(f"The template “{name}” could not be renamed"):
@@ -78,7 +80,7 @@ class TemplateService:
         return self._look(new_name)
 
     def remove(self, name: str) -> Template:
-        """Move a template to the trash of the data root; a damaged one, too."""
+        """Move a template to the trash of the data root, even a damaged one."""
         if name not in self._names():
             self.load(name)
         found = self._look(name)
@@ -124,8 +126,8 @@ class TemplateService:
             self._share.create(self._path(name), content)
         except FileExistsError as error:
             raise BackendError(
-                f"There is a template “{name}” already, and it is left as it is.",
-                "Choose another name, or say that it is to be replaced.",
+                f"The template “{name}” exists already and was not changed.",
+                "Choose another name, or replace the template.",
             ) from error
 
     def _path(self, name: str) -> Path:

@@ -1,6 +1,6 @@
-"""One batch on the real ranks before a long run: what no look from outside can tell.
+"""Train one batch on the real ranks before a long run, to find what checks cannot.
 
-A canary is a run like any other, of the job's own settings and on its own nodes, in a folder
+A canary is a run like any other, with the job's own settings and on its own nodes, in a folder
 ``jobs/.canary-…`` that no list shows and that is removed afterwards. It makes one step, writes a
 checkpoint, verifies it and reads it back.
 """
@@ -31,7 +31,7 @@ from backend.services.nodes.registry import ClusterService
 
 PREFIX = ".canary-"
 _LIMIT_S = 300.0
-"""A rank that hangs is ended by its guard first; this is for a supervisor that was lost."""
+"""A rank that hangs is ended by its guard first; this limit is for a lost supervisor."""
 _LOOK_S = 0.2
 _TO_STOP_S = 60.0
 _STEPS = 1
@@ -39,7 +39,7 @@ _RUN = 1
 
 
 class CanaryService:
-    """Every call blocks and may run on any thread."""
+    """Run trials. Every call blocks and may run on any thread."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class CanaryService:
         cancelled: Callable[[], bool] = lambda: False,
         placement: Sequence[Placement] = (),
     ) -> Canary:
-        """Train one batch of a job where it is to run; the job itself is left as it is.
+        """Train one batch of a job on its nodes; the job itself does not change.
 
         With a ``placement`` the batch is trained there.
 
         Raises:
-            BackendError: It could not be started; nothing is left of it.
-            Cancelled: As ``cancelled`` said, when the ranks have ended.
+            BackendError: It could not be started; no files of it remain.
+            Cancelled: ``cancelled`` returned True, and the ranks have ended.
         """
         began = time.monotonic()
         file = self._job(job_id)
@@ -84,7 +84,7 @@ class CanaryService:
             raise BackendError(
                 f"The trial could not be written to {self._share.shown(folder.path)}: "
                 f"{error.strerror}.",
-                "Make room there, or check that you may write there.",
+                "Free some space on that disk, or check your write permission.",
             ) from error
         finally:
             self._remove(folder, file.config)
@@ -92,7 +92,7 @@ class CanaryService:
 
     def _job(self, job_id: str) -> JobFile:
         folder = self._root.job(job_id)
-        # Of one that is gone, reading it tells.
+        # Reading a removed job raises the error.
         with suppress(FileNotFoundError):
             self._share.refresh_job(folder)
         return read_job(folder)
@@ -103,7 +103,7 @@ class CanaryService:
         on_state: Callable[[JobState], None],
         cancelled: Callable[[], bool],
     ) -> RunState:
-        """Until it has ended, one way or the other."""
+        """Wait until it has ended."""
         reader = RunStateReader(folder, share=self._share)
         end = time.monotonic() + _LIMIT_S
         told = None
@@ -127,7 +127,7 @@ class CanaryService:
             time.sleep(_LOOK_S)
 
     def _sweep(self, config: JobConfig) -> None:
-        """What a desktop left that was ended in the middle of its trial."""
+        """Remove the files of a trial during which the desktop was killed."""
         share = self._share
         with suppress(OSError):
             for name in share.names(self._root.jobs):
@@ -136,7 +136,7 @@ class CanaryService:
                     self._remove(folder, config)
 
     def _remove(self, folder: JobFolder, config: JobConfig) -> None:
-        """By name; where the nodes' user made what this one may not remove, that one does."""
+        """Remove by name; the nodes' user removes what only that user may remove."""
         head, share = config.placement[0].node, self._share
         share.remove_tree(folder.path)
         if head == THIS_COMPUTER:
@@ -155,7 +155,7 @@ class CanaryService:
 
 
 def _short(config: JobConfig) -> JobConfig:
-    """The same training, with nothing in it that needs more than a step."""
+    """Return the same training, without anything that needs more than one step."""
     return replace(
         config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
     )
@@ -174,7 +174,7 @@ def _told(found: RunState, config: JobConfig, took_s: float) -> Canary:
         return Canary(False, _words_of(status.error), took_s, status.error.traceback)
     late = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
     is_late = found.state.is_live or found.state is JobState.INTERRUPTED
-    why = late if is_late else status.message or found.doubt or "The trial ended without a word."
+    why = late if is_late else status.message or found.doubt or "The trial ended without an error."
     return Canary(False, why, took_s)
 
 

@@ -1,7 +1,7 @@
-"""What keeps a job from being made or started, all of it at once, and what its settings come to.
+"""Find everything that prevents making or starting a job, and compute the job's figures.
 
-`records.job.parse_job` checks what a job file says by itself; here it meets the library, the nodes
-and the size of the data.
+`records.jobs.config.parse_job` checks a job file alone; this module checks it against the library,
+the nodes and the size of the data.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _JOB_FILE_BYTES = 1_000_000
 
 @dataclass
 class Checked:
-    """A job file held against the library and the nodes."""
+    """A job file checked against the library and the nodes."""
 
     config: JobConfig | None
     draft: JobConfig
-    """As far as it can be read; where there is a config, as that was read."""
+    """The part of it that can be read; the whole config if there is one."""
     faults: list[Fault] = field(default_factory=list)
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -53,15 +53,15 @@ class Checked:
         self.faults.append(Fault(name, f"{name}: {sentence}"))
 
     def is_wrong(self, *parts: str) -> bool:
-        """Whether there is a fault in one of these parts of the job file."""
+        """Return whether one of these parts of the job file has a fault."""
         return any(fault.part in parts for fault in self.faults)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights to start from; ``record`` where they are a checkpoint of a job.
+    """Weights to start from; ``record`` is set if they are a checkpoint of a job.
 
-    ``sha256``: of those beside a model, where it is known.
+    ``sha256``: of those stored with a model, if it is known.
     """
 
     path: Path
@@ -86,7 +86,7 @@ class JobChecker:
     def check(self, raw: Mapping[str, Any]) -> Checked:
         parsed = parse_job(raw)
         checked = Checked(parsed.config, parsed.draft, list(parsed.faults))
-        # What the file names is looked up even when something else in it is wrong.
+        # References are resolved even if other settings are invalid.
         for key, kind in (
             ("model", Kind.MODEL),
             ("dataset", Kind.DATASET),
@@ -97,7 +97,7 @@ class JobChecker:
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
                 self._pin(checked, key, kind, reference)
-        # And so is all that does not hang on what is wrong.
+        # So is everything that does not depend on an invalid setting.
         if not checked.is_wrong("start_from"):
             self._check_start_from(checked, parsed.draft.start_from)
         if not checked.is_wrong("placement"):
@@ -105,10 +105,10 @@ class JobChecker:
         return checked
 
     def placement(self, config: JobConfig) -> None:
-        """At the start of a run: all chosen nodes are there, and their GPUs are free.
+        """Check at the start of a run that all chosen nodes are online and their GPUs are free.
 
         Raises:
-            BackendError: Not so; every reason, one sentence after the other.
+            BackendError: They are not; it has every reason, one sentence after the other.
         """
         checked = Checked(config, config)
         absent = self._check_placements(checked, config)
@@ -116,14 +116,14 @@ class JobChecker:
             others = [one.node for one in config.placement if one.node not in absent]
             raise BackendError(
                 " ".join(fault.sentence.partition(": ")[2] for fault in checked.faults),
-                f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} alone."
+                f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} only."
                 if absent and others
                 else "Choose other nodes; nothing was started.",
             )
         self._busy_gpus(config)
 
     def _check_placements(self, checked: Checked, config: JobConfig) -> list[str]:
-        """Returns the names of the nodes that are not there."""
+        """Return the names of the nodes that are not online."""
         nodes = {node.name: node for node in self._nodes.list()}
         for number, placement in enumerate(config.placement):
             self._check_placement(checked, f"placement[{number}]", placement, nodes)
@@ -150,12 +150,12 @@ class JobChecker:
         except BackendError as error:
             checked.fault("start_from", str(error))
             return
-        # Another folder or a newer checkpoint must not make it another job later.
+        # Another folder or a newer checkpoint must not change the job later.
         if checked.config is not None:
             checked.config = replace(checked.config, start_from=found.lasting_name)
 
     def _own_weights(self, checked: Checked) -> str:
-        """Of a model that has weights its jobs begin with them, unless they say otherwise."""
+        """Return the weights of a model, with which its jobs begin unless they say otherwise."""
         model = checked.pins.get("model")
         own = self._library.weights(model.reference) if model is not None else None
         if model is None or own is None:
@@ -164,17 +164,17 @@ class JobChecker:
             Finding(
                 "start_from",
                 True,
-                f"It begins with the weights of {model.reference}; “{NOTHING}” in “Start from” "
-                "begins without them.",
+                f"It begins with the weights of {model.reference}; set “Start from” to “{NOTHING}” "
+                "for random weights.",
             )
         )
         return f"{model.reference}/{own.name}"
 
     def weights(self, start_from: str) -> Weights:
-        """What ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path names.
+        """Resolve ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path.
 
         Raises:
-            BackendError: There is nothing.
+            BackendError: It does not exist.
         """
         job_id, _, name = start_from.partition("/")
         folder = self._root.job(job_id)
@@ -198,7 +198,8 @@ class JobChecker:
         path = Path(start_from).expanduser()
         if not path.is_file():
             raise BackendError(
-                f"“{sanitize(start_from)}” is neither JOB/CHECKPOINT nor a file of weights."
+                f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
+                "or a .pt or .safetensors file."
             )
         return Weights(path.absolute(), str(path.absolute()))
 
@@ -215,10 +216,10 @@ class JobChecker:
             checked.fault(
                 f"{name}.node",
                 f"There is no node “{sanitize(placement.node)}”; "
-                + (f"did you mean “{near}”?" if near else f"there is {', '.join(nodes)}."),
+                + (f"did you mean “{near}”?" if near else f"known nodes: {', '.join(nodes)}."),
             )
         elif node.presence is not Presence.ONLINE or node.reading is None:
-            # Never run smaller in silence: what is chosen is there, or nothing starts.
+            # Never run on fewer nodes silently: all chosen nodes are used, or nothing starts.
             why = f": {node.message}" if node.message else ""
             checked.fault(
                 f"{name}.node", f"{placement.node} is {node.presence.value.lower()}{why}."
@@ -237,8 +238,8 @@ class JobChecker:
             if placement.processes > slots:
                 checked.fault(
                     f"{name}.processes",
-                    f"The node {placement.node} has {cores} cores and takes {slots} processes at "
-                    f"most ({PROCESSES_PER_CORE} a core), not {placement.processes}.",
+                    f"The node {placement.node} has {cores} cores and can run {slots} processes at "
+                    f"most ({PROCESSES_PER_CORE} per core), not {placement.processes}.",
                 )
             elif placement.processes > cores:
                 checked.findings.append(
@@ -246,7 +247,7 @@ class JobChecker:
                         "processes",
                         False,
                         f"{placement.processes} processes share {cores} cores of "
-                        f"{placement.node}; more than {cores} make it no faster.",
+                        f"{placement.node}; more than {cores} are not faster.",
                     )
                 )
 
@@ -268,7 +269,7 @@ class JobChecker:
                 sentence = f"{where} is in use by {_who(strangers[0])}; the job can start when it "
                 checked.findings.append(Finding(GPU_CHECK, False, f"{sentence}is free."))
             elif gpu.compute_processes:
-                sentence = f"{where} is shared with {sanitize(beside)}, as was chosen."
+                sentence = f"{where} is shared with {sanitize(beside)} (your choice)."
                 checked.findings.append(Finding(GPU_CHECK, True, sentence))
 
     def _busy_gpus(self, config: JobConfig) -> None:
@@ -294,7 +295,7 @@ def _who(process: GpuProcess) -> str:
 
 
 def check_size(checked: Checked, size: DataSize | None) -> None:
-    """A batch that is larger than the data would make no step."""
+    """Find a batch that is larger than the data, which would make no step."""
     config = checked.draft
     if size is None or checked.is_wrong("batch_size", "placement"):
         return
@@ -305,17 +306,17 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     way_out = (
         f"choose {number_format.count(fits)} or less"
         if fits
-        else f"there are fewer items than processes ({config.world_size})"
+        else f"the dataset has fewer samples than processes ({config.world_size})"
     )
     checked.fault(
         "batch_size",
-        f"One step takes {processes}{number_format.count(config.batch_size)} items, "
+        f"One step takes {processes}{number_format.count(config.batch_size)} samples, "
         f"but the dataset has {number_format.count(size.training)}; {way_out}.",
     )
 
 
 def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
-    """Learning rates at equal distances over the whole job."""
+    """Return learning rates at equal distances over the whole job."""
     total = steps_per_epoch * config.epochs
     count = min(total, _RATES_SHOWN)
     if count < 2:
@@ -327,38 +328,38 @@ def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """A job file as plain values.
+    """Read a job file as plain values.
 
     Raises:
-        BackendError: It cannot be read or is no TOML; the sentence names the line.
+        BackendError: It cannot be read or is not TOML; the sentence names the line.
     """
     try:
         with path.open("rb") as file:
             if not os.path.isfile(path):
-                raise BackendError(f"{path} is no file.")
+                raise BackendError(f"{path} is not a file.")
             content = file.read(_JOB_FILE_BYTES + 1)
     except OSError as error:
         raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
     if len(content) > _JOB_FILE_BYTES:
         most = number_format.count(_JOB_FILE_BYTES)
-        raise BackendError(f"{path} is larger than {most} bytes and no job file.")
+        raise BackendError(f"{path} is larger than {most} bytes, so it is not a job file.")
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise BackendError(
-            f"{path}, line {line}: a byte is no UTF-8.", "Save the file as UTF-8."
+            f"{path}, line {line}: a byte is not UTF-8.", "Save the file as UTF-8."
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise BackendError(
-            f"{path}, {_where(str(error), content)}", "Mend that line of the job file."
+            f"{path}, {_where(str(error), content)}", "Fix that line of the job file."
         ) from error
     except RecursionError as error:
         raise BackendError(f"{path} is nested too deeply for a job file.") from error
 
 
 def _where(message: str, content: bytes) -> str:
-    """``line 3: expected '=' …`` of tomllib's "Expected '=' … (at line 3, column 5)"."""
+    """Format tomllib's "Expected '=' … (at line 3, column 5)" as ``line 3: expected '=' …``."""
     what, at, place = message.rpartition(" (at ")
     if not at:
         return message

@@ -1,4 +1,4 @@
-"""Keeps the catalogue like the folders of the data root, which other desktops change as well."""
+"""Keep the catalogue equal to the data root's folders, which other desktops change too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backend.ssh.interface import Unreachable
 
 
 class Rescan:
-    """A glance at the names of folders before each list, and a look at everything when asked."""
+    """Compares the names of folders before each list, and reads everything on request."""
 
     def __init__(
         self, root: DataRoot, catalogue: Catalogue, jobs: JobFolderReader, share: DataRootAccess
@@ -29,19 +29,19 @@ class Rescan:
         self._share = share
 
     def notice(self, kind: Kind) -> None:
-        """Take into the catalogue what another desktop imported or removed meanwhile."""
+        """Add to the catalogue what another desktop imported or removed."""
         try:
             folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
         except Unreachable:
-            # The list is there while the data root is away.
+            # The list is available while the data root is not.
             return
         if not folders and not library_files.kind_folder(self._root, kind).is_dir():
-            # Nothing was imported yet, or the data root is not mounted just now.
+            # Nothing was imported yet, or the data root is not mounted at the moment.
             return
         known = {(item.name, item.version) for item in self._catalogue.items(kind)}
         fresh = []
         for key in folders.keys() - known:
-            # A folder that cannot be read is told by a rescan; a list shows what can be used.
+            # A rescan reports a folder that cannot be read; a list shows what can be used.
             with suppress(BackendError):
                 fresh.append(library_files.read_item(folders[key]))
         gone = known - folders.keys()
@@ -49,7 +49,7 @@ class Rescan:
             self._catalogue.sync_items(kind, fresh, gone)
 
     def everything(self, progress: Progress) -> RescanReport:
-        """Read the whole data root into the catalogue, whatever the catalogue held before."""
+        """Read the whole data root into the catalogue, replacing its content."""
         counts: dict[str, int] = {}
         forgotten: list[str] = []
         swept: list[str] = []

@@ -1,4 +1,4 @@
-"""What tools found, kept on this computer by the hashes of all that went into it."""
+"""Results of tools, cached on this computer by the hashes of all their inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_BYTES = 64_000_000
 
 
 class KeptResults:
-    """A folder of results. Losing it costs only that they are found out again."""
+    """A folder of results. Losing it means only that they are computed again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -31,23 +31,23 @@ class KeptResults:
         read: Callable[[dict[str, Any]], T],
         find: Callable[[], T],
     ) -> T:
-        """What is kept under this key; else what ``find`` finds, which is kept from now on.
+        """Return the cached result, otherwise the result of ``find``, which is then cached.
 
         Args:
-            read: Makes a result of what its ``to_dict`` gave; raises ValueError where it cannot.
+            read: Parses the output of ``to_dict``; raises ValueError if it cannot.
         """
         known = self.known(key, read)
         if known is not None:
             return known
         found = find()
-        # A full disk is no reason to show nothing.
+        # A full disk must not prevent showing the result.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_json(self._place(key), found.to_dict(), mode=0o600)
         return found
 
     def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
-        """What is kept under this key, None where nothing is that can be read."""
+        """Return the cached result, None if there is none that can be read."""
         with suppress(OSError, ValueError):
             return read(read_json(self._place(key), _MOST_BYTES))
         return None

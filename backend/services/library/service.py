@@ -1,8 +1,8 @@
-"""Datasets, models and loaders: imported, listed, verified, looked into, removed.
+"""Datasets, models and loaders: import, list, verify, preview and remove them.
 
-The folders in the data root are the truth. The catalogue answers a list at once, after a look at
-the names of the folders that costs no file a read: so what another desktop imported a moment ago
-is there, and while the data root is away the list still is.
+The folders in the data root are the truth. The catalogue answers a list at once, after comparing
+the names of the folders, which reads no file: the list has what another desktop imported a moment
+ago, and is available while the data root is not.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _JOBS_LOOKED_AT = 200
 
 
 class LibraryService:
-    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread.
+    """See `docs/architecture.md`. Every call blocks and may run on any thread.
 
-    ``see_job`` says how a job is now; left out, its folder is believed. ``cache`` is a folder on
-    this computer for what previews and checks found.
+    ``see_job`` returns a job's current state; by default its folder is read. ``cache`` is a folder
+    on this computer for the results of previews and checks.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class LibraryService:
         self.see_job = see_job or self._jobs.read
 
     def watch(self, changed: Callable[[Kind], object]) -> None:
-        """Call ``changed`` after each write of items into the catalogue, on the writing thread."""
+        """Call ``changed`` after each write of items to the catalogue, on the writing thread."""
         self._catalogue.items_changed = changed
 
     def import_item(
@@ -95,8 +95,8 @@ class LibraryService:
     ) -> LibraryItem:
         """Import a folder, a zip file or (as a model or loader) one ``.py`` as the next version.
 
-        The same files again are a version of their own: whoever imports asks for one. With
-        ``reuse_same`` the newest version with just these files is taken instead.
+        The same files again become a new version, because that was requested. With ``reuse_same``
+        the newest version with exactly these files is returned instead.
         """
         same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
         self._share.refresh_library(kind)
@@ -107,18 +107,18 @@ class LibraryService:
         return item
 
     def inspect(self, path: Path) -> ImportGuess:
-        """Guess what a folder, zip or file is, by its names alone; never raises."""
+        """Guess what a folder, zip or file is, from names only; never raises."""
         return project_detection.inspect(path)
 
     def import_project(
         self, source: Path, project: Project, name: str, progress: Progress | None = None
     ) -> tuple[LibraryItem, ...]:
-        """Import each part as the next version of ``name``, or take its newest if that is the same.
+        """Import each part as the next version of ``name``; reuse its newest if that is the same.
 
-        All parts are looked at before the first byte is written.
+        All parts are checked before the first byte is written.
 
         Raises:
-            BackendError: A part cannot be imported; it is named, and so are those that were.
+            BackendError: A part cannot be imported; it names that part and the imported ones.
         """
         progress = progress or Progress()
         looked_at: dict[Kind, ImportSource] = {}
@@ -147,12 +147,12 @@ class LibraryService:
         return tuple(items)
 
     def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
-        """Every version, by name, newest first."""
+        """Return every version, by name, newest first."""
         self._rescan.notice(kind)
         return self._catalogue.items(kind)
 
     def used_together(self) -> tuple[Together, ...]:
-        """What worked together: in previews and checks, then in jobs, the newest job first."""
+        """Return what worked together: in previews and checks, then in jobs, newest job first."""
         found = [
             Together(item.name, _name(loader))
             for item in self._catalogue.items(Kind.DATASET)
@@ -172,19 +172,19 @@ class LibraryService:
         return tuple(dict.fromkeys(found))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
-        """One version; ``reference`` is a name (its newest version) or ``name@version``."""
+        """Return a version; ``reference`` is a name (its newest version) or ``name@version``."""
         item = self._item(self._folder(kind, reference))
         self._catalogue.put_item(item)
         return item
 
     def content(self, kind: Kind, reference: str) -> Path:
-        """The folder with the user's files, for who names it; see `open_content`."""
+        """Return the path of the user's files, to be shown; see `open_content`."""
         folder = self._folder(kind, reference)
         library_files.read_item(folder)
         return folder.content
 
     def open_content(self, kind: Kind, reference: str, progress: Progress | None = None) -> Path:
-        """The folder with the user's files, to be read on this computer."""
+        """Return the folder with the user's files, to be read on this computer."""
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
         if not self._share.holds(folder.content):
@@ -196,18 +196,18 @@ class LibraryService:
         return folder.content
 
     def is_here(self, kind: Kind, reference: str) -> bool:
-        """Whether its files can be read on this computer without being fetched."""
+        """Return whether its files can be read on this computer without fetching them."""
         return self._share.holds(self.content(kind, reference))
 
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
         return library_files.list_files(self._folder(kind, reference), self._share)
 
     def text(self, kind: Kind, reference: str, path: str) -> str:
-        """One of the user's files, to be shown; at most a megabyte of it."""
+        """Return one of the user's files, to be shown; at most a megabyte of it."""
         return library_files.read_text(self._folder(kind, reference), path, self._share)
 
     def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
-        """What is different in a version; left out, ``older`` is the one before it.
+        """Return the changes in a version; by default, since the version before it.
 
         Raises:
             BackendError: There is no such version, or none before it.
@@ -228,7 +228,7 @@ class LibraryService:
         return changes(sides[0], sides[1], partial(self.text, kind))
 
     def pin(self, kind: Kind, reference: str) -> Pin:
-        """The exact version that is meant now."""
+        """Resolve a reference to an exact version."""
         item = library_files.read_item(self._folder(kind, reference))
         return Pin(item.name, item.version, item.sha256)
 
@@ -240,10 +240,10 @@ class LibraryService:
         *,
         thorough: bool = False,
     ) -> None:
-        """See that the files are those that were pinned.
+        """Check that the files are the pinned ones.
 
-        They are hashed when that was never done here, or when a name, size or time among them
-        changed since; with ``thorough`` always, which finds what a failing disk did as well.
+        They are hashed if that was never done here, or if a name, size or time changed since; with
+        ``thorough`` always, which also finds damage by a failing disk.
 
         Raises:
             BackendError: They are not; the first file that differs is named.
@@ -271,7 +271,7 @@ class LibraryService:
                 raise BackendError(
                     f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
                     f"({view.id}), which is {view.state.word.lower()}.",
-                    "Stop the job first." if view.state.is_live else "Take it out of the queue.",
+                    "Stop the job first." if view.state.is_live else "Remove it from the queue.",
                 )
         today = datetime.now(UTC)
         record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
@@ -282,18 +282,18 @@ class LibraryService:
         return item
 
     def weights(self, reference: str) -> Path | None:
-        """The weights that lie beside a model, None when it has none; `weights_hash` knows them."""
+        """Return the weights stored with a model, None if it has none."""
         return model_weights.find(self._folder(Kind.MODEL, reference), self._share)
 
     def weights_hash(self, reference: str) -> str:
-        """The SHA-256 that they had when they were given, "" where nobody wrote it down."""
+        """Return the recorded SHA-256 of a model's weights, "" without a record."""
         item = self._item(self._folder(Kind.MODEL, reference))
         return str(item.facts.get(WEIGHTS_FACT, {}).get("sha256", ""))
 
     def give_weights(
         self, reference: str, source: Path, progress: Progress | None = None
     ) -> LibraryItem:
-        """Copy a file of weights beside a model that has none; new jobs of it begin with them."""
+        """Store a file of weights with a model that has none; its new jobs begin with them."""
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
         path, sha256, size = model_weights.put(folder, source, progress or Progress(), self._share)
@@ -307,7 +307,7 @@ class LibraryService:
         split: str = "training",
         progress: Progress | None = None,
     ) -> Preview:
-        """Look at a dataset through a loader, in a process of its own; known results are kept."""
+        """Preview a dataset with a loader in its own process; results are cached."""
         data = self.show(Kind.DATASET, dataset)
         code = self.show(Kind.LOADER, loader)
         found = self._kept.get(
@@ -337,7 +337,7 @@ class LibraryService:
         loader: str = "",
         progress: Progress | None = None,
     ) -> ModelCheck:
-        """Build a model, and try a batch where data is given, in a process of its own."""
+        """Build a model, and try a batch if data is given, in its own process."""
         item = self.show(Kind.MODEL, model)
         code = self.show(Kind.LOADER, loader) if loader else None
         data = self.show(Kind.DATASET, dataset) if dataset else None
@@ -362,16 +362,16 @@ class LibraryService:
         return found
 
     def known_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
-        """What `check_model` found of just these files, None when they were never tried."""
+        """Return the result of `check_model` for exactly these files, None if there is none."""
         key = _check_key(model.sha256, dataset.sha256, loader.sha256)
         return self._kept.known(key, ModelCheck.from_dict)
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
-        """Read the whole data root into the catalogue, whatever the catalogue held before."""
+        """Read the whole data root into the catalogue, replacing its content."""
         return self._rescan.everything(progress or Progress())
 
     def _folder(self, kind: Kind, reference: str) -> VersionFolder:
-        """The folder that a reference means; of a name alone, the newest version's."""
+        """Return the folder of a reference; for a name alone, the newest version's."""
         try:
             name, version = split_reference(reference)
         except ValueError as error:
@@ -391,12 +391,12 @@ class LibraryService:
                 f"There is no {kind.value} “{sanitize(reference)}”.",
                 f"Did you mean “{near}”?"
                 if near and near != name
-                else f"Import it first, or see the list of {kind.folder}.",
+                else f"Import it first, or choose one from the list of {kind.folder}.",
             )
         return VersionFolder(self._root, kind, name, found[0])
 
     def _item(self, folder: VersionFolder) -> LibraryItem:
-        """A version's record as it is now."""
+        """Read the current record of a version."""
         with as_backend_error(f"The record of the {folder.text} cannot be read"):
             self._share.refresh_file(folder.meta)
         return library_files.read_item(folder)
@@ -420,12 +420,12 @@ class LibraryService:
         return None
 
     def _pinned_by(self, kind: Kind, item: LibraryItem) -> Iterator[JobView]:
-        """Every job that uses a version, as it is now."""
+        """Yield every job that uses a version, with its current state."""
         for job_id in self._rescan.job_ids():
             try:
                 pins = self._jobs.read(job_id).pins
             except BackendError:
-                # What cannot be read cannot train either.
+                # A job that cannot be read cannot train either.
                 continue
             used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
             if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
@@ -438,7 +438,7 @@ class LibraryService:
         if merged == item.facts:
             return item
         known = replace(item, facts=merged)
-        # Facts are a comfort: on a data root that is read-only they are in the catalogue alone.
+        # Facts are optional: if the data root is read-only, only the catalogue has them.
         with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
             library_files.write_item(folder.path, known, self._share)
@@ -456,7 +456,7 @@ def _name(reference: object) -> str:
 
 @contextlib.contextmanager
 def _named(kind: Kind, before: Sequence[LibraryItem]) -> Iterator[None]:
-    """Say which part of a project failed, and which were imported ``before`` it and stay."""
+    """Name the part of a project that failed, and those imported ``before`` it, which stay."""
     try:
         yield
     except BackendError as error:
@@ -474,7 +474,7 @@ def _named(kind: Kind, before: Sequence[LibraryItem]) -> Iterator[None]:
 
 
 class _Stretch(Progress):
-    """Reports of one part of a work, in bytes, become reports of the whole work."""
+    """Turns progress of one part, in bytes, into progress of the whole."""
 
     def __init__(self, whole: Progress, before: int, size: int, total: int, kind: Kind) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""What is different between two versions: which files, and the lines of those that are text.
+"""Differences between two versions: the files, and the changed lines of text files.
 
-Which files differ is told by the hashes that were taken at their import: of a million pictures none
-is read. Lines are compared within bounds, since comparing takes longer than in proportion.
+Files are compared by the hashes taken at their import: of a million pictures none is read. Lines
+are compared up to a limit, because the time grows faster than their number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def changes(
     newer: tuple[str, Mapping[str, str]],
     text: Callable[[str, str], str],
 ) -> VersionChanges:
-    """Hold the files of two versions against each other.
+    """Compare the files of two versions.
 
     Args:
         older: Its reference, and the SHA-256 of each of its files by path; ``newer`` as well.
-        text: Reads a file, by reference and path; a BackendError when it is no text.
+        text: Reads a file, by reference and path; raises BackendError if it is not text.
     """
     (before, old), (after, new) = older, newer
     added = sorted(new.keys() - old.keys())
@@ -40,7 +40,7 @@ def changes(
             try:
                 sides = lines(before, path, old), lines(after, path, new)
             except BackendError:
-                # Which file it is, the lists say.
+                # The lists contain the file's name.
                 continue
             if max(map(len, sides)) > _MOST_LINES:
                 yield f"… {path} is longer than {_MOST_LINES} lines"

@@ -1,4 +1,4 @@
-"""Starting a run's supervisor on its head node: the first one chosen, here or over SSH."""
+"""Start a run's supervisor on its head node: the first chosen node, locally or over SSH."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _START_LIMIT_S = 60.0
 
 
 class Head(Protocol):
-    """Where a supervisor can be started, right now."""
+    """A place to start a supervisor now."""
 
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        """Start it and return at once; it needs nobody from then on.
+        """Start it and return at once; it then runs independently.
 
         Raises:
             BackendError: It did not start.
@@ -39,7 +39,7 @@ class ThisComputer:
 
 
 class RemoteNode:
-    """A node over SSH; the connection is open already, so that no claim is made in vain."""
+    """A node over SSH; the connection is open already, so that a run is not claimed in vain."""
 
     def __init__(self, name: str, shell: Shell) -> None:
         self._name = name
@@ -54,12 +54,12 @@ class RemoteNode:
         if not answer.ok:
             raise BackendError(
                 f"The supervisor of run {run} did not start on {self._name}: {answer.complaint}.",
-                f"Check {self._name}; setting it up again mends what is missing there.",
+                f"Set {self._name} up again, which reinstalls what is missing.",
             )
 
 
 class HeadNodeLauncher:
-    """Finds the head of a run among this computer and the nodes that were added."""
+    """Finds the head node of a run among this computer and the added nodes."""
 
     def __init__(self, cluster: ClusterService, set_up: SetUpService) -> None:
         self._cluster = cluster
@@ -67,7 +67,7 @@ class HeadNodeLauncher:
 
     @contextmanager
     def of(self, ranks: Sequence[RankPlan]) -> Iterator[Head]:
-        """The head of a run with these ranks, and a way from it to all the others.
+        """Open the head node of a run with these ranks; it can reach all the others.
 
         Raises:
             BackendError: It cannot be reached; nothing was started.
@@ -85,10 +85,10 @@ class HeadNodeLauncher:
             shell.close()
 
     def prepare(self, ranks: Sequence[RankPlan]) -> None:
-        """See to it that the head can reach the others whenever it starts by itself.
+        """Enable the head node to reach the others when it starts a run by itself.
 
         Raises:
-            BackendError: It cannot be reached, and without that the others cannot be either.
+            BackendError: It cannot be reached, so its settings cannot be updated.
         """
         name = ranks[0].node
         if name == THIS_COMPUTER or all(plan.node == name for plan in ranks):
@@ -100,7 +100,7 @@ class HeadNodeLauncher:
             shell.close()
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
-        """Nodes that were added since the head was set up, and host keys accepted since."""
+        """Write the nodes that were added, and host keys accepted, since the head was set up."""
         assert head.facts is not None, "a head was set up"
         assert head.installation is not None, "a head was set up"
         home = NodeHome(PurePosixPath(head.facts.home))

@@ -1,7 +1,7 @@
-"""Sets nodes up, several at once; takes from them again what was put there.
+"""Sets nodes up, several at once, and removes what was installed.
 
-The wheels for nodes alike are fetched once, all nodes get one version of Open MPI, and a node that
-fails keeps no other from being set up.
+The wheels for similar nodes are fetched once, all nodes get one version of Open MPI, and a node
+that fails does not prevent the set-up of others.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ Look = Callable[[NodeEntry, Shell], NodeFacts]
 
 @dataclass(frozen=True)
 class DesktopPlaces:
-    """What setting nodes up takes from this desktop.
+    """Files of this desktop for setting nodes up.
 
-    ``keys`` holds the cluster's key of one data root, ``wheels`` the wheels for the nodes,
+    ``keys`` contains the cluster's key of one data root, ``wheels`` the wheels for the nodes,
     ``horovod`` the folders in which Horovod wheels were built, ``constraints`` the lock file.
     """
 
@@ -65,18 +65,18 @@ class DesktopPlaces:
 
 
 def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
-    """Those of this user: ``data_key`` keeps the clusters of two data roots apart."""
+    """Return this user's folders: ``data_key`` separates the clusters of two data roots."""
     import platformdirs
 
     cache = platformdirs.user_cache_path("ringmaster")
     built = [cache / "wheels"]
     try:
-        # The environment that this program runs in says where its own wheel came from.
+        # The environment of this program knows the origin of its own wheel.
         stamp = json.loads((Path(sys.prefix) / "ringmaster.json").read_text("utf-8"))
         built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
     except (OSError, ValueError, KeyError, IndexError):
         pass
-    # A bundle brings the one that was built where it was made.
+    # A bundle contains the one that was built with it.
     built.append(CODE_ROOT / "wheels")
     return DesktopPlaces(
         keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
@@ -87,10 +87,10 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
 
 
 class SetUpService:
-    """Every call blocks and may run on any thread.
+    """Sets up nodes. Every call blocks and may run on any thread.
 
     Args:
-        host_key: What a known-hosts line of an accepted node holds after the name, or "".
+        host_key: Returns the known-hosts line of an accepted node without its name, or "".
         start_agent: See `SetUpPlan`.
     """
 
@@ -119,10 +119,10 @@ class SetUpService:
         cancelled: Callable[[str], bool] = lambda name: False,
         options: SetUpOptions | None = None,
     ) -> Mapping[str, NodeEntry | BackendError]:
-        """Set nodes up side by side: what became of each, by name.
+        """Set nodes up in parallel; return the result of each by name.
 
         ``on_change`` is called on several threads, for one node always on the same. ``cancelled``
-        is asked about each node by its name.
+        is called with each node's name.
 
         Raises:
             BackendError: A name is not that of a node, or the cluster's key cannot be used.
@@ -139,7 +139,7 @@ class SetUpService:
         )
         peers = self.peers()
         hold = _Locks().hold
-        # Of nodes that share an environment one gets the wheels anyway.
+        # One of the nodes that share an environment receives the wheels anyway.
         relay = Relay() if len(wanted) >= LEAST_NODES and not chosen.shared else None
 
         def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
@@ -184,7 +184,7 @@ class SetUpService:
     def _let_in_at(
         self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
     ) -> None:
-        """Let new nodes in at nodes that were set up before, where no common subnet does."""
+        """Authorize new nodes at nodes set up before, if their common subnet does not."""
         peers = self.peers()
         new = [peer for peer in peers if peer.name in names]
         for entry in others:
@@ -196,11 +196,11 @@ class SetUpService:
                         entry, partial(self._let_in, entry=entry, key=key, peers=peers)
                     )
             except BackendError:
-                # The look before a start finds it and offers to do it again.
+                # The pre-flight check finds it and offers to do it again.
                 _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
 
     def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
-        """By the first node that sees the data root under the same name and answers."""
+        """Clear it from the first node that answers and has the data root at the same path."""
         for entry in entries:
             if entry.data_root == relay.used_by:
                 with suppress(BackendError):
@@ -208,7 +208,7 @@ class SetUpService:
                     return
 
     def brought_mpi(self) -> str:
-        """Version of the Open MPI that a node gets unless it is to use its own, "" if unknown."""
+        """Return the version of Ringmaster's Open MPI for the nodes, "" if unknown."""
         with suppress(OSError, ValueError):
             for line in self._places.constraints.read_text("utf-8").splitlines():
                 package, _, version = line.partition("==")
@@ -217,7 +217,7 @@ class SetUpService:
         return ""
 
     def wake(self, name: str) -> None:
-        """Start the agent of a node that is set up: it was rebooted and nothing else does it.
+        """Start the agent of a node that is set up, for example after a reboot.
 
         Raises:
             BackendError: The node does not answer, or its agent does not start.
@@ -240,7 +240,7 @@ class SetUpService:
         self._with_shell(entry, start)
 
     def peers(self) -> tuple[Peer, ...]:
-        """Every node that mpirun on another one may go to, for `keys.write_settings`."""
+        """Return every node that mpirun on another one may reach, for `keys.write_settings`."""
         return tuple(
             Peer(
                 one.name,
@@ -257,7 +257,7 @@ class SetUpService:
         )
 
     def let_in_again(self) -> None:
-        """Put the cluster's key on every node that is set up, and list it there; settings as well.
+        """Authorize the cluster's key on every node that is set up, and update the settings.
 
         Raises:
             BackendError: A node could not be reached or written; all others were.
@@ -280,7 +280,7 @@ class SetUpService:
     def _let_in(
         self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
     ) -> None:
-        assert entry.facts is not None, "a node that is set up was looked at"
+        assert entry.facts is not None, "a node that is set up has facts"
         assert entry.installation is not None, "asked for by the caller"
         home = NodeHome(PurePosixPath(entry.facts.home))
         if not entry.installation.own_key:
@@ -290,7 +290,7 @@ class SetUpService:
         cluster_key.write_settings(shell, home, peers, entry.installation.own_key)
 
     def environments(self, name: str) -> Mapping[str, int]:
-        """The environments on a node, with their size in bytes."""
+        """Return the environments on a node, with their size in bytes."""
         entry = self._entry(name)
         return self._with_shell(entry, lambda shell: unprovision.environments(entry, shell))
 
@@ -302,7 +302,7 @@ class SetUpService:
         )
 
     def un_provision(self, name: str) -> int:
-        """Take everything of Ringmaster from a node; gives the bytes freed. The entry stays.
+        """Remove everything of Ringmaster from a node; return the bytes freed. The entry stays.
 
         Raises:
             BackendError: See `backend.provisioning.unprovision.remove`.
@@ -315,12 +315,12 @@ class SetUpService:
         return freed
 
     def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
-        """Take everything from several nodes, one after the other: what became of each, by name.
+        """Remove everything from several nodes in turn; yield the result of each by name.
 
-        One after the other, because the last node with a shared environment takes that away.
+        In turn, because the last node with a shared environment removes that too.
 
         Raises:
-            BackendError: A name is not that of a node; nothing was taken.
+            BackendError: A name is not that of a node; nothing was removed.
         """
         entries = {one.name: one for one in self._entries()}
         for entry in [self._known(entries, name) for name in dict.fromkeys(names)]:
@@ -330,7 +330,7 @@ class SetUpService:
                 yield entry.name, error
 
     def _insist_all_is_home(self, name: str) -> None:
-        """What a node that does not see the data root made must not go with it."""
+        """Refuse to remove results from a node that does not see the data root."""
         with suppress(FileNotFoundError):
             for path in self._root.jobs.iterdir():
                 folder = self._root.job(path.name)
@@ -339,23 +339,23 @@ class SetUpService:
                 self._share.bring_home(folder, Progress())
                 if _is_on(folder, name):
                     raise BackendError(
-                        f"The job {folder.job_id} is on {name}, and what it made is nowhere else.",
+                        f"The results of the job {folder.job_id} are on {name} and nowhere else.",
                         "Stop that job, or wait for its end.",
                     )
 
     def _trusted(self, entry: NodeEntry) -> str:
-        """The fingerprint of a node's accepted key; the step that connects says what is wrong."""
+        """Return the fingerprint of a node's accepted key; connecting reports any problem."""
         with suppress(BackendError):
             return fingerprint_of(self._host_key(entry))
         return ""
 
     def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
-        """The cluster's key: this desktop's, else the one that a node has, else a new one."""
+        """Return this desktop's cluster key, otherwise the one of a node, otherwise a new one."""
         folder = self._places.keys
         kept = cluster_key.stored_key(folder)
         if kept is not None:
             return kept
-        # Another desktop set these nodes up: its key must stay the one that all let in.
+        # Another desktop set these nodes up: its key must remain the one that all accept.
         silent: BackendError | None = None
         for entry in entries:
             try:
@@ -367,9 +367,9 @@ class SetUpService:
                 return cluster_key.store_key(folder, found)
         if silent is not None:
             raise BackendError(
-                "The cluster's key lies on the nodes that are set up already, and none of them "
-                f"gave it: {silent.sentence}",
-                "Start one of them, or remove those that are gone for good; then set up again.",
+                "The cluster's key is on the nodes that are set up already, and none of them "
+                f"returned it: {silent.sentence}",
+                "Start one of them, or remove nodes that no longer exist; then set up again.",
             ) from silent
         return cluster_key.store_key(folder, cluster_key.make_key())
 
@@ -405,13 +405,13 @@ class SetUpService:
 
 
 def _is_on(folder: JobFolder, node: str) -> bool:
-    """Whether the newest run of a job was carried to a node and did not come home."""
+    """Return whether the newest run of a job is staged on a node and not fetched yet."""
     carried = remote_run_of(folder.attempt(folder.newest_run()))
     return carried is not None and carried.node == node and not carried.is_home
 
 
 class _Wheels:
-    """The wheels of one set-up: nodes alike share them, and the first one's thread fetches."""
+    """The wheels of one set-up: similar nodes share them; the first one's thread fetches them."""
 
     def __init__(self, places: DesktopPlaces, cpu_only: bool) -> None:
         self._built = horovod_wheels.built_wheels(places.horovod)
@@ -431,7 +431,7 @@ class _Wheels:
 
 
 class _Locks:
-    """One for each name. Another desktop is not kept waiting: who renames first has made it."""
+    """A lock for each name. Another desktop does not wait: the first one to rename wins."""
 
     def __init__(self) -> None:
         self._own = threading.Lock()
@@ -443,7 +443,7 @@ class _Locks:
 
 
 class _Versions:
-    """The Open MPI of each node; whoever comes with another than the first is refused."""
+    """The Open MPI version of each node; a node with another than the first is refused."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         self._known = dict(known)
@@ -456,7 +456,7 @@ class _Versions:
                     raise BackendError(
                         f"{name} has Open MPI {version} and {other} has {theirs}; the ranks of a "
                         "job need the same version on all its nodes.",
-                        f"Set {name} and {other} up again together, and all other nodes: with the "
-                        "Open MPI that Ringmaster brings, or with the one of their system.",
+                        f"Set {name} and {other} up again together, and all other nodes: with "
+                        "Ringmaster's Open MPI, or with the one of their system.",
                     )
             self._known[name] = version

@@ -1,8 +1,8 @@
-"""The nodes that people add: whom to trust, how to get in, what is there.
+"""The nodes that users add: their host keys, their connections, and facts about them.
 
-A node is added only when a look at it has succeeded from beginning to end; until then nothing of
-it is written but a host key that a person accepted. Passphrases are kept in memory, by key file,
-for as long as the program runs; in the system keyring only those that a person wants kept there.
+A node is added only after it was inspected completely; until then only an accepted host key is
+stored. Passphrases are kept in memory, by key file, until the program ends; the system keyring
+stores only those that the user chooses.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from backend.ssh.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.ssh.system_keyring import SystemKeyring
 
 Accept = Callable[[HostKey], bool]
-"""Asks a person whether a key is the right one. There is no other way to a yes."""
+"""Asks the user whether a key is correct. Keys are accepted in no other way."""
 AskPassphrase = Callable[[str], str]
-"""Asks a person for the passphrase of a key file; "" is a no."""
+"""Asks the user for the passphrase of a key file; "" declines."""
 _PASSPHRASE_TRIES = 3
 _KEY_BYTES = 4
 
@@ -38,8 +38,8 @@ _KEY_BYTES = 4
 class ClusterService:
     """See `docs/architecture.md`. Every call may run on any thread.
 
-    ``profile`` is the folder of this desktop's own that keeps accepted host keys. ``ssh_config``
-    is read instead of the user's client settings.
+    ``profile`` is this desktop's own folder for accepted host keys. ``ssh_config`` replaces the
+    user's SSH client settings.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ClusterService:
     ) -> None:
         self._root = root
         self.share: DataRootAccess = MOUNTED
-        """How the data root is reached; over SSH it is by `connect`, so it comes later."""
+        """Access to the data root; over SSH it needs `connect`, so it is set later."""
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
         self._passphrases: dict[str, str] = {}
@@ -60,11 +60,11 @@ class ClusterService:
 
     @property
     def known_hosts_path(self) -> Path:
-        """The host keys that people accepted, one a line."""
+        """Path of the accepted host keys, one a line."""
         return self._known_hosts.path
 
     def ssh_facts(self) -> SshFacts:
-        """What this computer gets into nodes with.
+        """Return the SSH settings and keys of this computer.
 
         Raises:
             BackendError: The file of accepted host keys cannot be read.
@@ -88,7 +88,7 @@ class ClusterService:
         return node_files.entries(self._root)
 
     def entries_known(self) -> tuple[NodeEntry, ...]:
-        """As `list`; while the data root does not answer, those that were there before."""
+        """Return the nodes as `list`; the last known ones while the data root does not answer."""
         with suppress(Unreachable):
             self.share.refresh_nodes()
         try:
@@ -111,20 +111,20 @@ class ClusterService:
         node_data_root: str = "",
         no_share: bool = False,
     ) -> NodeEntry:
-        """Look at a machine and keep it as a node; without a name it is called as its host.
+        """Inspect a machine and add it as a node; by default its name is the host's.
 
-        ``node_data_root`` is where the node sees the data root, if not at the same path as here.
-        With ``no_share`` it sees none, and what its jobs read and write travels over SSH.
+        ``node_data_root`` is the path of the data root on the node, if it differs from this one.
+        With ``no_share`` the node sees none, and the files of its jobs are copied over SSH.
 
         Raises:
-            BackendError: The name cannot be one or is taken, or the look failed (see
-                `backend.ssh.client.connect` and `look_at`); no node was written.
+            BackendError: The name is invalid or exists, or the inspection failed (see
+                `backend.ssh.client.connect` and `look_at`); no node was added.
         """
         name = self._free_name(name or address.host)
         if no_share and not self.share.is_mounted:
             raise BackendError(
-                "This computer reaches the data root over SSH itself, so it cannot carry files "
-                f"between that and {name}.",
+                "This computer reaches the data root over SSH itself, so it cannot copy files "
+                f"between the data root and {name}.",
                 f"Add {name} from a computer that mounts the data root.",
             )
         with_key = replace(address, identity=_absolute(address.identity))
@@ -147,10 +147,10 @@ class ClusterService:
     def inspect(
         self, name: str, passphrase: AskPassphrase | None = None, node_data_root: str = ""
     ) -> NodeEntry:
-        """Look at a node again and keep what was found; see `add` for ``node_data_root``.
+        """Inspect a node again and store its facts; see `add` for ``node_data_root``.
 
         Raises:
-            BackendError: There is no such node, or the look failed; nothing was changed.
+            BackendError: There is no such node, or the inspection failed; nothing was changed.
         """
         entry = self.entry(name)
         shell = self.open_shell(name, passphrase)
@@ -164,15 +164,15 @@ class ClusterService:
         return fresh
 
     def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
-        """What a look through an open connection finds; nothing is kept.
+        """Inspect a node through an open connection; nothing is stored.
 
         Raises:
-            BackendError: The look failed.
+            BackendError: The inspection failed.
         """
         return _known_root(self._look_at(shell, entry.name, entry.data_root).facts, entry)
 
     def _carried_root(self, home: NodeHome) -> str:
-        """By the same key on all nodes of this data root, whichever desktop adds them."""
+        """Return the staged root, the same on all nodes and from all desktops of a data root."""
         used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
         return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
@@ -182,7 +182,7 @@ class ClusterService:
         return inspect(shell, name, path, there, share.replace_bytes, share.remove)
 
     def set_in_service(self, name: str, in_service: bool) -> NodeEntry:
-        """Whether jobs may be started on the node; what runs there goes on.
+        """Set whether jobs may be started on the node; its running jobs continue.
 
         Raises:
             BackendError: There is no such node.
@@ -192,9 +192,9 @@ class ClusterService:
         return fresh
 
     def remove(self, name: str) -> NodeEntry:
-        """Move what the data root knows of a node to its trash; the machine is left as it is.
+        """Move the node's records in the data root to the trash; the machine does not change.
 
-        The passphrase of a key that opens no other node is forgotten.
+        The passphrase of a key that opens no other node is removed.
 
         Raises:
             BackendError: There is no such node.
@@ -208,10 +208,10 @@ class ClusterService:
         return entry
 
     def keep_passphrase(self, identity: str) -> None:
-        """Have the passphrase that opened a key kept by the system keyring, too.
+        """Store the passphrase that opened a key in the system keyring too.
 
         Raises:
-            BackendError: It was not given, or the keyring does not take it.
+            BackendError: It was not given, or the keyring does not store it.
         """
         passphrase = self._passphrases.get(identity, "")
         if not passphrase:
@@ -219,12 +219,12 @@ class ClusterService:
         self.keyring.keep(identity, passphrase)
 
     def remove_passphrase(self, name: str) -> tuple[str, ...]:
-        """Forget the passphrases of the keys of a node, here and in the system keyring.
+        """Remove the passphrases of the keys of a node, from memory and the system keyring.
 
         Returns the key files that had one.
 
         Raises:
-            BackendError: There is no such node, or the keyring does not let go of one.
+            BackendError: There is no such node, or the keyring cannot remove one.
         """
         return self._forget_passphrases(self._identities(self.entry(name)))
 
@@ -245,15 +245,15 @@ class ClusterService:
             return (entry.address.identity,) if entry.address.identity else ()
 
     def open_shell(self, name: str, passphrase: AskPassphrase | None = None) -> Shell:
-        """A connection to a node; close it in the end.
+        """Open a connection to a node; the caller closes it.
 
         Raises:
-            BackendError: There is no such node, or no way in.
+            BackendError: There is no such node, or it cannot be reached.
         """
         return self.connect(self.entry(name).address, None, passphrase)
 
     def host_key(self, name: str) -> str:
-        """What a known-hosts line of a node holds after the name; "" when no key was accepted.
+        """Return a node's known-hosts line without its name; "" if no key was accepted.
 
         Raises:
             BackendError: There is no such node, or its address cannot be used.
@@ -264,11 +264,11 @@ class ClusterService:
         return next((key.text for key in self._known_hosts.keys(*place)), "")
 
     def trust(self, key: HostKey) -> None:
-        """Accept a key from now on. Call this only after a person's yes."""
+        """Accept a key from now on. Call this only after the user agreed."""
         self._known_hosts.add(key)
 
     def remove_host_key(self, host: str, port: int = SSH_PORT) -> int:
-        """Accept the keys of one sshd no longer; how many that were.
+        """Remove the accepted keys of one sshd; return their number.
 
         Raises:
             BackendError: None was accepted.
@@ -277,7 +277,7 @@ class ClusterService:
         if not count:
             raise BackendError(
                 f"No host key of {sanitize(host_name(host, port))} was accepted here.",
-                f"The accepted ones are in {self._known_hosts.path}.",
+                f"The accepted keys are in {self._known_hosts.path}.",
             )
         return count
 
@@ -288,12 +288,12 @@ class ClusterService:
         ask: AskPassphrase | None = None,
         **limits: float,
     ) -> Shell:
-        """A connection to any machine; close it in the end. ``limits`` are those of `ssh.connect`.
+        """Open a connection to any machine; the caller closes it. ``limits``: see `ssh.connect`.
 
         Raises:
-            BackendError: There is no way in.
+            BackendError: It cannot be reached.
         """
-        # Fabric and paramiko take 0.5 s to import, which who lists jobs need not wait for.
+        # Fabric and paramiko take 0.5 s to import, which listing jobs does not need.
         from backend.ssh.client import connect
 
         passphrase = ""
@@ -309,7 +309,7 @@ class ClusterService:
                     **limits,
                 )
             except HostKeyUnknown as error:
-                # Each sshd on the way asks once: what is accepted is never unknown again.
+                # Each sshd on the way asks once: an accepted key stays known.
                 if accept is None or not accept(error.key):
                     raise
                 self.trust(error.key)
@@ -330,13 +330,13 @@ class ClusterService:
                 self._passphrases[error.identity] = passphrase
 
     def check_banner(self, address: NodeAddress) -> None:
-        """Whether SSH answers there: a greeting will do, and nobody logs in.
+        """Check that SSH answers: it reads the greeting and does not log in.
 
-        Behind a jump host only a login tells.
+        Behind a jump host only a login can check that.
 
         Raises:
-            Unreachable: Nobody answers, or no SSH server.
-            BackendError: It cannot be asked.
+            Unreachable: Nothing answers, or it is not an SSH server.
+            BackendError: It cannot be checked.
         """
         from backend.ssh.client import hops_of
 
@@ -349,17 +349,17 @@ class ClusterService:
     def _free_name(self, name: str) -> str:
         fault = name_fault(name)
         if fault:
-            raise BackendError(fault, "Give the node a name of your own: --name NAME.")
+            raise BackendError(fault, "Give the node another name: --name NAME.")
         self.share.refresh_nodes()
         if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
             raise BackendError(
-                f"There is a node “{name}” already.",
-                "Choose another name with --name, or remove that one first.",
+                f"The node “{name}” exists already.",
+                "Choose another name with --name, or remove that node first.",
             )
         return name
 
     def entry(self, name: str) -> NodeEntry:
-        """One node.
+        """Return a node.
 
         Raises:
             BackendError: There is none of that name.
@@ -378,21 +378,21 @@ class ClusterService:
             f"There is no node “{sanitize(name)}”.",
             f"Did you mean “{near}”?"
             if near
-            else f"There is {', '.join(known)}."
+            else f"Known nodes: {', '.join(known)}."
             if known
             else f"Add one: {COMMAND} node add HOST",
         )
 
 
 def _absolute(identity: str) -> str:
-    """The next start of the program may be from another folder."""
+    """Make the path absolute: the program may be started from another folder next time."""
     if not identity or identity.startswith("~"):
         return identity
     return str(Path(identity).absolute())
 
 
 def _known_root(facts: NodeFacts, entry: NodeEntry) -> NodeFacts:
-    """A share that is not mounted just now comes back where it was, which nobody else knows."""
+    """Keep the path of a share that is not mounted at the moment: it will return there."""
     if entry.no_share:
         return _with_carried_root(facts, entry.data_root)
     if facts.data_root:
@@ -405,6 +405,6 @@ def _with_carried_root(facts: NodeFacts, carried_root: str) -> NodeFacts:
 
 
 def _kept_address(entry: NodeEntry, found: NodeInspection) -> str:
-    """What ranks use stays while the node still has it: the desktop may come by another way."""
+    """Keep the ranks' address while the node has it: this desktop may use another route."""
     addresses = [one.address for one in found.facts.interfaces]
     return entry.ranks_address if entry.ranks_address in addresses else found.ranks_address

@@ -1,6 +1,6 @@
-"""The nodes. This computer is one from the first start, with no SSH.
+"""The nodes. This computer is always one of them, without SSH.
 
-What a node has is read anew each time: nobody keeps a list that could be wrong.
+The facts of a node are read each time, so that no stored list can be outdated.
 """
 
 from __future__ import annotations
@@ -76,25 +76,25 @@ class NodeService:
         self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
-        """This computer, now; rates come with the second reading."""
+        """Read this computer now; rates come with the second reading."""
         with self._reading:
             if self._probe is None:
                 self._probe = Probe(THIS_COMPUTER, self._root.path)
             return self._probe.read()
 
     def list(self) -> tuple[NodeState, ...]:
-        """This computer, then every node that was added, by name.
+        """Return this computer, then every added node, by name.
 
-        The first look at a node takes until its agent's next beat: one beat alone proves nothing.
+        The first call waits for a node's next heartbeat, because one heartbeat proves nothing.
         """
         return (NodeState(THIS_COMPUTER, Presence.ONLINE, self.reading()), *self.remote())
 
     def remote(self) -> tuple[NodeState, ...]:
-        """Every node that was added, by name."""
+        """Return every added node, by name."""
         entries = self._cluster.entries_known()
         with self._watching:
             while True:
-                # Who cannot be asked falls silent by itself: what is here grows old.
+                # A node that cannot be read becomes silent by itself: its reading gets old.
                 with suppress(Unreachable):
                     self._share.refresh_nodes()
                 news = {}
@@ -108,9 +108,9 @@ class NodeService:
                 time.sleep(_SETTLE_S)
 
     def past(self, name: str) -> tuple[PastReading, ...]:
-        """What the node's agent kept of the last week, oldest first, by this computer's clock.
+        """Return the node's history of the last week, oldest first, by this computer's clock.
 
-        Nothing of this computer: it has no agent.
+        It is empty for this computer, which has no agent.
 
         Raises:
             BackendError: There is no such node.
@@ -125,7 +125,7 @@ class NodeService:
             return self._past.read(name, time.time(), ahead_s or 0.0, PAST_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
-        """Whether the node can train: two ranks add up a number there, too.
+        """Check whether the node can train; two ranks on it add up a number.
 
         Raises:
             BackendError: There is no such node, or it does not answer.
@@ -138,7 +138,7 @@ class NodeService:
         return tuple(Finding(**one) for one in answer)
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
-        """Processes on a node that a run of this data root left behind (S14).
+        """Return processes on a node that survived a run of this data root.
 
         Raises:
             BackendError: There is no such node, or it does not answer.
@@ -151,7 +151,7 @@ class NodeService:
         return _orphans(name, self._ask(name, "backend.node.checks.orphans"))
 
     def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:
-        """End these, and no others; returns the orphans that are left.
+        """End exactly these; return the orphans that remain.
 
         Raises:
             BackendError: There is no such node, or it does not answer.
@@ -166,17 +166,17 @@ class NodeService:
         return _orphans(name, self._ask(name, "backend.node.checks.orphans", "--end", *words))
 
     def reading_over_ssh(self, entry: NodeEntry) -> NodeReading:
-        """One reading of a node whose agent writes none (`services.far_reading`).
+        """Read a node whose agent writes no reading (`services.nodes.ssh_reading`).
 
         Raises:
-            BackendError: There is no way in, or what it answers cannot be used.
+            BackendError: It cannot be reached, or its answer cannot be used.
         """
         shell = self._cluster.connect(entry.address, limit_s=ssh_reading.CONNECT_LIMIT_S)
         with contextlib.closing(shell):
             return ssh_reading.read(shell, entry)
 
     def _ask(self, name: str, module: str, *more: str, limit_s: float = 60.0) -> Any:
-        """What a module of ours prints on a node, as JSON."""
+        """Return the JSON that one of the program's modules prints on a node."""
         entry = self._cluster.entry(name)
         if entry.installation is None:
             raise BackendError(f"{name} is not set up.", f"Set up {name} first.")
@@ -200,27 +200,27 @@ class NodeService:
             ) from error
 
     def doctor(self) -> tuple[Finding, ...]:
-        """What is installed, what is missing, and what mends it."""
+        """Return what is installed, what is missing, and how to fix it."""
         return self._findings(smoke=False)
 
     @property
     def trains_here(self) -> bool:
-        """Whether this computer sees the data root, as every node of a run must."""
+        """True if this computer sees the data root, as every node of a run must."""
         return self._share.is_mounted
 
     def rooms(self) -> tuple[NodeRoom, ...]:
-        """What the nodes offer a job; those that are not online offer nothing."""
+        """Return the resources of the nodes for a job; nodes that are not online have none."""
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
         here = this_computer(reading.cpu.cores, gpus, self._site())
         return (here, *(_room(state) for state in self.remote() if state.reading is not None))
 
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
-        """Where the supervisor of a run with these ranks is started."""
+        """Return the place that starts the supervisor of a run with these ranks."""
         return self._heads.of(ranks)
 
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
-        """Let the head of these ranks start them by itself, whenever that will be."""
+        """Enable the head node of these ranks to start them by itself at any time."""
         self._heads.prepare(ranks)
 
     def _site(self) -> NodePaths:
@@ -246,7 +246,7 @@ class NodeService:
         return (*far, *self._mirror())
 
     def _far_root(self) -> Finding:
-        """The data root where it is, instead of its mirror."""
+        """Check the remote data root instead of its mirror."""
         name = self._share.shown(self._root.path)
         proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
         try:
@@ -263,9 +263,9 @@ class NodeService:
         told = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
         if room.fetched_bytes:
             told += (
-                f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear gives "
-                f"{number_format.size(room.fetched_bytes)} back, "
-                "which are fetched again when they are wanted"
+                f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear frees "
+                f"{number_format.size(room.fetched_bytes)}, "
+                "which are fetched again when needed"
             )
         yield Finding("mirror", True, f"{told}.")
 
@@ -285,7 +285,7 @@ def _state(entry: NodeEntry, news: NodeNews) -> NodeState:
 
 def _room(state: NodeState) -> NodeRoom:
     entry, reading = state.entry, state.reading
-    assert entry is not None, "a far node was added"
+    assert entry is not None, "a remote node was added"
     assert reading is not None, "asked for by the caller"
     return NodeRoom(
         node=entry.name,
@@ -317,6 +317,6 @@ def _orphans(name: str, answer: Any) -> tuple[Orphan, ...]:
         return tuple(untrusted.build(Orphan, one) for one in answer["orphans"])
     except (ValueError, KeyError, TypeError) as error:
         raise BackendError(
-            f"What {name} tells of its processes cannot be used: {sanitize(str(error), 200)}.",
+            f"The answer of {name} about its processes is invalid: {sanitize(str(error), 200)}.",
             f"Set {name} up again.",
         ) from error

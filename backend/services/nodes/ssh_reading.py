@@ -1,8 +1,8 @@
-"""A reading of a node that has no agent, or whose agent is silent: asked for over SSH.
+"""A reading over SSH of a node without an agent, or with a silent one.
 
-The probe is sent as it is and run from memory by the Python of the node, so that nothing is left
-there and a bundle that is broken or was never put there does not matter. The binding to the NVIDIA
-driver goes along, which a node that was not set up lacks. The answer is read as a stranger's.
+The probe is sent whole and run from memory by the node's Python, so that it leaves nothing behind
+and does not depend on an installation on the node. It includes the binding to the NVIDIA driver,
+which a node that was not set up lacks. The answer is untrusted input.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _FROM_MEMORY = (
 
 
 def read(shell: Shell, entry: NodeEntry) -> NodeReading:
-    """One reading of a node through an open connection.
+    """Read a node through an open connection.
 
-    Its heartbeat is the desktop's own and greater each time.
+    Its heartbeat is the desktop's own and increases each time.
 
     Raises:
-        BackendError: The node has no Python, or what it answers cannot be used.
-        Unreachable: The connection broke off.
+        BackendError: The node has no Python, or its answer cannot be used.
+        Unreachable: The connection broke.
     """
     there = entry.installation
     python = there.python if there is not None else "python3"
@@ -71,14 +71,14 @@ def read(shell: Shell, entry: NodeEntry) -> NodeReading:
 
 def _unusable(name: str, why: str) -> BackendError:
     return BackendError(
-        f"{name} gives no reading over SSH: {sanitize(why, 200)}.",
-        "Log in there and try: python3 -I -c 'import json, zipfile'",
+        f"{name} returns no reading over SSH: {sanitize(why, 200)}.",
+        "Log in there and run: python3 -I -c 'import json, zipfile'",
     )
 
 
 @cache
 def _probe_code() -> bytes:
-    """What the probe needs, as one archive that Python imports from."""
+    """Pack the probe as one archive that Python imports from."""
     files = {Path("backend/__init__.py"), Path("backend/node/__init__.py")}
     for name in _NODE_MODULES:
         module = Path(f"backend/node/{name}.py")

@@ -1,9 +1,8 @@
-"""Webhook and mail from the desktop: what this user wants to be told, and telling it.
+"""Webhook and mail notifications of this user, sent from the desktop.
 
-The end of a run on this computer is told by what its supervisor leaves behind
-(`backend.node.notifications.send`), and so is one on nodes that were given these
-settings. A desktop tells what is not told yet: what needs a password, which the keyring here has
-and no node, and what ended where nobody could tell.
+The supervisor of a run sends the notification of its end (`backend.node.notifications.send`), on
+this computer and on nodes that have these settings. A desktop sends what was not sent yet: what
+needs a password, which only its keyring has, and runs that ended where no settings were stored.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ _TEST = RunEndMessage(
     0,
     "TEST",
     "Test",
-    "a notice of Ringmaster",
-    "It works: the end of a job will be told here.",
+    "a notification from Ringmaster",
+    "It works: the end of a job will be reported here.",
 )
 
 
 @dataclass(frozen=True)
 class DeliveryAttempt:
-    """After a try: look again in ``wait_s`` (None: never), and why it did not arrive, or ""."""
+    """Result of a try: try again in ``wait_s`` (None: never), and why it failed, or ""."""
 
     wait_s: float | None
     trouble: str = ""
 
 
 class NoticeService:
-    """Every call is plain and blocking. ``tell`` belongs in one lane; the others may run beside."""
+    """Settings and delivery. Every call blocks. Call ``notify`` on one thread, others anywhere."""
 
     def __init__(
         self,
@@ -77,29 +76,29 @@ class NoticeService:
         self._passwords: dict[str, str] = {}
         self._tellings: dict[tuple[str, int], NotificationDelivery] = {}
 
-    # What is wished for.
+    # Settings.
 
     @property
     def path(self) -> Path:
-        """The file with the settings; nobody else may read it."""
+        """Path of the settings; only this user may read it."""
         if self._share.is_mounted:
             return send_notice.settings_path(self._root.path)
         return send_notice.settings_folder() / settings_name(self._root.name)
 
     def channels(self) -> Channels:
-        """What was kept; nothing where that cannot be read."""
+        """Return the stored settings; empty ones if they cannot be read."""
         with suppress(OSError, ValueError):
             return Channels.from_dict(read_json(self.path))
         return Channels()
 
     def keep(self, channels: Channels, password: str | None = None) -> Channels:
-        """Keep what is wished for, and a password when one is given.
+        """Store settings, and a password if one is given.
 
-        Without a keyring the password is used until the program ends. Returns what was kept: where
-        anything new is to be told to, only what ends from now on is.
+        Without a keyring the password is used until the program ends. Returns what was stored: a
+        new recipient is notified only of runs that end from now on.
 
         Raises:
-            BackendError: A setting cannot be, or it cannot be written; nothing was changed.
+            BackendError: A setting is invalid or cannot be written; nothing was changed.
         """
         if channels.webhook and (fault := webhook_fault(channels.webhook)):
             raise BackendError(fault)
@@ -114,7 +113,7 @@ class NoticeService:
             if not self._keyring.fault():
                 self._keyring.keep(channels.mail.account, password)
             self._passwords[channels.mail.account] = password
-        with as_backend_error("The settings of notices cannot be written"):
+        with as_backend_error("The notification settings cannot be written"):
             folder = self.path.parent
             folder.mkdir(parents=True, exist_ok=True, mode=_OWN_FOLDER_MODE)
             folder.chmod(_OWN_FOLDER_MODE)
@@ -124,24 +123,24 @@ class NoticeService:
         return channels
 
     def _forget(self, before: Mail | None, now: Mail | None) -> None:
-        """A password that nothing needs any more is kept nowhere."""
+        """Remove a password that is no longer needed."""
         if before is not None and (now is None or now.account != before.account):
             self._passwords.pop(before.account, None)
             self._keyring.delete(before.account)
 
     def keyring_fault(self) -> str:
-        """Why a password lasts only until the program ends, or ""."""
+        """Return why a password is kept only until the program ends, or ""."""
         return self._keyring.fault()
 
     def has_password(self) -> bool:
-        """Whether mail can go out as far as its password is concerned."""
+        """Return whether the password for mail is available, or none is needed."""
         mail = self.channels().mail
         return mail is None or not mail.user or bool(self._password(mail))
 
     def spread(self) -> tuple[str, ...]:
-        """Give the settings to the nodes, or take them away; why not, a sentence for each.
+        """Copy the settings to the nodes, or remove them; return a sentence for each failure.
 
-        What needs a password stays here.
+        Recipients that need a password stay on this desktop.
         """
         channels = self.channels()
         if channels.mail is not None and channels.mail.user:
@@ -178,10 +177,10 @@ class NoticeService:
     # Sending.
 
     def send_test(self, kind: str, channels: Channels, password: str | None = None) -> None:
-        """One message to the webhook or by mail, as ``channels`` have it, kept or not.
+        """Send one message to the webhook or by mail with ``channels``, stored or not.
 
         Raises:
-            BackendError: It did not arrive, or a setting cannot be.
+            BackendError: It did not arrive, or a setting is invalid.
         """
         fault = webhook_fault(channels.webhook) if kind == WEBHOOK else ""
         if kind == MAIL:

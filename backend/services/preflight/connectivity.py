@@ -1,4 +1,4 @@
-"""What the connections between the nodes of a job tell: who is to blame when some fail. Pure."""
+"""Judge the connections between the nodes of a job: find the node at fault. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from backend.records.base.validation import sanitize
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.findings import BETWEEN, ROUTE, SLOW_BYTES_PER_S, Facts
 
-_REMEDY = (
-    "Let all ports between the nodes of the cluster through; mpirun and the ranks use random ones."
-)
+_REMEDY = "Open all ports between the nodes of the cluster; mpirun and the ranks use random ones."
 _MTU_REMEDY = (
-    "Give both ends and the switch between them the same MTU: ip link set dev INTERFACE mtu 1500"
+    "Give both nodes and the switch between them the same MTU: ip link set dev INTERFACE mtu 1500"
 )
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """One node's attempt to reach another: its facts as `preflight_probe` has them."""
+    """One node's attempt to reach another, with the facts of `preflight_probe`."""
 
     source: str
     target: str
@@ -34,7 +32,7 @@ class Meeting:
 def route_findings(
     meetings: Sequence[Meeting], log_ins: Sequence[Meeting]
 ) -> Iterator[PreflightFinding]:
-    """``log_ins`` are those of the head; for want of a route they fail as well, and say nothing."""
+    """``log_ins`` are those of the head node; without a route they fail too and are ignored."""
     failed = [one for one in meetings if not one.works]
     lost: set[tuple[str, str]] = set()
     for blamed, some in _blamed(failed, len({one.source for one in meetings})):
@@ -47,9 +45,9 @@ def route_findings(
         yield PreflightFinding(
             ROUTE,
             False,
-            f"The network of {names} carries {rate / 1e6:.1f} MB/s only; the ranks will wait for "
+            f"The network of {names} transfers only {rate / 1e6:.1f} MB/s; the ranks will wait for "
             "it.",
-            "Look at its cable and at who else uses the network.",
+            "Check its cable, and whether other programs use the network.",
             blamed,
             is_warning=True,
         )
@@ -57,7 +55,7 @@ def route_findings(
     refused = [one for one in refused if (one.source, one.target) not in lost]
     reasons = {_reason(one) for one in refused}
     if len(refused) == len(log_ins) > 1 and len(reasons) == 1 and not refused[0].facts.get("shell"):
-        # All others at once and in the same way: it is the one who asks.
+        # If all attempts of one node fail in the same way, that node is at fault.
         yield _no_log_in_anywhere(refused[0])
     else:
         yield from map(_no_log_in, refused)
@@ -70,9 +68,9 @@ def _rate(one: Meeting) -> float:
 def _blamed(
     failed: Sequence[Meeting], nodes: int
 ) -> Iterator[tuple[tuple[str, ...], list[Meeting]]]:
-    """Failures by whose they are: a node that nobody reaches, or that reaches nobody, else a pair.
+    """Group failures by the node at fault: one that reaches no other, or none reaches; or a pair.
 
-    With two nodes nobody can tell; then the pair has it.
+    With two nodes it cannot be decided; then the pair is at fault.
     """
     left = list(failed)
     while left:
@@ -103,7 +101,7 @@ def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFind
         return PreflightFinding(
             ROUTE,
             False,
-            f"Connections between {who} open, but no data comes through ({why}): large packets "
+            f"Connections between {who} open, but no data arrives ({why}): large packets "
             "are lost on the way.",
             _MTU_REMEDY,
             blamed,
@@ -112,7 +110,7 @@ def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFind
     return PreflightFinding(
         ROUTE,
         False,
-        f"Connections between {who} do not come about ({why}), though both nodes are on: a "
+        f"Connections between {who} fail ({why}), though both nodes are on: a "
         "firewall or a wrong route.",
         _REMEDY,
         blamed,
@@ -122,26 +120,26 @@ def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> PreflightFind
 
 _SSH_WORDS: Mapping[str, tuple[str, str, Fix]] = {
     "Host key verification failed": (
-        "{target} shows {source} another host key than the accepted one.",
-        "Ask whoever looks after {target}; if the change is meant, forget the old key and look at "
-        "it again.",
+        "{target} presents another host key to {source} than the accepted one.",
+        "Ask the administrator of {target}. If the change is intended, remove the old key and "
+        "check the node again.",
         Fix.LEAVE_OUT,
     ),
     "Permission denied": (
-        "{target} does not let {source} in by SSH, so mpirun cannot start ranks there.",
-        "Let the cluster's key in again.",
+        "{target} refuses the SSH login of {source}, so mpirun cannot start ranks there.",
+        "Install the cluster's key again.",
         Fix.INSTALL_CLUSTER_KEY,
     ),
     "Connection refused": (
         "{target} refuses the SSH connections of {source}.",
-        "Look whether sshd listens on the address that the other nodes use.",
+        "Start sshd on the address that the other nodes use.",
         Fix.LEAVE_OUT,
     ),
 }
 
 
 def _reason(one: Meeting) -> str:
-    """What ssh said, without the name of whom it was said."""
+    """Return ssh's message without the names."""
     return str(one.facts["why"]).rpartition(": ")[2]
 
 
@@ -170,9 +168,9 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
         return PreflightFinding(
             BETWEEN,
             False,
-            f"The login shell of {one.target} does not read what mpirun sends it: {_said(one)}.",
-            "Let the cluster's key in again: /bin/sh reads it then. With a key of your own between "
-            f"the nodes, that account needs another shell on {one.target}: chsh -s /bin/bash.",
+            f"The login shell of {one.target} cannot run mpirun's commands: {_said(one)}.",
+            "Install the cluster's key again, which uses /bin/sh. With your own key between the "
+            f"nodes, change the login shell on {one.target}: chsh -s /bin/bash.",
             (one.target,),
             Fix.INSTALL_CLUSTER_KEY,
         )
@@ -191,7 +189,7 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
         return PreflightFinding(
             BETWEEN,
             False,
-            f"{one.source} has no ssh, with which mpirun goes to the other nodes.",
+            f"{one.source} has no ssh, which mpirun needs to reach the other nodes.",
             "Install it there: apt-get install openssh-client",
             (one.source,),
             Fix.LEAVE_OUT,
@@ -200,7 +198,7 @@ def _no_log_in(one: Meeting) -> PreflightFinding:
         BETWEEN,
         False,
         f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}.",
-        "Let the cluster's key in again; if that fails too, log in there by hand and look.",
+        "Install the cluster's key again; if that fails too, log in there by hand to see why.",
         (one.target,),
         Fix.INSTALL_CLUSTER_KEY,
     )

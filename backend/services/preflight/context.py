@@ -1,4 +1,4 @@
-"""What a look before a start stands on: the desktop's side of it, and what it knows of a node."""
+"""Context of a pre-flight check: this desktop, and the state of each node."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from backend.ssh.interface import Shell
 
 @dataclass
 class NodePreflight:
-    """One node of the job: what is known before, and what its thread finds."""
+    """A node of the job: its known facts, and the results of its thread."""
 
     site: PreflightTarget
     entry: NodeEntry | None
     address: str = ""
     listening: threading.Event = field(default_factory=threading.Event)
-    """Set as soon as the node listens, or certainly will not."""
+    """Set when the node listens, or has failed to."""
     port: int = 0
     told: NodeReplies = field(default_factory=NodeReplies)
     met: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def is_limited(self) -> bool:
-        """Whether the cluster's key starts nothing but runs there."""
+        """True if the cluster's key can start only training runs on the node."""
         there = self.entry.installation if self.entry else None
         return there is not None and there.limits_key and not there.own_key
 
 
 @dataclass(frozen=True)
 class PreflightContext:
-    """What a pre-flight stands on: the desktop's side of everything."""
+    """This desktop's side of a pre-flight check."""
 
     root: DataRoot
     cluster: ClusterService
@@ -52,12 +52,12 @@ class PreflightContext:
 
 
 def facts_of(entry: NodeEntry) -> Any:
-    assert entry.facts is not None, "a node that was set up was looked at"
+    assert entry.facts is not None, "a node that is set up has facts"
     return entry.facts
 
 
 def looking_python(entry: NodeEntry) -> str:
-    """One of the node's own, outside of the environment that is to be looked at."""
+    """Return the node's own Python, outside the environment to be checked."""
     for one in facts_of(entry).pythons:
         if tuple(int(part) for part in one.version.split(".")[:2]) >= LEAST_PYTHON:
             return str(one.path)
@@ -65,7 +65,7 @@ def looking_python(entry: NodeEntry) -> str:
 
 
 def settings_texts(shell: Shell, home: NodeHome) -> list[bytes]:
-    """The SSH settings as they are; of a file that is not there, nothing."""
+    """Read the current SSH settings; b"" for a missing file."""
     texts = []
     for name in ("config", "known_hosts"):
         try:

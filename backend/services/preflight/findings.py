@@ -1,4 +1,4 @@
-"""What a pre-flight checks, and what the desktop knows of it: each fault one sentence. Pure."""
+"""Results of a pre-flight check as sentences, and checks from known facts. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Facts = Mapping[str, Any]
 FULL = (errno.ENOSPC, errno.EDQUOT)
 CLOCK_WARNING_S = 60.0
 SLOW_BYTES_PER_S = 10e6
-"""Less than Fast Ethernet; a training across such nodes waits for its network."""
+"""Less than Fast Ethernet; training across such nodes waits for the network."""
 
 DATA_ROOT, DISK, HOME = "data root", "disk", "home folder"
 PYTHON, PYTORCH, HOROVOD, OPEN_MPI = "Python", "PyTorch", "Horovod", "Open MPI"
@@ -43,7 +43,7 @@ ONLY_BETWEEN = frozenset((NETWORK, SETTINGS, BETWEEN, ROUTE))
 
 @dataclass(frozen=True)
 class PreflightTarget:
-    """What is asked of one node: ``placement`` is its share of the job."""
+    """The part of the check for one node: ``placement`` is its share of the job."""
 
     node: str
     placement: Placement
@@ -57,14 +57,14 @@ class PreflightTarget:
     needed_bytes: int = 0
     needs_mpirun: bool = True
     jobs_are_narrow: bool = False
-    """This computer made the folder of all jobs so that fewer may write there than above it."""
+    """On this computer the folder of all jobs is writable for fewer users than its parent."""
     no_share: bool = False
-    """`data_root` is a carried one, see `NodeEntry`."""
+    """`data_root` is a staged one, see `NodeEntry`."""
 
 
 @dataclass
 class NodeReplies:
-    """The facts of one node, by question; None for one that was not answered in time."""
+    """The facts of one node by question; None if it was not answered in time."""
 
     facts: dict[str, Facts | None] = field(default_factory=dict)
 
@@ -101,13 +101,13 @@ def no_python(node: str, python: str, why: str) -> PreflightFinding:
 
 
 def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
-    """What the desktop knows without asking. ``bundle`` is the name of its own."""
+    """Yield what is known without asking. ``bundle`` is the name of this desktop's bundle."""
     name, there = entry.name, entry.installation
     if not entry.in_service:
         yield fault(
             NODE,
             name,
-            f"{name} was taken out of service.",
+            f"{name} is out of service.",
             "Put it back into service, or run without it.",
             Fix.PUT_INTO_SERVICE,
         )
@@ -119,7 +119,7 @@ def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
             DATA_ROOT,
             name,
             f"{name} does not see the data root.",
-            "Mount it there at the same place as on the other nodes, then look at the node again.",
+            "Mount it at the same path as on the other nodes, then check the node again.",
             Fix.LOOK_AGAIN,
         )
     if there.bundle.rpartition("/")[2] != bundle:
@@ -127,7 +127,7 @@ def of_entry(entry: NodeEntry, bundle: str) -> Iterator[PreflightFinding]:
             PROGRAM,
             name,
             f"{name} has another version of Ringmaster than this computer.",
-            f"Set {name} up again; that takes some seconds.",
+            f"Set {name} up again; that takes a few seconds.",
             Fix.SET_UP_AGAIN,
         )
 
@@ -147,7 +147,7 @@ def clock(node: str, offset_s: float) -> Iterator[PreflightFinding]:
 
 
 def apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[PreflightFinding]:
-    """What two nodes must have alike, by what set-up left there."""
+    """Yield the differences between two nodes that must be equal, from their set-up."""
     again = f"Set up {head.node} and {other.node} again together."
     if head.no_share is not other.no_share:
         blind, sees = (head, other) if head.no_share else (other, head)
@@ -155,8 +155,8 @@ def apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[PreflightFi
             DATA_ROOT,
             other.node,
             f"{blind.node} does not see the data root and {wording.place(sees.node)} does; "
-            "the nodes of a job need to be of one kind.",
-            f"Choose others, or mount the data root on {blind.node} and add it anew.",
+            "the nodes of a job must be of one kind.",
+            f"Choose other nodes, or mount the data root on {blind.node} and add it again.",
             Fix.LEAVE_OUT,
         )
         return
@@ -172,19 +172,19 @@ def apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[PreflightFi
                 other.node,
                 f"{what[0].upper() + what[1:]} is {mine} on {head.node} and {theirs} on "
                 f"{other.node}; the nodes of a job need the same.",
-                again if check != DATA_ROOT else "Mount it at the same place on both.",
+                again if check != DATA_ROOT else "Mount it at the same path on both.",
                 Fix.SET_UP_AGAIN if check != DATA_ROOT else Fix.LEAVE_OUT,
             )
             return
 
 
 def versions_apart(told: Mapping[str, Facts]) -> Iterator[PreflightFinding]:
-    """Libraries as they were imported, node -> facts: whoever has another one than most."""
+    """Yield nodes whose imported libraries differ from those of most nodes."""
     for check, key in ((PYTORCH, "torch"), (HOROVOD, "horovod")):
         found = {node: facts[key] for node, facts in told.items() if facts.get(key)}
         if len(set(found.values())) < 2:
             continue
-        # Of equally many the leading node's, which comes first.
+        # In a tie, the version of the head node, which comes first.
         usual = Counter(found.values()).most_common(1)[0][0]
         like = next(node for node, version in found.items() if version == usual)
         for node, version in found.items():
@@ -203,9 +203,8 @@ def not_its_address(node: str, address: str, why: str) -> PreflightFinding:
     return fault(
         NETWORK,
         node,
-        f"{node} no longer has the address {address}, by which the other nodes know it: "
-        f"{sanitize(why)}.",
-        "Look at the node again; it may have been given another one.",
+        f"{node} no longer has the address {address}, which the other nodes use: {sanitize(why)}.",
+        "Check the node again; it may have a new address.",
         Fix.LOOK_AGAIN,
     )
 
@@ -215,7 +214,7 @@ def unknown_node(node: str, known: Sequence[str]) -> PreflightFinding:
         NODE,
         node,
         f"There is no node “{sanitize(node)}”.",
-        f"There is {', '.join(known)}." if known else f"Add it: {COMMAND} node add HOST",
+        f"Known nodes: {', '.join(known)}." if known else f"Add it: {COMMAND} node add HOST",
         Fix.LEAVE_OUT,
     )
 
@@ -237,7 +236,7 @@ def not_seen_here(node: str, root: str) -> PreflightFinding:
         DATA_ROOT,
         node,
         f"This computer does not see in {root} what {wording.place(node)} wrote there.",
-        f"Mount the same share on both, and no copy of it on {wording.place(node)}.",
+        f"Mount the same share on both, not a copy of it on {wording.place(node)}.",
         Fix.LEAVE_OUT,
     )
 
@@ -246,7 +245,7 @@ def no_settings(node: str, error: BackendError) -> PreflightFinding:
     return fault(
         SETTINGS,
         node,
-        f"The SSH settings of mpirun on {node} cannot be brought up to date: {error.sentence}",
+        f"The SSH settings of mpirun on {node} cannot be updated: {error.sentence}",
         error.remedy,
         Fix.INSTALL_CLUSTER_KEY,
     )
@@ -256,7 +255,7 @@ def settings_renewed(node: str) -> PreflightFinding:
     return PreflightFinding(
         SETTINGS,
         True,
-        f"The SSH settings of mpirun on {node} were not up to date and have been written anew.",
+        f"The SSH settings of mpirun on {node} were outdated and have been updated.",
         nodes=(node,),
     )
 

@@ -1,4 +1,4 @@
-"""One node's part in a pre-flight, over one open connection: listen, look, meet the others."""
+"""A node's part of a pre-flight check, over one connection: listen, probe, meet the others."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Request = Mapping[str, Any]
 
 
 class NoPython(BackendError):
-    """There is nothing that could look."""
+    """The node has no Python that could run the probe."""
 
 
 def listen(
     shell: Shell, python: str, address: str, token: str, visitors: int
 ) -> tuple[Mapping[str, Any], float]:
-    """Leave a listener there; its facts, and the node's clock minus ours.
+    """Start a listener on the node; return its facts, and the node's clock minus this one's.
 
     Raises:
         NoPython: ``python`` does not start.
-        Unreachable: The connection broke off.
+        Unreachable: The connection broke.
     """
     began, start = time.time(), time.monotonic()
     answer = shell.run(
@@ -54,7 +54,7 @@ def listen(
 
 
 def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
-    """The facts of one node by question, None for what was not answered in time."""
+    """Return the facts of one node by question, None for those not answered in time."""
     facts: dict[str, Any] = {}
     lines = _Lines(lambda line: facts.__setitem__(line["name"], line["facts"]))
     limit_s = LOOK_LIMIT_S + _GRACE_S
@@ -62,14 +62,14 @@ def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
     try:
         shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.hear)
     except Unreachable:
-        # What hangs there may keep the connection; what it said before that stands.
+        # A hanging probe may keep the connection open; what it sent before is valid.
         if not facts:
             raise
     return facts
 
 
 def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
-    """What became of the connections from one node to the others."""
+    """Return the results of connecting one node to the others."""
     met: list[dict[str, Any]] = []
     limits = {"limit_s": MEET_LIMIT_S, "bytes": SAMPLE_BYTES}
     argv = _argv(python, "meet", {**request, **limits})
@@ -84,7 +84,7 @@ def meet(shell: Shell, python: str, request: Request) -> list[dict[str, Any]]:
 
 
 def probe_here(request: Request) -> dict[str, Any]:
-    """As `look`, on this computer."""
+    """Probe this computer as `probe_node` does."""
     argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(_bounded(request))]
     try:
         done = subprocess.run(
@@ -107,12 +107,12 @@ def probe_here(request: Request) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _source() -> bytes:
-    """Read once: an update of the program under a running window must not mix two versions."""
+    """Return the source, read once: an update during a session must not mix two versions."""
     return _SOURCE.read_bytes()
 
 
 class _Lines:
-    """JSON objects among whatever else a far program prints."""
+    """JSON objects among other output of a remote program."""
 
     def __init__(self, take: Callable[[dict[str, Any]], None]) -> None:
         self._take = take

@@ -1,9 +1,9 @@
-"""One look before a start: everything that would keep a job from running, at once.
+"""One pre-flight check: find everything that would prevent a job from running.
 
-All nodes are asked side by side over connections of their own, with limits of their own, so that
-one that is away delays nobody but the end. Nothing is started and nothing changed, with two
-exceptions that the start itself makes as well: mpirun's SSH settings on the head are brought up to
-date, and a folder in the data root proves that all see the same one; it is removed again.
+All nodes are asked in parallel over their own connections, with their own time limits, so that a
+node that does not answer delays only the end. Nothing is started or changed, with two exceptions
+that the start makes as well: mpirun's SSH settings on the head node are updated, and a folder in
+the data root proves that all nodes see the same one; it is removed again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from backend.services.tools.training_python import lack_here
 from backend.ssh.interface import Shell
 
 _MEETING_S = 11.0
-"""From the beginning until the nodes meet, whoever is still missing; over the limit of SSH."""
+"""Time until the nodes connect to each other, even if one is missing; longer than SSH's limit."""
 _END_S = 25.0
 _DRAIN_S = 0.1
 _ANSWER_S = 4.0
@@ -60,7 +60,7 @@ OnFinding = Callable[[PreflightFinding], None]
 
 
 class PreflightRun:
-    """One pre-flight."""
+    """One pre-flight check."""
 
     def __init__(self, ground: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
         self._root = ground.root
@@ -122,14 +122,14 @@ class PreflightRun:
                 continue
             yield check
 
-    # Before anybody is asked.
+    # Before the nodes are asked.
 
     @contextlib.contextmanager
     def _proof(self) -> Iterator[tuple[PreflightFinding, ...]]:
-        """A folder in the data root for a moment; what keeps it from being made is a finding."""
+        """Create a temporary folder in the data root; a failure to do so is a finding."""
         folder = self._root.path / self._folder
         try:
-            # Where jobs are made: who may write to the data root may not be let in there.
+            # In the folder of jobs, because its permissions may differ from the data root's.
             self._share.make_folder(self._root.jobs, exist_ok=True)
             self._share.make_folder(folder)
             self._share.replace_bytes(folder / "desktop", self._nonce.encode())
@@ -150,7 +150,7 @@ class PreflightRun:
                     False,
                     f"This computer cannot write to the data root {self._root.name}: "
                     f"{error.strerror}.",
-                    "Make room there, or check that it is mounted and that you may write there.",
+                    "Free some space there, or check that it is mounted and that you may write.",
                 ),
             )
         try:
@@ -163,7 +163,7 @@ class PreflightRun:
         return f"{self._root.jobs.name}/.preflight-{self._token[:16]}"
 
     def _known_before(self) -> Iterator[PreflightFinding]:
-        """What the desktop knows of the nodes; each that can be asked becomes a part."""
+        """Yield what is known of the nodes; add a part for each node that can be asked."""
         entries = {entry.name: entry for entry in self._cluster.list()}
         bundle = bundle_name()
         jobs_are_narrow = False
@@ -265,10 +265,10 @@ class PreflightRun:
                 waiting -= 1
             else:
                 take(news)
-        # Findings of who came last are in the queue before their end is.
+        # Findings of the last node are in the queue before its end is.
 
     def _ask(self, part: NodePreflight, sees_root: bool) -> None:
-        """On a thread of the node's own."""
+        """Ask one node, on its own thread."""
         node = part.site.node
         try:
             if part.entry is None:
@@ -307,7 +307,7 @@ class PreflightRun:
                 ).folder,
                 "imports": str(NodeHome(PurePosixPath(facts_of(entry).home)).imports(node)),
             }
-            # A first look is mostly the import of torch, which the network need not wait for.
+            # The first probe mostly imports torch; the network tests need not wait for that.
             meeting = threading.Thread(
                 target=self._meet, args=(part, entry, shell, python), daemon=True
             )
@@ -324,13 +324,13 @@ class PreflightRun:
 
     @contextlib.contextmanager
     def _carried_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:
-        """As `_proof`, in what a node has that does not see the data root."""
+        """Do as `_proof` in the staged root of a node that does not see the data root."""
         if not entry.no_share:
             yield
             return
         folder = f"{entry.data_root}/{self._folder}"
         with shell.files() as files:
-            # What keeps it from being written, the look says: it does not see it.
+            # If it cannot be written, the probe reports that the node does not see it.
             with suppress(BackendError, OSError):
                 files.make_folder(folder)
                 files.write(f"{folder}/desktop", self._nonce.encode(), 0o644)
@@ -359,10 +359,10 @@ class PreflightRun:
         part.told = told
         found = list(node_findings.of_node(part.site, told))
         if not sees_root:
-            # The one fault is the desktop's own.
+            # This desktop's own finding is the only one needed.
             found = [one for one in found if one.check != preflight_findings.DATA_ROOT]
         elif part.site.no_share:
-            # What it read was written there, and who sees what it wrote is who carries it.
+            # The proof was written on the node itself, and staging reads it there.
             pass
         elif told.of("data_root").get("seen") and not told.of("data_root")["why"]:
             found += self._answer_of(part)
@@ -370,7 +370,7 @@ class PreflightRun:
             self._news.put(finding)
 
     def _answer_of(self, part: NodePreflight) -> list[PreflightFinding]:
-        """Whether this computer sees what the node wrote."""
+        """Check whether this computer sees what the node wrote."""
         path = self._root.path / self._folder / part.site.node
         end = time.monotonic() + _ANSWER_S
         while time.monotonic() < end:
@@ -400,12 +400,12 @@ class PreflightRun:
             request["ssh"] = {one.site.node: [one.address, one.is_limited] for one in there}
             assert entry.installation is not None
             request["ssh_config"] = entry.installation.ssh_config
-        # What keeps it from looking is told by the look, which goes over the same connection.
+        # The probe uses the same connection and reports the failure.
         with suppress(BackendError):
             part.met = node_probe.meet(shell, python, request)
 
     def _renew_settings(self, entry: NodeEntry, shell: Shell) -> bool:
-        """As the start does: nodes may have been added since the head was set up."""
+        """Update the settings as the start does: nodes may have been added since set-up."""
         assert entry.installation is not None
         home = NodeHome(PurePosixPath(facts_of(entry).home))
         try:

@@ -1,4 +1,4 @@
-"""The look before the start of a job, and what the program itself can mend of what it finds."""
+"""The pre-flight check of a job, and the fixes that the program can do itself."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from backend.services.preflight.run import OnFinding, PreflightRun
 
 
 class PreflightFailed(BackendError):
-    """The nodes of a job cannot run it as they are. ``found`` is all that keeps them from it.
+    """The nodes of a job cannot run it as they are. ``found`` has every reason.
 
     Attributes:
-        config: The job as it was to run.
+        config: The job that was to run.
     """
 
     def __init__(self, found: Preflight, config: JobConfig) -> None:
         remedies = dict.fromkeys(fault.remedy for fault in found.faults if fault.remedy)
         if found.smaller:
-            remedies[f"Or run on {', '.join(one.node for one in found.smaller)} alone."] = None
+            remedies[f"Or run on {', '.join(one.node for one in found.smaller)} only."] = None
         super().__init__(" ".join(map(_with_place, found.faults)), " ".join(remedies))
         self.found = found
         self.config = config
 
 
 def _with_place(fault: PreflightFinding) -> str:
-    """Its sentence with the nodes that it is about; SSH names only an address."""
+    """Return the sentence with the nodes it is about; SSH names only an address."""
     unnamed = [n for n in fault.nodes if n != THIS_COMPUTER and n not in fault.sentence]
     return f"{', '.join(unnamed)}: {fault.sentence}" if unnamed else fault.sentence
 
 
 class PreflightService:
-    """Every call blocks and may run on any thread."""
+    """Check and fix nodes. Every call blocks and may run on any thread."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PreflightService:
         share: DataRootAccess = MOUNTED,
         first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
     ) -> None:
-        """``first_bytes``: see `JobForecasts.needed_bytes`."""
+        """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._share = share
         self._first_bytes = first_bytes
@@ -73,12 +73,12 @@ class PreflightService:
         on_finding: OnFinding = lambda finding: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
-        """Look at everything; ``on_finding`` hears of each finding on this thread, as it is made.
+        """Run all checks; ``on_finding`` is called on this thread with each finding at once.
 
-        With a ``job_id`` the checkpoints that the job has already made say how much disk it needs.
+        With a ``job_id`` the disk space needed comes from the job's existing checkpoints.
 
         Raises:
-            Cancelled: As ``cancelled`` said; the looks that were under way end by themselves.
+            Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
         return PreflightRun(self._ground, config, self.needed_bytes(config, job_id)).fly(
             on_finding, cancelled
@@ -92,14 +92,14 @@ class PreflightService:
         job_id: str = "",
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
-        """What is known after something was done about ``nodes``: only they are asked anew.
+        """Update the results after a change to ``nodes``: only these are asked again.
 
-        The leading node is asked with them, because it is from there that they must be reached;
-        where it is one of them, or has gone from the job, everybody is asked. Of nodes that have
-        gone from the job nothing more is said, and nobody is asked.
+        The head node is asked with them, because it must reach them. If it is one of them, or was
+        removed from the job, all nodes are asked. Results about nodes that were removed from the
+        job are dropped.
 
         Raises:
-            Cancelled: As ``cancelled`` said.
+            Cancelled: By ``cancelled``.
         """
         head = config.placement[0].node
         names = [one.node for one in config.placement]
@@ -120,10 +120,10 @@ class PreflightService:
     def require(
         self, config: JobConfig, job_id: str = "", progress: Progress | None = None
     ) -> None:
-        """Look before a start on nodes; of this computer alone only its disk is looked at.
+        """Check before a start on nodes; for this computer alone, only the disk is checked.
 
         Raises:
-            PreflightFailed: Something would keep the job from running.
+            PreflightFailed: The job cannot run.
             Cancelled: By ``progress``.
         """
         if all(one.node == THIS_COMPUTER for one in config.placement):
@@ -132,19 +132,19 @@ class PreflightService:
         progress = progress or Progress()
         count = len(config.placement)
         where = config.placement[0].node if count == 1 else f"{count} nodes"
-        progress.step(0, 0, f"Looking at {where}")
+        progress.step(0, 0, f"Checking {where}")
         found = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
         if not found.passed:
             raise PreflightFailed(found, config)
         progress.step(0, 0, "Starting")
 
     def fix(self, finding: PreflightFinding, on_change: OnChange = lambda news: None) -> None:
-        """Mend what was found; look again afterwards. ``on_change`` hears how far a set-up is.
+        """Fix a finding; check again afterwards. ``on_change`` gets the progress of a set-up.
 
-        What is about the job and not about its nodes is not done here: see `placement_after`.
+        Fixes of the job itself are not done here: see `placement_after`.
 
         Raises:
-            BackendError: It could not be mended.
+            BackendError: It could not be fixed.
         """
         failed = self.fix_all((finding,), on_change)
         if failed:
@@ -155,15 +155,15 @@ class PreflightService:
         findings: Sequence[PreflightFinding],
         on_change: OnChange = lambda news: None,
     ) -> dict[PreflightFinding, BackendError]:
-        """As `fix`, for several at once: what could not be mended, and why.
+        """Fix several findings at once; return those that could not be fixed, and why.
 
-        A node with several faults is set up once, and nodes are set up side by side.
+        A node with several findings is set up once, and nodes are set up in parallel.
         """
         return self._mender.fix(findings, on_change)
 
     def _insist_on_room(self, config: JobConfig, job_id: str) -> None:
         needed = self.needed_bytes(config, job_id)
-        # A data root that is away is told by what cannot be written there.
+        # The check of the data root reports one that is not available.
         with suppress(OSError):
             free = shutil.disk_usage(self._root.path).free
             if free < needed:
@@ -171,9 +171,9 @@ class PreflightService:
                 raise PreflightFailed(Preflight((THIS_COMPUTER,), (fault,), 0.0), config)
 
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
-        """Of the checkpoints to come: those that are kept, and one being written.
+        """Return the size of the checkpoints to come: those that are kept, and one being written.
 
-        Without a ``job_id`` it is a job that is not made yet.
+        Without a ``job_id`` the job does not exist yet.
         """
         with suppress(BackendError, OSError, ValueError):
             if not job_id:

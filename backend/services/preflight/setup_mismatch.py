@@ -1,6 +1,6 @@
-"""Nodes that are apart because they were set up in two ways: who is the odd one, and how to be.
+"""Nodes that do not match because they were set up differently: find them and the right options.
 
-Environments that are apart in this way are whole, so nothing of theirs is set aside.
+Environments that differ in this way are intact, so none of them is set aside.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: Mapping[str, _Kind] = {
 def to_be_alike(
     check: str, entry: NodeEntry, entries: Sequence[NodeEntry]
 ) -> tuple[Sequence[str], SetUpOptions] | None:
-    """Which nodes to set up as most are, and how; None when ``entry`` is not apart in this way."""
+    """Return the nodes to set up like the others, and the options; None if ``entry`` matches."""
     odd = _odd_ones(check, entry, entries)
     if not odd:
         return None
@@ -37,14 +37,14 @@ def to_be_alike(
 
 
 def _odd_ones(check: str, entry: NodeEntry, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
-    """The nodes that were set up another way than most; of as many, those like this one."""
+    """Return the nodes that were set up unlike most; in a tie, those like this one."""
     if check not in _KINDS or entry.installation is None:
         return ()
     (is_kind, _), name = _KINDS[check], entry.installation.environment
     found: dict[bool, list[NodeEntry]] = {True: [], False: []}
     for one in entries:
         there = one.installation
-        # All nodes have one Open MPI; Pythons differ between nodes that are not alike.
+        # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
         if there and (check == preflight_findings.OPEN_MPI or there.environment == name):
             found[is_kind(one)].append(one)
     if len(found[True]) == len(found[False]):

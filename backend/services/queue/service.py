@@ -1,8 +1,8 @@
-"""The queue as people use it: join, leave, go ahead, wait for an hour, pause; and why each waits.
+"""The queue for users: join, leave, reorder, delay and pause it, and why each job waits.
 
-What is decided here lies in files of the data root, and the agents of the nodes go by them
+The decisions are in files of the data root, which the agents of the nodes follow
 (`backend.node.queue.scheduler`), so that a job starts with no desktop open. Jobs that this computer
-leads are looked after by a keeper, a small process that outlives the window.
+leads are started by a keeper, a small process that outlives the window.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _KEEPER_LIMIT_S = 60.0
 
 
 class QueueService:
-    """Every call blocks and may run on any thread."""
+    """The queue of a data root. Every call blocks and may run on any thread."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class QueueService:
         self._live = LiveRuns(root)
 
     def read(self) -> Queue:
-        """Every waiting job, the next one first, with the reason why it waits.
+        """Return every waiting job, the next one first, with the reason why it waits.
 
-        The first look may wait for the next beats of the nodes' agents.
+        The first call may wait for the next heartbeats of the nodes' agents.
         """
         with _world("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root, self._share))
@@ -111,13 +111,13 @@ class QueueService:
         start_over: bool = False,
         placement: Sequence[Placement] = (),
     ) -> QueuePlace:
-        """Let a job start by itself as soon as it can, with what it is made of as it is now.
+        """Queue a job with its current content; it starts by itself as soon as it can.
 
-        A job that ran before goes on from its newest checkpoint, unless it starts over. One that
-        waits already gets the priority and the hour, and keeps its place.
+        A job that ran before continues from its newest checkpoint, unless it starts over. A job
+        that is queued already gets the new priority and start time, and keeps its place.
 
         Raises:
-            BackendError: It runs, or can never run where it is placed; nothing was queued.
+            BackendError: It runs, or can never run on its nodes; nothing was queued.
         """
         before = entry_of(self._fresh(job_id))
         if before is not None:
@@ -162,13 +162,13 @@ class QueueService:
         return self._place(entry)
 
     def dequeue(self, job_id: str) -> JobView:
-        """Take a job out; one that does not wait stays as it is."""
-        with _world(f"The job {job_id} could not be taken out of the queue"):
+        """Remove a job from the queue; a job that is not queued stays as it is."""
+        with _world(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh(job_id)
             waited = entry_of(folder) is not None
             queue_files.leave(self._root, folder, self._share)
         if waited:
-            audit_log.add(folder, "Taken out of the queue", self._share)
+            audit_log.add(folder, "Removed from the queue", self._share)
         return self._jobs.show(job_id)
 
     def change(
@@ -179,7 +179,7 @@ class QueueService:
         *,
         at_once: bool = False,
     ) -> QueuePlace:
-        """Another priority, or another hour; ``at_once`` takes the hour away."""
+        """Change the priority or the start time; ``at_once`` removes the start time."""
         entry = self._entry(job_id)
         if priority is not None:
             _check_priority(priority)
@@ -205,14 +205,14 @@ class QueueService:
         return self._place(rest[index])
 
     def to_top(self, job_id: str) -> QueuePlace:
-        """Before all others."""
+        """Move a job before all others."""
         self._entry(job_id)
         with _world("The queue could not be read"):
             first = in_order(queue_files.entries(self._root, self._share))[0]
         return self.reorder(job_id, before=first.job_id)
 
     def pause(self) -> Queue:
-        """Start nothing from the queue, on any node, until somebody resumes it."""
+        """Start nothing from the queue, on any node, until it is resumed."""
         with _world("The queue could not be paused"):
             queue_files.pause(self._root, self._share)
         return self.read()
@@ -224,9 +224,9 @@ class QueueService:
         return self.read()
 
     def keep(self) -> None:
-        """See to it that somebody looks after the jobs that this computer is to lead.
+        """Make sure that the queue service for jobs led by this computer runs.
 
-        Cheap where nothing waits. After a reboot, nobody does before this is called.
+        Cheap if no job waits. After a reboot, it runs only after this call.
         """
         key = node_key(THIS_COMPUTER, machine())
         with _world("The queue could not be read"):
@@ -250,12 +250,12 @@ class QueueService:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BackendError(f"Nobody looks after the queue here: {error}.") from error
+            raise BackendError(f"The queue service is not running here: {error}.") from error
         if done.returncode != 0:
-            raise BackendError(f"Nobody looks after the queue here: {last_line(done.stderr)}")
+            raise BackendError(f"The queue service is not running here: {last_line(done.stderr)}")
 
     def _lay(self, entries: list[QueueEntry], index: int) -> None:
-        """Write the place of the entry at ``index``; where there is no room, of its equals too."""
+        """Write the place of the entry at ``index``; without room, those of its equals too."""
         entry = entries[index]
         equals = [n for n, one in enumerate(entries) if one.priority == entry.priority]
         position = equals.index(index)
@@ -270,7 +270,7 @@ class QueueService:
 
     def _put(self, entry: QueueEntry) -> None:
         with _world(f"The job {entry.job_id} could not be moved in the queue"):
-            # One that was started, or taken out, meanwhile is not brought back.
+            # A job that was started or removed meanwhile does not return to the queue.
             if entry_of(self._fresh(entry.job_id)) is not None:
                 queue_files.put(self._root, entry, self._share)
 
@@ -284,12 +284,13 @@ class QueueService:
         entry = entry_of(self._fresh(job_id))
         if entry is None:
             raise BackendError(
-                f"The job {job_id} does not wait in the queue.", f"{COMMAND} job queue {job_id}"
+                f"The job {job_id} is not in the queue.",
+                f"Queue it: {COMMAND} job queue {job_id}",
             )
         return entry
 
     def _place(self, entry: QueueEntry) -> QueuePlace:
-        # Its turn may have come at once.
+        # It may have been started already.
         return self.read().of(entry.job_id) or QueuePlace(entry, 0)
 
     def _insist_on_agent(self, head: str) -> None:
@@ -307,7 +308,7 @@ class QueueService:
                 f"Set {head} up again, or start the job by hand.",
             )
 
-    # What is known of the nodes.
+    # State of the nodes.
 
     def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
         with _world("The jobs could not be read"):
@@ -326,8 +327,8 @@ class QueueService:
         }
         for key, host in desks.items():
             nodes[key] = NodeView(
-                why_down=f"It runs on {host}, where it was queued; only there can be seen for "
-                "what it waits."
+                why_down=f"It runs on {host}, where it was queued; only that computer knows why "
+                "it waits."
             )
         if keys - nodes.keys():
             nodes.update((state.name, _look(state, live)) for state in self._nodes.remote())
@@ -359,7 +360,7 @@ def _lasts_s(view: JobView, start_over: bool) -> float | None:
 
 def _check_priority(priority: int) -> None:
     if not LOWEST <= priority <= HIGHEST:
-        raise BackendError(f"A priority lies between {LOWEST} and {HIGHEST}; {priority} does not.")
+        raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
 
 
 def _stamp(when: datetime | None) -> str:

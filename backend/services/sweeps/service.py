@@ -1,4 +1,4 @@
-"""Sweeps: many jobs of one job file, all checked before the first is made, all put in the queue."""
+"""Sweeps: make many jobs from one job file after checking them all, and queue them."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ _FAULTS_TOLD = 3
 
 
 class HalfMade(BackendError):
-    """Some jobs of a sweep were made and the rest was not.
+    """Only some jobs of a sweep were made.
 
-    ``made``: those that are there; they can be taken back with ``SweepService.take_back(tag)``.
+    ``made``: those jobs; ``SweepService.take_back(tag)`` removes them.
     """
 
     def __init__(self, sentence: str, tag: str, made: tuple[JobView, ...]) -> None:
-        super().__init__(sentence, f"To take them back: {COMMAND} job sweep --take-back {tag}")
+        super().__init__(sentence, f"To remove them: {COMMAND} job sweep --take-back {tag}")
         self.tag = tag
         self.made = made
 
 
 class SweepService:
-    """Every call blocks and may run on any thread."""
+    """Make sweeps. Every call blocks and may run on any thread."""
 
     def __init__(self, jobs: JobService, queue: QueueService) -> None:
         self._jobs = jobs
         self._queue = queue
 
     def read(self, path: Path) -> Sweep:
-        """A sweep file.
+        """Read a sweep file.
 
         Raises:
-            BackendError: It is none; every fault, one sentence after the other.
+            BackendError: It is invalid; it has every fault, one sentence after the other.
         """
         sweep, faults = read_sweep(self._jobs.read_file(path))
         if sweep is None:
@@ -65,13 +65,13 @@ class SweepService:
         return sweep
 
     def base_of(self, job_id: str) -> dict[str, Any]:
-        """The job file that repeats a job under its own name, for a sweep around it."""
+        """Return the job file that repeats a job under its own name, as the base of a sweep."""
         raw = self._jobs.clone(job_id)
         raw["name"] = self._jobs.show(job_id).name
         return raw
 
     def expand(self, sweep: Sweep) -> Expansion:
-        """The jobs of the sweep, each held against the library and the nodes."""
+        """Return the jobs of the sweep, each checked against the library and the nodes."""
         found = expand(sweep)
         if found.faults:
             return found
@@ -81,20 +81,20 @@ class SweepService:
         return Expansion(found.jobs, tuple(told))
 
     def check(self, sweep: Sweep) -> JobCheck:
-        """What the form shows: the figures of the first job, the faults of all of them."""
+        """Return the result for the form: figures of the first job, and the faults of all jobs."""
         found = self.expand(sweep)
         first: Mapping[str, Any] = found.jobs[0].raw if found.jobs else sweep.base
         check = self._jobs.check(first)
         return replace(check, faults=found.faults, jobs=len(found.jobs))
 
     def queue(self, sweep: Sweep, progress: Progress | None = None) -> SweepMade:
-        """Make every job and put it in the queue, in the order of the sweep.
+        """Make every job and queue it, in the order of the sweep.
 
-        All are made before the first may start, so that what cannot be made leaves drafts alone.
+        All are made before the first may start, so that a failure leaves only drafts.
 
         Raises:
-            BackendError: Something is wrong with a job; nothing was made.
-            HalfMade: It was cancelled, or the data root failed, when some were made.
+            BackendError: A job is invalid; nothing was made.
+            HalfMade: It was cancelled, or the data root failed, after some were made.
         """
         progress = progress or Progress()
         tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
@@ -117,26 +117,26 @@ class SweepService:
             if not made:
                 raise
             why = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
-            sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them wait."
+            sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them are queued."
             raise HalfMade(sentence, tag, tuple(made)) from error
         progress.report(2 * total, 2 * total, f"Queued {total} jobs")
         return SweepMade(tag, tuple(self._jobs.show(view.id) for view in made))
 
     def take_back(self, tag: str, progress: Progress | None = None) -> SweepTaken:
-        """Move the jobs of a sweep that never ran to the trash; what ran stays as it is.
+        """Move the jobs of a sweep that never ran to the trash; jobs that ran stay.
 
         Raises:
-            BackendError: No job is of that sweep.
+            BackendError: The sweep has no jobs.
         """
         tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
         jobs = [view for view in self._jobs.list() if sweep_of(view.tags) == tag]
         if not jobs:
-            raise BackendError(f"No job is of the sweep “{sweep_name(tag)}”.")
+            raise BackendError(f"There is no job of the sweep “{sweep_name(tag)}”.")
         taken: list[JobView] = []
         left: list[JobView] = []
         for number, view in enumerate(jobs):
             if progress is not None:
-                progress.step(number, len(jobs), "Taking the jobs back")
+                progress.step(number, len(jobs), "Removing the jobs")
             if view.state is JobState.QUEUED:
                 view = self._queue.dequeue(view.id)
             if view.state is JobState.CREATED and not view.run:
@@ -153,7 +153,7 @@ def _told(faults: tuple[Fault, ...]) -> str:
 
 
 def _slug(name: str) -> str:
-    """A name as a word of a tag: tags are typed with commas and blanks between them."""
+    """Make one word of a name for a tag: tags are typed with commas and spaces between them."""
     kept = string.ascii_letters + string.digits + "._-"
     words = "".join(c if c in kept else " " for c in name).split()
     return "-".join(words)[:_SLUG].strip("-._") or "job"

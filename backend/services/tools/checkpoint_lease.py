@@ -1,4 +1,4 @@
-"""A checkpoint that stays while it is exported, although its run goes on and prunes it."""
+"""Keep a checkpoint while it is exported, although its run may remove it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from backend.records.base.layout import SIDECAR_SUFFIX
 
 @contextmanager
 def held(checkpoint: Path, folder: Path) -> Iterator[Path]:
-    """It and its record under second names in ``folder``, or copies where no links can be.
+    """Link the checkpoint and its record in ``folder``, or copy them if links are impossible.
 
-    Torch alone takes seconds to be imported before the file is opened; an epoch may take less.
+    Importing torch takes seconds before the file is opened; an epoch may take less.
 
     Raises:
-        BackendError: It is gone already, or there is no room in ``folder``.
+        BackendError: It was removed already, or ``folder`` has no room.
     """
     with as_backend_error(f"Nothing can be written into {folder}"):
         place = TemporaryDirectory(prefix=".ringmaster-", dir=folder, ignore_cleanup_errors=True)
@@ -35,7 +35,7 @@ def _hold(part: Path, second: Path) -> None:
         os.link(part, second)
     except FileNotFoundError:
         raise BackendError(
-            f"The run has just put another checkpoint in the place of {part.stem}.",
+            f"The run has just replaced the checkpoint {part.stem}.",
             "Export again.",
         ) from None
     except OSError:

@@ -1,9 +1,8 @@
-"""Runs what touches a user's code in a process of its own, and bounds all that it may do.
+"""Run tools on users' code in their own process, with limits.
 
-The desktop stays whole whatever the code does: it may run for ever (a time limit), print a gigabyte
-(the end of it is kept), leave children in sessions of their own (they carry a tag, and fall to the
-tool, which is a subreaper), kill itself, or be cancelled in the middle. It comes back as a record
-or as one sentence.
+The desktop is protected from the code: it may run endlessly (a time limit), print a gigabyte (only
+the end is kept), leave children in their own sessions (they carry a tag and are adopted by the
+tool, a subreaper), kill itself, or be cancelled. The result is a record or one sentence.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ T = TypeVar("T")
 
 
 class ToolError(BackendError):
-    """A user's code cannot be used, or the tool did not come to its end.
+    """A user's code cannot be used, or the tool did not finish.
 
-    ``traceback`` and ``output`` (the end of what was printed) are for whoever asks for more.
-    ``part`` is "loader" where a check of a model did not come as far as the model, else "".
+    ``traceback`` and ``output`` (the end of what was printed) are the details. ``part`` is
+    "loader" if a check of a model failed in the loader, otherwise "".
     """
 
     def __init__(
@@ -75,7 +74,7 @@ def preview(
     budget_s: float = 20.0,
     progress: Progress | None = None,
 ) -> Preview:
-    """Look at a dataset through a loader; the folders are those with the user's files."""
+    """Preview a dataset with a loader; the folders are those with the user's files."""
     request = {
         "loader": str(loader),
         "dataset": str(dataset),
@@ -93,7 +92,7 @@ def check_model(
     time_limit_s: float = 120.0,
     progress: Progress | None = None,
 ) -> ModelCheck:
-    """Import and build a model, and try one step where a loader and a dataset are given."""
+    """Import and build a model, and try one step if a loader and a dataset are given."""
     request = {
         "model": str(model),
         "loader": str(loader) if loader else "",
@@ -117,7 +116,7 @@ def measure(
     time_limit_s: float = 120.0,
     progress: Progress | None = None,
 ) -> DataSize:
-    """How many items a job would train and validate on."""
+    """Count the samples that a job would train and validate on."""
     request = {
         "loader": str(loader),
         "dataset": str(dataset),
@@ -125,7 +124,7 @@ def measure(
         "validation_dataset": str(validation_dataset or ""),
     }
     return run_tool(
-        "dataset_size", request, DataSize.from_dict, "Counting the items", time_limit_s, progress
+        "dataset_size", request, DataSize.from_dict, "Counting the samples", time_limit_s, progress
     )
 
 
@@ -142,11 +141,11 @@ def export(
     progress: Progress | None = None,
     run_goes_on: bool = False,
 ) -> tuple[str, ...]:
-    """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; returns notes about it.
+    """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; return notes about it.
 
-    ``checkpoint`` is the file, with its record beside it. ``loader`` and ``dataset`` serve ONNX.
+    ``checkpoint`` is the file, with its record next to it. ``loader`` and ``dataset`` are for ONNX.
     ``files`` (name -> text: ``job.toml`` from `job_file_to_share`) and ``history`` go into a zip.
-    ``run_goes_on``: its run may prune it meanwhile. What stands at ``output`` stays as it is.
+    ``run_goes_on``: its run may remove it meanwhile. An existing file at ``output`` stays.
     """
     if os.path.lexists(output):
         raise _exists(output)
@@ -174,9 +173,9 @@ def export(
 
 
 def job_file_to_share(job: JobConfig) -> str:
-    """The job file as it may leave the lab: no paths of this place, no values of variables.
+    """Return the job file to share: without local paths and values of variables.
 
-    People put tokens into environment variables, and an exported zip is mailed around.
+    Environment variables may be tokens, and an exported zip is often mailed.
     """
     raw = job.to_dict()
     if "environment" in raw:
@@ -191,25 +190,25 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _exists(output: Path) -> BackendError:
-    return BackendError(f"{output} exists already and stays as it is.", "Choose another name.")
+    return BackendError(f"{output} exists already and was not changed.", "Choose another name.")
 
 
 def _put_in_place(partial: Path, output: Path) -> None:
     try:
         partial.chmod(0o644)
         try:
-            # Unlike a rename, a link never takes the place of what is there.
+            # Unlike a rename, a link never replaces an existing file.
             os.link(partial, output)
         except FileExistsError:
             raise _exists(output) from None
         except OSError:
-            # A share without links: the look and the rename are two steps there.
+            # A share without links: checking and renaming are two steps there.
             if os.path.lexists(output):
                 raise _exists(output) from None
             os.rename(partial, output)
     except OSError as error:
         raise BackendError(
-            f"The export cannot be put at {output}: {error.strerror or error}.",
+            f"The export cannot be stored at {output}: {error.strerror or error}.",
             "Choose another folder.",
         ) from error
 
@@ -225,8 +224,8 @@ def run_tool(
     """Run ``backend.training.tools.<tool>`` and read its result. ``what`` begins the sentences.
 
     Raises:
-        ToolError: The tool refused, crashed, took longer than its limit, or has no PyTorch here.
-        Cancelled: The user cancelled; every process of the tool is gone.
+        ToolError: The tool failed, crashed, exceeded its limit, or there is no PyTorch here.
+        Cancelled: The user cancelled; no process of the tool remains.
     """
     if (lack := lack_here()) is not None:
         raise ToolError(lack.sentence, lack.remedy)
@@ -240,7 +239,7 @@ def run_tool(
 
 
 class _Run:
-    """One tool at work. Leaving the ``with`` ends every process of it, however it is left."""
+    """A running tool. Leaving the ``with`` ends all its processes."""
 
     def __init__(
         self, tool: str, request: Mapping[str, Any], folder: Path, what: str, time_limit_s: float
@@ -251,7 +250,7 @@ class _Run:
         self._result = folder / "result.json"
         self._progress_file = folder / "progress"
         self._progress_file.touch()
-        self._doing = "Python starts"
+        self._doing = "Starting Python"
         self._tail = bytearray()
         replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
         work = folder / "work"
@@ -267,7 +266,7 @@ class _Run:
             ],
             cwd=work,
             env=_environment(self._tag),
-            # The tool ends when this pipe breaks: the desktop is gone then.
+            # The tool ends when this pipe breaks, because the desktop has ended then.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -286,7 +285,7 @@ class _Run:
         self._end()
 
     def wait(self, progress: Progress) -> None:
-        """Until the tool has ended."""
+        """Wait until the tool has ended."""
         deadline = time.monotonic() + self._time_limit_s
         with self._progress_file.open("rb") as lines:
             while self._process.poll() is None:
@@ -295,8 +294,8 @@ class _Run:
                 if time.monotonic() > deadline:
                     raise ToolError(
                         f"{self._what} did not end within {self._time_limit_s:.0f} s; "
-                        f"it stood at: {self._doing}.",
-                        "Look for a loop without an end or a download there, and take it out of "
+                        f"last step: {self._doing.rstrip('…')}.",
+                        "Remove any endless loop or download from the code, in particular from "
                         "what runs at import.",
                         output=self.output,
                     )
@@ -305,7 +304,7 @@ class _Run:
             self._look(lines)
 
     def result(self, read: Callable[[Mapping[str, Any]], T]) -> T:
-        """What the tool found, with the end of its output."""
+        """Return the tool's result, with the end of its output."""
         try:
             answer = read_json(self._result, _RESULT_BYTES)
             if answer["ok"]:
@@ -322,24 +321,24 @@ class _Run:
             refusal = self._death()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolError(
-                f"{self._what} left a result that cannot be used: {sanitize(str(error), 200)}.",
+                f"{self._what} returned an unusable result: {sanitize(str(error), 200)}.",
                 output=self.output,
             ) from error
         raise refusal
 
     @property
     def output(self) -> str:
-        """The end of what was printed."""
+        """Return the end of what was printed."""
         return plain(self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace"))
 
     def _death(self) -> ToolError:
-        """A process that left no result, in words."""
+        """Describe a process that left no result."""
         code = self._process.returncode
-        where = f"it stood at: {self._doing}"
+        where = f"last step: {self._doing.rstrip('…')}"
         if code >= 0:
             return ToolError(
-                f"{self._what} ended by itself with code {code}; {where}.",
-                "Look for os._exit or an error in what it printed.",
+                f"{self._what} exited with code {code}; {where}.",
+                "Find os._exit or an error in its output.",
                 output=self.output,
             )
         number = -code
@@ -347,18 +346,17 @@ class _Run:
         if number == signal.SIGKILL:
             return ToolError(
                 f"{self._what} was killed; {where}.",
-                "Most often the computer's memory was too small: try smaller data or a smaller "
-                "model.",
+                "The most likely cause is too little memory: try smaller data or a smaller model.",
                 output=self.output,
             )
         return ToolError(
             f"{self._what} crashed Python ({name}); {where}.",
-            "A library in C that the code uses is the most likely cause; what it printed may tell.",
+            "The most likely cause is a C library that the code uses; its output may have details.",
             output=self.output,
         )
 
     def _look(self, lines: IO[bytes]) -> tuple[float, float]:
-        """Read new progress; the last whole line counts."""
+        """Read new progress; the last complete line counts."""
         done = total = 0.0
         while line := lines.readline(10_000):
             if not line.endswith(b"\n"):
@@ -378,7 +376,7 @@ class _Run:
                     del self._tail[:-_OUTPUT_BYTES]
 
     def _end(self) -> None:
-        """Kill what is left of the tool: its children while it still collects them, then it."""
+        """Kill the remaining processes of the tool: its children first, then the tool."""
         process = self._process
         if process.stdin is not None:
             with suppress(OSError):
@@ -406,7 +404,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def plain(text: str) -> str:
-    """Lines of a stranger, safe to print in a terminal: no colours, no moves of the cursor."""
+    """Make lines of untrusted output safe for a terminal: no colours, no cursor movement."""
     lines = _ESCAPES.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
     return _CONTROLS.sub("?", lines)
 
@@ -414,17 +412,17 @@ def plain(text: str) -> str:
 def _environment(tag: str) -> dict[str, str]:
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {
-        # Threads that wait for each other on processors which a job keeps busy are slower than
-        # one: 169 s against 6 s for the digits at a load of 13 on 2 cores.
+        # Threads that wait for each other on cores that a job keeps busy are slower than one
+        # thread: 169 s against 6 s for the digits at a load of 13 on 2 cores.
         "OMP_NUM_THREADS": "1",
         **os.environ,
-        # As in the ranks of a job whose seed is not set.
+        # As in the ranks of a job without a seed.
         "PYTHONHASHSEED": str(JobConfig.seed),
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONFAULTHANDLER": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8:replace",
-        # A look at a model must not take memory from a job that trains on the GPU.
+        # Checking a model must not take memory from a job that trains on the GPU.
         "CUDA_VISIBLE_DEVICES": "",
         RUN_VARIABLE: tag,
     }
@@ -436,7 +434,7 @@ def _kill(pid: int) -> None:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill a process that is not collected yet, with its session where there are such."""
+    """Kill a process that was not collected yet, with its session if there is one."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
@@ -444,7 +442,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _tagged(tag: str) -> Iterator[int]:
-    """Living processes here that carry the tag; none where there is no ``/proc``."""
+    """Yield living processes with the tag; none on systems without ``/proc``."""
     wanted = f"{RUN_VARIABLE}={tag}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -453,7 +451,7 @@ def _tagged(tag: str) -> Iterator[int]:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Living descendants of a process."""
+    """Yield living descendants of a process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,8 +1,8 @@
-"""The Python that trains on this computer, and runs what touches users' code.
+"""The Python for training and for tools on this computer.
 
-It is the one that runs this program, unless the program came as a bundle (`installers/bundle`).
-That brings no PyTorch, for which this computer may have to compile Horovod: there it is the Python
-of an environment that `installers/run` set up, and without one nothing trains here.
+It is the Python of this program, unless the program is a bundle (`installers/bundle`). A bundle has
+no PyTorch, for which this computer may have to compile Horovod: it uses the Python of an
+environment that `installers/run` set up; without one, this computer cannot train.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import CODE_ROOT
 
 BUNDLE_FILE = CODE_ROOT / "bundle.json"
-"""In a bundle alone: ``requirements``, what an environment that trains was made of."""
+"""Only in a bundle: ``requirements``, the content of an environment for training."""
 
 
 def training_python() -> str:
-    """The path of a Python. In a bundle it is looked for each time: it may come while it runs."""
+    """Return the path of a Python. A bundle looks each time: it may be installed meanwhile."""
     return _found() or sys.executable
 
 
 def lack_here() -> BackendError | None:
-    """Why this computer cannot train whatever it is asked for, and the way out; None if it can."""
+    """Return why this computer cannot train at all and how to change that; None if it can."""
     if not BUNDLE_FILE.exists() or _found():
         return None
     set_up = shlex.quote(str(BUNDLE_FILE.parent / "installers" / "run"))
     return BackendError(
-        "This copy of Ringmaster brings no PyTorch, so nothing trains on this computer itself.",
-        f"{set_up} doctor sets it up, once; other nodes train without it.",
+        "This copy of Ringmaster has no PyTorch, so this computer cannot train.",
+        f"Run {set_up} doctor once to set it up; other nodes can train without it.",
     )
 
 
 def _found() -> str:
-    """Of several environments the newest; empty where there is none, or no need of one."""
+    """Return the Python of the newest environment; "" if there is none, or none is needed."""
     try:
         wanted = set(json.loads(BUNDLE_FILE.read_text("utf-8"))["requirements"])
     except FileNotFoundError:

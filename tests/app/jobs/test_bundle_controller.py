@@ -115,7 +115,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
 def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     services, job_id = origin
     press(page.detail, "Show replay result")
-    assert "is no replay" in page.detail._error[0]
+    assert "is not a replay" in page.detail._error[0]
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
     again = services.bundles.unbundle(bundle).view
@@ -134,7 +134,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
 ):
     services, job_id = origin
     controller.see(services.jobs.poll(job_id))
-    assert page.detail._verdict == ("", False), "the original is no replay"
+    assert page.detail._verdict == ("", False), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
     again = services.bundles.unbundle(bundle).view

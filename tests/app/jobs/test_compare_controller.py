@@ -100,7 +100,7 @@ def test_more_than_eight_are_told(controller, page):
     assert page.ids == ids
     assert controller.heard == [
         "At most 8 jobs can be compared: the first 8 are shown",
-        "8 jobs are the most: take one out first",
+        "At most 8 jobs can be compared: remove one first",
     ]
 
 

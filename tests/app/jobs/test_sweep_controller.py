@@ -99,7 +99,7 @@ def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(
     monkeypatch.setattr(services.jobs, "create", create_three)
     controller.queue(DRAFT)
     (sentence,) = controller.heard
-    assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them wait."
+    assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
     assert form._refusal.text() == sentence
     assert len(services.jobs.list()) == 3
     with qtbot.waitSignal(controller.taken):

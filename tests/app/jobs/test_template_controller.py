@@ -293,7 +293,7 @@ def test_a_draw_of_too_many_or_no_number_is_told_at_its_field(form):
     assert not form._start_button.isEnabled()
     card._draws.control.setText("9")
     form._wish_check()
-    assert "these values make only 2 different ones" in form._fields.field("optimizer.lr").error()
+    assert "these values give only 2 different ones" in form._fields.field("optimizer.lr").error()
     card._kind._group.button(0).click()
     form._wish_check()
     assert form._start_button.text() == "Queue 2 jobs"

@@ -260,8 +260,8 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     assert names(controller) == {kind: ["plankton@1"] for kind in Kind}
     assert [offer[:2] for offer in offers] == [
         (
-            "Imported plankton: dataset @ 1, loader @ 1, model @ 1. Left out 1 (files of operating "
-            "systems and tools, loops of links): “.DS_Store”.",
+            "Imported plankton: dataset @ 1, loader @ 1, model @ 1. Left out 1 "
+            "(files of operating systems and tools, link loops): “.DS_Store”.",
             "New job with it",
         )
     ]

@@ -236,7 +236,7 @@ def test_a_beat_that_came_late_is_told_until_some_came_in_time(controller):
         controller._services.nodes.remote = lambda now=now: (now,)
         controller.refresh()
         words.append([one.words for one in told[-1][1].health])
-    late = ["Beats of its agent did not come"]
+    late = ["No heartbeat"]
     assert words == [[], [], late, late, late, late, late, [], []]
 
 

@@ -122,7 +122,7 @@ def test_s12_an_alarm_is_told_once_and_the_end_that_it_brings_by_itself(notices,
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
     notices.see(replace(LIVE, alarms=(alarm, still)))
     notices.send_waiting()
-    assert titles(told)[1:] == ["Stands still: digits"]
+    assert titles(told)[1:] == ["Stalled: digits"]
     notices.see(replace(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
     notices.send_waiting()
     assert titles(told)[2:] == ["Failed: digits"]

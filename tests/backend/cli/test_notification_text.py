@@ -78,7 +78,7 @@ def test_the_address_of_a_webhook_can_be_typed_where_nobody_reads_along(say: Say
     )
     code, refused = say("webhook", "chat.example")
     assert code == 1
-    assert refused["error"]["sentence"].startswith("A webhook is an address that begins with")
+    assert refused["error"]["sentence"].startswith("A webhook address begins with")
     assert say("show")[1]["webhook"] == "https://chat.example/…", "what was kept stays"
 
 
@@ -124,8 +124,8 @@ def test_a_mail_arrives_without_a_password_where_the_server_wants_none(say: Say)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("mail", "you"), "The mail server is a host name, such as smtp.lab.example."),
-        (("mail", "you", "--server", "h"), "“you” is no mail address."),
+        (("mail", "you"), "Enter the mail server's host name, such as smtp.lab.example."),
+        (("mail", "you", "--server", "h"), "“you” is not a mail address."),
         (("test", "mail"), "No mail is set up."),
     ],
 )

@@ -183,7 +183,7 @@ def test_what_a_line_could_be_misread_by_is_refused(peer: Peer) -> None:
 
 
 def test_a_path_with_a_blank_is_refused() -> None:
-    with pytest.raises(BackendError, match="cannot stand in SSH settings"):
+    with pytest.raises(BackendError, match="is not allowed in SSH settings"):
         cluster_key.ssh_settings([GPU1], identity="/home/la b/id", known_hosts="/home/lab/known")
 
 

@@ -122,7 +122,7 @@ def test_f52_a_full_home_is_named(
     "out", ["", "{}", "[]", "null", "no json", '{"reached_at": "", "home_fault": ""}', "[" * 50_000]
 )
 def test_f59_an_answer_that_makes_no_sense_is_a_sentence(tmp_path: Path, out: str) -> None:
-    with pytest.raises(BackendError, match="gpu1 could not be looked at"):
+    with pytest.raises(BackendError, match="gpu1 could not be inspected"):
         look_through(Answers(out=out), tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_f59_an_answer_that_makes_no_sense_is_a_sentence(tmp_path: Path, out: st
 def test_f59_facts_that_make_no_sense_are_a_sentence(
     tmp_path: Path, facts: dict[str, object]
 ) -> None:
-    with pytest.raises(BackendError, match="gpu1 could not be looked at"):
+    with pytest.raises(BackendError, match="gpu1 could not be inspected"):
         look_through(Answers(**facts), tmp_path)
 
 

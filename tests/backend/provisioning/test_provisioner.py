@@ -78,7 +78,7 @@ def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node)
     node.shell.sent_bytes = 0
     assert go(node).installation == first.installation
     assert node.shell.sent_bytes == 0
-    assert [("was there already" in sentence) for sentence in node.sentences[2:]] == [True] * 5
+    assert [("was already installed" in sentence) for sentence in node.sentences[2:]] == [True] * 5
     assert (node.home / "state/info.json").read_bytes() == agent
 
 
@@ -110,7 +110,7 @@ def _runs(node: Node, title: str) -> bool:
 
 
 FAULTS = {
-    "Reach": ("id", "lets nothing be run"),
+    "Reach": ("id", "does not run commands"),
     "Python": ("venv", "cannot make an environment"),
     "Open MPI": ("mpirun --version", "does not start"),
     "Horovod": ("import torch", "Horovod cannot be used on gpu1: ImportError: libmpi.so.40"),
@@ -160,7 +160,7 @@ def test_a_wheel_that_is_damaged_here_is_told_and_not_installed(node: Node, tmp_
     node.house = put_house(tmp_path / "damaged")
     torch = next(node.house.folder.glob("torch-*"))
     torch.write_bytes(b"\0" * torch.stat().st_size)
-    with pytest.raises(BackendError, match=r"torch-2\.13.* is not on the node what it is here"):
+    with pytest.raises(BackendError, match=r"torch-2\.13.* differs on the node"):
         go(node)
     assert node.environments() == []
 

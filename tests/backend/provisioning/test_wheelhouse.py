@@ -144,7 +144,7 @@ def test_cancelled_it_ends_pip_and_goes_on_the_next_time(desk: Desk) -> None:
             "ERROR: No matching distribution found for numpy==2.4.6",
             "pip could not fetch the wheels",
         ),
-        ("OSError: [Errno 28] No space left on device", "is full; the wheels"),
+        ("OSError: [Errno 28] No space left on device", "is full; not all wheels"),
     ],
 )
 def test_what_pip_stumbles_over_becomes_a_sentence(desk: Desk, said: str, sentence: str) -> None:
@@ -211,7 +211,7 @@ Change = Callable[[NodeFacts], NodeFacts]
             "3.11 on aarch64 without CUDA",
             "whose processor is aarch64",
         ),
-        (lambda f: replace(f, gpus=("NVIDIA A40",)), "on x86_64 with CUDA", "processors only"),
+        (lambda f: replace(f, gpus=("NVIDIA A40",)), "on x86_64 with CUDA", "CPU training only"),
         (
             lambda f: replace(f, pythons=(PythonFound("/usr/bin/python3", "3.12.3", True),)),
             "Python 3.12 on x86_64 without CUDA, as gpu1 has it; built .*: Python 3.11",

@@ -284,7 +284,7 @@ def test_f52_no_permission_is_named(
 def test_f52_a_missing_folder_and_a_server_without_sftp_are_named(
     shell: Shell, make_sshd: Callable[..., Sshd], enter: Callable[[Sshd], Shell]
 ) -> None:
-    with pytest.raises(BackendError, match="there is no folder /no/such"):
+    with pytest.raises(BackendError, match="has no folder /no/such"):
         shell.write("/no/such/file", b"content")
     bare = enter(make_sshd("Subsystem other /bin/false"))
     with pytest.raises(LoginRefused, match="no file transfer"):

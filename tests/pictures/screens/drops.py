@@ -40,7 +40,7 @@ def drop_on_place(stage: Stage) -> None:
 @screen("drop-on-place-refused")
 def drop_on_place_refused(stage: Stage) -> None:
     open_job(stage)
-    refusal = DropOffer("8 jobs are the most: take one out first", takes=False)
+    refusal = DropOffer("At most 8 jobs can be compared: remove one first", takes=False)
     stage.window.side_bar.take_jobs(lambda _dragged: refusal)
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
 

@@ -180,7 +180,7 @@ def shared(stage: Stage) -> JobForm:
     nodes = (replace(desk, reading=reading), *lab.nodes())
     one = {"node": "gpu03", "gpus": ["GPU-5", "GPU-6"], "beside": {"GPU-6": "alice"}}
     form = filled(stage, nodes, {**RAW, "placement": [one]})
-    said = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice, as was chosen.")
+    said = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice (your choice).")
     form.show_check(replace(READY, findings=(said, *READY.findings[1:])), TRIED)
     return form
 

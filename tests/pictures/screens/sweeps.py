@@ -99,7 +99,9 @@ def sweep_faults(stage: Stage) -> None:
 @screen("sweep-half-made", THREE)
 def sweep_half_made(stage: Stage) -> None:
     form = show_sweep(stage)
-    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:coco-k3pf")
+    form.show_half_made(
+        ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:coco-k3pf"
+    )
 
 
 def _popover(stage: Stage, path: str) -> SeveralValues:

@@ -76,7 +76,7 @@ def load(stage: Stage) -> None:
 def load_damaged(stage: Stage) -> None:
     dialog = _load(stage)
     dialog._template_table.selectRow(3)
-    dialog.show_error("There is a template “night run” already, and it is left as it is.")
+    dialog.show_error("The template “night run” exists already and was not changed.")
 
 
 @screen("load-empty")

@@ -97,10 +97,10 @@ def test_who_stays_over_the_place_is_brought_there(place, qtbot):
 @pytest.mark.parametrize(
     ("there", "more", "sentence"),
     [
-        (EIGHT, ("id8",), "8 jobs are the most: take one out first"),
-        (EIGHT[:6], ("id6", "id7", "id8"), "8 jobs are the most: take one out first"),
-        (EIGHT[:7], ("id7", "id8", "id9"), "8 jobs are the most: take 2 out first"),
-        ((), (*EIGHT, "id8"), "8 jobs are the most that can be compared at once"),
+        (EIGHT, ("id8",), "At most 8 jobs can be compared: remove one first"),
+        (EIGHT[:6], ("id6", "id7", "id8"), "At most 8 jobs can be compared: remove one first"),
+        (EIGHT[:7], ("id7", "id8", "id9"), "At most 8 jobs can be compared: remove 2 first"),
+        ((), (*EIGHT, "id8"), "At most 8 jobs can be compared at once"),
     ],
 )
 def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_dropped(
@@ -129,7 +129,7 @@ def test_the_place_has_the_frame_of_a_target_only_for_what_it_takes(controller, 
     drags.over(place, drags.jobs("id8"))
     assert not has_frame()
     refusal = place.accessibleDescription()
-    assert refusal == "8 jobs are the most: take one out first"
+    assert refusal == "At most 8 jobs can be compared: remove one first"
     assert place._has_room(refusal), "it is seen whole, in two lines"
     assert not place._has_room(2 * refusal)
     drags.away(place)

@@ -91,7 +91,7 @@ def many(count: int, name: str = "node-rack3-row7-machine-{:03d}.cluster.example
             "program",
             False,
             f"{one.node} has another version of Ringmaster than this computer.",
-            f"Set {one.node} up again; that takes some seconds.",
+            f"Set {one.node} up again; that takes a few seconds.",
             (one.node,),
             Fix.SET_UP_AGAIN,
         )

@@ -184,8 +184,9 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     page.detail.show_preview(Trial("a@1", "any"), shown)
     banner, samples = page.detail._banner, page.detail._trial.samples
     assert banner.accessibleName() == (
-        f"Class 8 is rare: 10 of {formats.count(1000)} items. "
-        f"A model can be right in 99{formats.GAP}% without ever saying it. 1 more finding."
+        f"Class 8 is rare: 10 of {formats.count(1000)} samples. "
+        f"A model can reach 99{formats.GAP}% accuracy without ever predicting this class. "
+        "1 more finding."
     )
     assert "One more." in banner.toolTip()
     page.detail._tabs.choose("statistics")

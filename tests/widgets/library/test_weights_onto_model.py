@@ -134,8 +134,8 @@ def test_what_is_refused_is_said_on_the_page_of_the_model(controller, page, serv
     page.weights_dropped.emit("cats@1", str(file))
     assert page.detail._banner.isVisible()
     assert page.detail._banner.accessibleName() == (
-        "“best.pt” holds no weights, whatever its name says. "
-        "Save them with torch.save(model.state_dict(), …)."
+        "“best.pt” contains no weights, despite its name. Save them with "
+        "torch.save(model.state_dict(), …)."
     )
     assert not page.detail.has_weights
     assert controller.heard == []

@@ -37,7 +37,7 @@ def test_a_webhook_applies_when_its_field_is_left(settings, chosen) -> None:
     assert not settings._webhook_test.isEnabled()
     leave(settings._webhook, "hooks.example")
     assert chosen == []
-    assert settings._webhook_field.error().startswith("A webhook is an address that begins")
+    assert settings._webhook_field.error().startswith("A webhook address begins")
     leave(settings._webhook, "https://hooks.example/T0")
     assert settings._webhook_field.error() == ""
     leave(settings._webhook, "https://hooks.example/T0")
@@ -53,7 +53,7 @@ def test_a_mail_that_is_not_whole_is_not_used_and_says_what_it_lacks(settings, c
     leave(settings._to, "a@lab, b@lab")
     assert chosen == []
     assert settings._mail_said._words.text() == (
-        "Not used yet: The mail server is a host name, such as smtp.lab.example."
+        "Not used yet: Enter the mail server's host name, such as smtp.lab.example."
     )
     leave(settings._host, "smtp.lab")
     leave(settings._user, "ring")

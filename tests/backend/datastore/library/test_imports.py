@@ -386,7 +386,7 @@ def test_f28_a_disk_that_fails_meanwhile_leaves_nothing(
         (errno.EINVAL, "“sub/run.sh” cannot be written to the data root", "Rename"),
         (errno.EEXIST, "“sub/run.sh” cannot be written to the data root", "Rename"),
         (errno.EACCES, "“sub/run.sh” cannot be written to the data root", "you may write"),
-        (errno.ENOSPC, "full at “sub/run.sh”", "Make room"),
+        (errno.ENOSPC, "full at “sub/run.sh”", "Free some space"),
     ],
 )
 def test_what_the_data_root_cannot_hold_is_named(

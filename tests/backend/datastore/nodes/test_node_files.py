@@ -93,7 +93,9 @@ def test_what_an_agent_writes_is_read_back_whole(root: DataRoot, read_back: Writ
 
 
 def test_no_status_yet_is_said(root: DataRoot) -> None:
-    assert refusal(node_files.read_status(root, "gpu1")) == "No agent has written on gpu1 yet."
+    assert refusal(node_files.read_status(root, "gpu1")) == (
+        "The agent of gpu1 has not written a status yet."
+    )
 
 
 def test_f59_a_terabyte_is_not_read(root: DataRoot) -> None:
@@ -137,7 +139,7 @@ def test_f59_what_is_no_reading_is_refused_in_one_sentence(root: DataRoot, conte
         ({"cpu": None}, "cpu must be a table"),
         ({"cpu": {"model": "m"}}, "cpu.cores is missing"),
         ({"gpus": {"0": 1}}, "gpus must be a list, not a table"),
-        ({"gpus": [{}] * 5000}, "gpus holds more than 4096 elements"),
+        ({"gpus": [{}] * 5000}, "gpus contains more than 4096 elements"),
         ({"host": ["h"]}, "host must be text, not a list"),
         ({"gpus": [{"index": 0, "uuid": "u", "name": 5}]}, "gpus[0].name must be text"),
         (
@@ -184,7 +186,7 @@ def test_f59_what_is_no_plain_file_is_not_waited_for(root: DataRoot, kind: str) 
         "folder": path.mkdir,
         "link to a device": lambda: path.symlink_to("/dev/zero"),
     }[kind]()
-    assert "is no plain file" in refusal(node_files.read_status(root, "gpu1"))
+    assert "is not a regular file" in refusal(node_files.read_status(root, "gpu1"))
 
 
 def test_keys_of_a_newer_agent_are_left_out(read_back: Write) -> None:

@@ -71,7 +71,7 @@ def test_f11_an_sshd_that_hangs_is_given_up(sshd: Sshd) -> None:
 def test_what_is_no_ssh_server_is_none(words: bytes) -> None:
     with (
         listening(lambda line: line.sendall(words)) as hop,
-        pytest.raises(Unreachable, match="is no SSH server"),
+        pytest.raises(Unreachable, match="is not an SSH server"),
     ):
         check_banner(hop)
 
@@ -132,7 +132,7 @@ def test_a_node_that_has_nothing_of_ours_is_read_and_nothing_is_left_there(tmp_p
 def test_f59_what_a_node_answers_is_a_strangers(tmp_path: Path, said: str) -> None:
     shell = LocalShell(tmp_path / "home")
     shell.on_run = lambda argv: CommandResult(0, said, "")
-    with pytest.raises(BackendError, match="gpu1 gives no reading over SSH"):
+    with pytest.raises(BackendError, match="gpu1 returns no reading over SSH"):
         ssh_reading.read(shell, samples.entry("gpu1"))
 
 
@@ -149,5 +149,5 @@ def test_f59_what_a_node_tells_of_its_processes_is_a_strangers() -> None:
     (found,) = _orphans("gpu1", {"orphans": [told]})
     assert (found.process.pid, "\x1b" in found.command) == (7, False)
     for said in ([], {}, {"orphans": 1}, {"orphans": [{**told, "age_s": "old"}]}):
-        with pytest.raises(BackendError, match="What gpu1 tells of its processes"):
+        with pytest.raises(BackendError, match="The answer of gpu1 about its processes"):
             _orphans("gpu1", said)

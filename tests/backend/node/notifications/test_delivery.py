@@ -386,7 +386,7 @@ def test_what_is_wished_for_comes_back_from_its_file_and_a_target_hides_its_addr
     ["", "hooks.example", "file:///etc/passwd", "https://", "http://a b", "https://[", "ftp://x"],
 )
 def test_what_is_no_webhook_is_said_in_a_sentence(address: str) -> None:
-    assert webhook_fault(address).startswith("A webhook is an address that begins with https://")
+    assert webhook_fault(address).startswith("A webhook address begins with https://")
     assert webhook_fault("https://hooks.example:8443/x?y=z") == ""
 
 
@@ -398,7 +398,7 @@ def test_what_cannot_be_a_mail_is_said_in_a_sentence() -> None:
         (replace(good, port=0), "port"),
         (replace(good, to=()), "missing"),
         (replace(good, to=("a@b\nBcc: c@d",)), "no mail address"),
-        (replace(good, sender="ring"), "“ring” is no mail address."),
+        (replace(good, sender="ring"), "“ring” is not a mail address."),
         (replace(good, user="x", security=PLAIN), "over TLS only"),
     ):
         assert word in mail_fault(bad)

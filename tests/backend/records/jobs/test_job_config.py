@@ -150,9 +150,9 @@ def test_f51_an_unknown_key_is_refused_and_the_likely_one_offered(path: str, mea
 
 def test_f51_processors_and_gpus_do_not_mix() -> None:
     both = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "processes": 2}])
-    assert "stands beside gpus" in faults(both)["placement[0].processes"]
+    assert "cannot be used with gpus" in faults(both)["placement[0].processes"]
     mixed = changed("placement", [{"node": "a", "gpus": ["GPU-1"]}, {"node": "b", "processes": 2}])
-    assert "mixes GPUs and processors" in faults(mixed)["placement"]
+    assert "mixes GPUs and CPUs" in faults(mixed)["placement"]
     twice = changed("placement", [{"node": "a", "processes": 1}, {"node": "a", "processes": 2}])
     assert "names a node twice" in faults(twice)["placement"]
     gpu_twice = changed("placement", [{"node": "a", "gpus": ["GPU-1", "GPU-1"]}])

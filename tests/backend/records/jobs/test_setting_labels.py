@@ -81,7 +81,7 @@ def test_what_can_be_chosen_is_named():
     assert tuple(CHOICES["optimizer.name"]) == tuple(OPTIMIZERS)
     assert tuple(CHOICES["schedule.name"]) == tuple(SCHEDULES)
     assert tuple(CHOICES["checkpoint.best_mode"]) == MODES
-    assert value_words("strategy.lr_scaling", "sqrt") == "times their root"
+    assert value_words("strategy.lr_scaling", "sqrt") == "× √processes"
     assert value_words("epochs", "5") == "5"
 
 

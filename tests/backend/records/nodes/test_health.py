@@ -211,7 +211,7 @@ def test_a_silent_agent_is_told_and_forgiven_after_some_beats(look: Look) -> Non
     last = replace(READING, heartbeat=look.beat)
     assert look.again(last, 6.0).findings == ()
     (found,) = look.again(last, 6.5).findings
-    assert (found.severity, found.sentence) == (BAD, "Beats of its agent did not come.")
+    assert (found.severity, found.sentence) == (BAD, "No heartbeat.")
     since_s = found.since_s
     # It stays silent: that is no news.
     assert look.again(last, 60).findings == (found,)

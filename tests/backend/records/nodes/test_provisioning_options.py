@@ -90,7 +90,7 @@ def test_many_nodes_are_counted_and_not_all_named() -> None:
 
 def test_an_open_mpi_that_is_too_old_is_told_with_its_version() -> None:
     fault = choice_faults(OWN, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
-    assert fault == "gpu1 has Open MPI 3.1.6; 4.1 and 5.0 can be used."
+    assert fault == "gpu1 has Open MPI 3.1.6; only 4.1 and 5.0 can be used."
 
 
 def test_two_nodes_with_two_versions_of_their_own_do_not_fit() -> None:
@@ -102,7 +102,7 @@ def test_two_nodes_with_two_versions_of_their_own_do_not_fit() -> None:
 def test_one_node_alone_does_not_leave_the_version_of_the_others() -> None:
     others = [ready("gpu2"), node("gpu3")]
     fault = choice_faults(OWN, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
-    assert "Open MPI 4.1.4, and gpu2 has 5.0.11 that Ringmaster brought" in fault
+    assert "Open MPI 4.1.4, and gpu2 has 5.0.11 from Ringmaster" in fault
     assert choice_faults(OWN, [node("gpu1"), others[0]], others[1:], "5.0.11") == {}
 
 

@@ -97,7 +97,7 @@ CAUSES = [
         replace(WANTED, needed_bytes=3 * 10**9),
         (),
         scene(nodes=with_node(disk_free_bytes=1_200_000_000)),
-        "The data root has 1.2 GB left, and 3.0 GB are needed. Make room there.",
+        "The data root has 1.2 GB left, and 3.0 GB are needed. Free some space there.",
     ),
     (
         Cause.NOT_BEFORE,
@@ -111,30 +111,30 @@ CAUSES = [
         WANTED,
         (entry("resnet", 1, 2, 3),),
         scene(),
-        "Waiting for “resnet”, which comes first on gpu03.",
+        "Waiting for “resnet”, which is before it in the queue on gpu03.",
     ),
     (
         Cause.NEVER,
         entry("mine", 0, 7),
         (),
         scene(),
-        "GPU-7 is not on gpu03 any more. Take it out of the queue, and choose where it runs.",
+        "GPU-7 is no longer on gpu03. Remove it from the queue, then choose where it runs.",
     ),
     (
         Cause.NEVER,
         entry("mine", 0, node="gpu99"),
         (),
         scene(),
-        "gpu99 is no node of this data root any more. Take it out of the queue, and choose where "
-        "it runs.",
+        "gpu99 is no longer a node of this data root. Remove it from the "
+        "queue, then choose where it runs.",
     ),
     (
         Cause.NEVER,
         on_desk("mine", 9),
         (),
         scene(),
-        "This computer has 2 cores, enough for 8 processes; the job asks for 9. Take it out of "
-        "the queue, and choose where it runs.",
+        "This computer has 2 cores, enough for 8 processes; the job asks for "
+        "9. Remove it from the queue, then choose where it runs.",
     ),
     (
         Cause.NEVER,

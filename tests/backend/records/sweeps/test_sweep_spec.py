@@ -159,15 +159,15 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown: s
 @pytest.mark.parametrize(
     ("path", "text", "sentence"),
     [
-        ("optimizer.lr", "", "optimizer.lr: has no values; write 0.01, 0.03, 0.1 or"),
-        ("optimizer.lr", "0.1,,0.2", "optimizer.lr: has a comma with nothing beside it"),
+        ("optimizer.lr", "", "optimizer.lr: has no values; use 0.01, 0.03, 0.1 or"),
+        ("optimizer.lr", "0.1,,0.2", "optimizer.lr: has an empty value next to a comma"),
         ("optimizer.lr", "0.1, 0.10", "optimizer.lr: names 0.1 twice."),
         ("optimizer.lr", "0.3..0.1:3", "goes from 0.3 to 0.1; the first must be the lower one."),
-        ("optimizer.lr", "0..0.1:3:log", "is spaced by factors and begins at 0"),
+        ("optimizer.lr", "0..0.1:3:log", "is logarithmic and begins at 0"),
         ("optimizer.lr", "0.1..0.2:1", "has 1 steps; it must have 2 to 200."),
-        ("optimizer.lr", "0.1..0.2:3:cubic", "is spaced “cubic”; it must be linear or log."),
+        ("optimizer.lr", "0.1..0.2:3:cubic", "has the scale “cubic”; it must be linear or log."),
         ("optimizer.lr", "1..1e999:3", "needs two numbers as the ends of its range."),
-        ("batch_size", "1.2..1.8:2", "holds no whole number between 1.2 and 1.8."),
+        ("batch_size", "1.2..1.8:2", "contains no whole number between 1.2 and 1.8."),
     ],
 )
 def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sentence) -> None:
@@ -180,8 +180,8 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
 @pytest.mark.parametrize(
     ("axes", "draws", "wanted"),
     [
-        ((), None, ["No field takes several values; name at least one."]),
-        ((Axis("optimizer.lr"),), None, ["optimizer.lr: has no values; write 0.01"]),
+        ((), None, ["No field has several values; name at least one."]),
+        ((Axis("optimizer.lr"),), None, ["optimizer.lr: has no values; use 0.01"]),
         ((Axis("optimizer.lr", (0.1, 0)),), None, ["optimizer.lr: “0” must be above 0."]),
         (
             (Axis("batch_size", (16, "many", 0.5)),),
@@ -192,17 +192,17 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
             ],
         ),
         ((Axis("epoch", (1, 2)),), None, ["epoch: is not a setting of a job. Did you mean"]),
-        ((Axis("name", ("a", "b")),), None, ["name: is what tells the jobs of a sweep apart"]),
+        ((Axis("name", ("a", "b")),), None, ["name: distinguishes the jobs of a sweep"]),
         ((BATCH, BATCH), None, ["batch_size: is named twice."]),
-        ((Axis("optimizer", (1,)), RATE), None, ["optimizer: is a table, of which another part"]),
+        ((Axis("optimizer", (1,)), RATE), None, ["optimizer: is a table, and a part of it"]),
         (
             (Axis("seed", tuple(range(67))), RATE),
             None,
-            ["seed: With its 67 values the sweep makes 201 jobs, and 200 are the most;"],
+            ["seed: With its 67 values the sweep has 201 jobs; the limit is 200."],
         ),
         ((Axis("optimizer.lr", span=ValueRange(0.1, 1)),), None, ["is a range without steps"]),
-        ((RATE, BATCH), 7, ["batch_size: 7 jobs were asked for, and these values make only 6"]),
-        ((Axis("epochs", span=ValueRange(1, 3)),), 4, ["epochs: 4 jobs were asked for"]),
+        ((RATE, BATCH), 7, ["batch_size: 7 jobs were requested, but these values give only 6"]),
+        ((Axis("epochs", span=ValueRange(1, 3)),), 4, ["epochs: 4 jobs were requested"]),
         ((RATE,), 0, ["sweep.random: must be 1 to 200, not 0."]),
         ((RATE,), 201, ["sweep.random: must be 1 to 200, not 201."]),
     ],
@@ -282,7 +282,7 @@ def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (None, "sweep: is missing; it says which fields take which values."),
+        (None, "sweep: is missing; it lists the fields and their values."),
         ({}, "sweep.axes: names no field."),
         ({"axes": {"lrr": [1]}}, "lrr: is not a setting of a job."),
         ({"axes": {"lr": {"from": 1, "until": 2}}}, "a range has from, to, steps and scale"),

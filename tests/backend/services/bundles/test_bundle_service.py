@@ -361,12 +361,12 @@ def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     [
         (without_model, "“model/bks_model.py” is missing from it"),
         (with_more, "“model/more.py” was added to it"),
-        (with_more_in_both, "files of the model tiny@1 are not those"),
+        (with_more_in_both, "files of the model tiny@1 do not match"),
         (newer, "made by a newer Ringmaster"),
         (leading_out, "“../evil” leads out of the folder"),
-        (folder_leading_out, "evil” leads out of it"),
-        (other_checkpoint, "no name of a checkpoint"),
-        (live, "had not come to its end"),
+        (folder_leading_out, "evil” is outside it"),
+        (other_checkpoint, "not a checkpoint name"),
+        (live, "had not ended"),
         (newer_python, "written for Python 3.99"),
     ],
 )
@@ -385,10 +385,10 @@ def test_what_is_no_bundle_is_refused_in_one_sentence(
 ) -> None:
     text = tmp_path / "text.ringmaster"
     text.write_text("hello")
-    assert "is no bundle" in refused(elsewhere, text)
+    assert "is not a Ringmaster bundle" in refused(elsewhere, text)
     cut = tmp_path / "cut.ringmaster"
     cut.write_bytes(whole.read_bytes()[:-1000])
-    assert "no whole zip" in refused(elsewhere, cut)
+    assert "not a complete zip" in refused(elsewhere, cut)
     longer = tmp_path / "longer.ringmaster"
     longer.write_bytes(whole.read_bytes() + b"x")
     assert "longer.ringmaster" in refused(elsewhere, longer)
@@ -428,7 +428,7 @@ def test_a_live_job_is_not_bundled(
 def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Services]) -> None:
     other = desk()
     original, again = (other.bundles.unbundle(whole).view.id for _ in range(2))
-    with pytest.raises(BackendError, match="is no replay"):
+    with pytest.raises(BackendError, match="is not a replay"):
         other.replays.compare(again)
     folder = other.data_root.job(again)
     mark_replay(folder, original)
@@ -442,8 +442,9 @@ def test_a_replay_is_told_apart_in_words(whole: Path, desk: Callable[[], Service
     verdict = other.replays.compare(again)
     assert (verdict.is_same, verdict.step) == (False, 3)
     assert verdict.sentence == (
-        "The curves differ from step 3 on: loss was 0.5 then and is 0.6 now. What differs between "
-        "the two: PyTorch 2.5.1 then, 2.6.0 now; the variable TOKEN is empty."
+        "The curves differ from step 3 on: loss was 0.5 then and is 0.6 now. "
+        "Differences between the two: PyTorch 2.5.1 then, 2.6.0 now; the "
+        "variable TOKEN is empty."
     )
 
 

@@ -326,7 +326,7 @@ def test_a_table_is_never_written_over_something_unasked(
     a = trained.job(root, "a", falling(5))
     path = tmp_path / "a.csv"
     path.write_text("mine")
-    with pytest.raises(BackendError, match="exists already and is left as it is"):
+    with pytest.raises(BackendError, match="exists already and was not changed"):
         services.comparison.write_csv([a], path)
     assert path.read_text() == "mine"
     services.comparison.write_csv([a], path, replaces=True)
@@ -356,7 +356,7 @@ def test_job_compare_says_it_to_people_and_to_scripts(
     assert ["Learning", "rate", "0.01", "0.02"] in lines
     assert ["Best", "validation", "accuracy", "0.85", "0.9", "(best)"] in lines
     assert not any(line[:2] == ["Batch", "size,"] for line in lines)
-    assert "settings are the same" in err
+    assert "settings are equal" in err
     assert "Batch size, per process" in said("slow", "fast", "--all")[1]
     document = json.loads(said("slow", "fast", "--json")[1])
     assert [each["key"] for each in document["settings"]] == ["optimizer.lr"]

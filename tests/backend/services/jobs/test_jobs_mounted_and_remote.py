@@ -156,7 +156,7 @@ def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_t
         assert (len(update.history.steps), update.history.problems) == (0, ())
     assert place.wire.came_bytes - before < 4_000_000
     (told,) = services.jobs.history(view.id).problems
-    assert told == "The history is larger than 1 GB; what is beyond is not shown."
+    assert told == "The history is larger than 1 GB; the rest is not shown."
 
 
 def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
@@ -170,7 +170,7 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     run.end(JobState.INTERRUPTED)
     cursor = other.jobs.poll(view.id).cursor
     (run.folder.checkpoints / "epoch-0001-step-000007.pt").write_bytes(b"x" * len(PAYLOAD))
-    with pytest.raises(BackendError, match="is not what was saved") as told:
+    with pytest.raises(BackendError, match="is damaged") as told:
         services.jobs.resume(view.id)
     assert name in told.value.remedy
     smaller = view.config.batch_size // 2

@@ -62,7 +62,9 @@ def test_a_template_is_written_over_only_when_that_was_asked_for(
     templates: TemplateService, services: Services
 ) -> None:
     templates.save("night", raw_job(1))
-    with pytest.raises(BackendError, match="There is a template “night” already, and it is left"):
+    with pytest.raises(
+        BackendError, match="The template “night” exists already and was not changed"
+    ):
         templates.save("night", raw_job(1, epochs=9))
     assert templates.load("night")["epochs"] == 4
     templates.save("night", raw_job(1, epochs=9), replaces=True)
@@ -99,8 +101,11 @@ def test_a_job_file_that_notepad_saved_is_read(tmp_path: Path, end: bytes) -> No
     ("content", "sentence"),
     [
         (b"epochs = \n", "line 1: invalid value"),
-        (b"name = '\xff'\n", "line 1: a byte is no UTF-8."),
-        (b"x = 1\n" * 200_000, f"is larger than {count(1_000_000)} bytes and no job file."),
+        (b"name = '\xff'\n", "line 1: a byte is not UTF-8."),
+        (
+            b"x = 1\n" * 200_000,
+            f"is larger than {count(1_000_000)} bytes, so it is not a job file.",
+        ),
     ],
     ids=["toml", "bytes", "size"],
 )

@@ -94,8 +94,8 @@ def test_a_fault_of_one_is_named_before_any_is_imported(
     with pytest.raises(BackendError) as caught:
         bring(library, project)
     assert caught.value.with_remedy == (
-        "The loader cannot be imported: “words.txt” is a link that leads nowhere. "
-        "Remove the link; nothing was imported."
+        "The loader cannot be imported: “words.txt” is a broken link. Remove "
+        "the link; nothing was imported."
     )
     assert there(library) == []
 

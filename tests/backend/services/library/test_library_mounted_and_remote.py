@@ -43,7 +43,7 @@ def test_a_library_is_imported_listed_read_and_removed(place: Place) -> None:
     assert version.stat().st_mode & 0o777 == 0o755
     assert [one.path for one in other.library.files(Kind.MODEL, "tiny")] == ["bks_model.py"]
     assert "UserModel" in other.library.text(Kind.MODEL, "tiny", "bks_model.py")
-    with pytest.raises(BackendError, match="is no file of the model"):
+    with pytest.raises(BackendError, match="is not a file of the model"):
         other.library.text(Kind.MODEL, "tiny", "../meta.json")
     pin = other.library.pin(Kind.MODEL, "tiny")
     other.library.verify(Kind.MODEL, pin)

@@ -266,7 +266,7 @@ def test_a_rescan_says_what_it_could_not_read_and_goes_on(
     assert (report.datasets, report.jobs) == (1, 1)
     assert report.forgotten == ("dataset renamed@1", "dataset torn@1")
     assert len(report.problems) == 5
-    for word in ("torn@1", "says that it is dataset renamed@1", jobs[0].id, jobs[1].id, "stray"):
+    for word in ("torn@1", "is of dataset renamed@1", jobs[0].id, jobs[1].id, "stray"):
         assert any(word in problem for problem in report.problems), word
     assert half.exists(), "whether it is at work cannot be known for a week"
 

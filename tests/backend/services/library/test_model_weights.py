@@ -127,11 +127,11 @@ def test_a_model_that_has_weights_keeps_them(place: Place, services: Services, f
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.pt", b"hello", "“a.pt” holds no weights"),
-        ("a.pt", b"", "“a.pt” holds no weights"),
-        ("a.safetensors", b"PK\x03\x04 whatever", "“a.safetensors” holds no weights"),
-        ("a.h5", b"PK\x03\x04", "“a.h5” is no file of weights"),
-        ("gone.pt", None, "is no file"),
+        ("a.pt", b"hello", "“a.pt” contains no weights"),
+        ("a.pt", b"", "“a.pt” contains no weights"),
+        ("a.safetensors", b"PK\x03\x04 whatever", "“a.safetensors” contains no weights"),
+        ("a.h5", b"PK\x03\x04", "“a.h5” is not a weights file"),
+        ("gone.pt", None, "is not a file"),
     ],
 )
 def test_what_is_no_weights_is_refused_in_one_sentence(

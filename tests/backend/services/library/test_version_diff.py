@@ -54,7 +54,7 @@ def test_a_version_says_which_files_and_lines_are_others(place: Place, tmp_path:
 
 def test_what_is_no_text_is_named_and_not_shown() -> None:
     def text(reference: str, path: str) -> str:
-        raise BackendError(f"{path} is no text.")
+        raise BackendError(f"{path} is not text.")
 
     found = changes(("d@1", {"a.npy": "1"}), ("d@2", {"a.npy": "2"}), text)
     assert found == VersionChanges("d@1", "d@2", changed=("a.npy",))

@@ -183,7 +183,7 @@ def test_f54_a_name_that_cannot_be_one_is_refused_before_anybody_is_asked(
 
 def test_a_name_is_taken_once(service: ClusterService, sshd: Sshd) -> None:
     service.add("gpu1", sshd.address, accept=yes)
-    with pytest.raises(BackendError, match="There is a node “gpu1” already"):
+    with pytest.raises(BackendError, match="The node “gpu1” exists already"):
         service.add("gpu1", sshd.address, accept=yes)
 
 
@@ -416,5 +416,5 @@ def test_of_several_keyrings_the_guarded_one_is_taken(use_keyring: Use) -> None:
 def test_a_keyring_that_stays_locked_is_one_sentence(use_keyring: Use) -> None:
     use_keyring(Locked())
     assert SystemKeyring().fault() == ""
-    with pytest.raises(BackendError, match="did not take the passphrase of /key"):
+    with pytest.raises(BackendError, match="could not store the passphrase of /key"):
         SystemKeyring().keep("/key", PASSPHRASE)

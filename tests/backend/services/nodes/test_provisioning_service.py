@@ -117,17 +117,17 @@ def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> Non
     [
         (
             {"machine": "aarch64"},
-            "There is no Horovod for Python 3.11 on aarch64 without CUDA, as gpu2 has it; "
-            "built on this computer: Python 3.11 on x86_64 without CUDA.",
+            "There is no Horovod for Python 3.11 on aarch64 without CUDA, which "
+            "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
             "Build it on a computer whose processor is aarch64, with ./installers/run doctor, and "
             "set the node up from there.",
         ),
         (
             {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
-            "There is no Horovod for Python 3.14 on x86_64 without CUDA, as gpu2 has it; "
-            "built on this computer: Python 3.11 on x86_64 without CUDA.",
-            "RINGMASTER_PYTHON=python3.14 ./installers/run doctor builds it here; or install on "
-            "the node a Python that is in that list.",
+            "There is no Horovod for Python 3.14 on x86_64 without CUDA, which "
+            "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
+            "Run RINGMASTER_PYTHON=python3.14 ./installers/run doctor to build it "
+            "here, or install a Python of that list on the node.",
         ),
     ],
     ids=["machine", "python"],
@@ -158,7 +158,7 @@ def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> 
 def test_it_makes_no_second_key_while_those_who_have_it_are_silent(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     cluster.silent = {"gpu1"}
-    with pytest.raises(BackendError, match="none of them gave it: gpu1 did not answer"):
+    with pytest.raises(BackendError, match="none of them returned it: gpu1 did not answer"):
         cluster.set_up("gpu2", desktop="other")
 
 

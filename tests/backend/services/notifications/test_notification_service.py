@@ -165,11 +165,11 @@ def test_a_test_says_what_is_wrong_before_anything_is_kept(
     notices.send_test(WEBHOOK, channels)
     notices.send_test(MAIL, channels)
     assert "It works" in hook.posts[0]["text"]
-    assert post.mails[0]["Subject"] == "[Ringmaster] Test: a notice of Ringmaster"
+    assert post.mails[0]["Subject"] == "[Ringmaster] Test: a notification from Ringmaster"
     for kind, bad, word in (
         (WEBHOOK, replace(channels, webhook="hooks"), "begins with https://"),
         (MAIL, replace(channels, mail=None), "No mail is set up"),
-        (MAIL, replace(channels, mail=replace(mail_to(post), to=("x",))), "no mail address"),
+        (MAIL, replace(channels, mail=replace(mail_to(post), to=("x",))), "not a mail address"),
         (
             MAIL,
             replace(channels, mail=replace(mail_to(post), security="tls", user="u")),

@@ -41,7 +41,7 @@ def test_a_node_that_nobody_reaches_is_named_alone() -> None:
     for bad in (only_to, to_and_from("c", LOST)):
         (found,) = findings(bad)
         assert found.nodes == ("c",)
-        assert "do not come about (timed out)" in found.sentence
+        assert "fail (timed out)" in found.sentence
 
 
 def test_one_pair_that_does_not_meet_is_named_as_a_pair() -> None:
@@ -88,7 +88,7 @@ def test_a_shell_that_does_not_read_what_mpirun_sends_is_named_at_its_node() -> 
     found = list(route_findings([], met))
     assert [one.nodes for one in found] == [("b",), ("c",)]
     assert found[0].sentence == (
-        "The login shell of b does not read what mpirun sends it: fish: Unsupported use of '='."
+        "The login shell of b cannot run mpirun's commands: fish: Unsupported use of '='."
     )
     assert found[0].fix is Fix.INSTALL_CLUSTER_KEY
 

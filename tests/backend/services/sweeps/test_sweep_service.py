@@ -113,7 +113,7 @@ def test_one_that_is_cancelled_says_what_there_is_and_can_be_taken_back(
     with pytest.raises(BackendError, match="nothing was changed"):
         services.sweeps.queue(sweep, _cancelled())
     with pytest.raises(
-        HalfMade, match=r"Cancelled: 6 of 6 jobs were made, 2 of them wait\."
+        HalfMade, match=r"Cancelled: 6 of 6 jobs were made, 2 of them are queued\."
     ) as half:
         services.sweeps.queue(sweep, CancelledAt("Queueing job 2 of 6"))
     assert waiting(services) == SIX[:2]
@@ -123,7 +123,7 @@ def test_one_that_is_cancelled_says_what_there_is_and_can_be_taken_back(
     assert taken.left == ()
     assert services.jobs.list() == ()
     assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
-    with pytest.raises(BackendError, match="No job is of the sweep “tiny-"):
+    with pytest.raises(BackendError, match="There is no job of the sweep “tiny-"):
         services.sweeps.take_back(half.value.tag)
 
 
@@ -200,9 +200,9 @@ def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
         (["tiny", "--set", "lr=0.1", "--set", "optimizer.lr=0.2"], "optimizer.lr: is named twice."),
         (["tiny", "--set", "rate=0.1"], "rate: is not a setting of a job."),
         (["tiny", "--set", "lr="], "optimizer.lr: has no values;"),
-        (["tiny"], "No field takes several values; name at least one."),
+        (["tiny"], "No field has several values; name at least one."),
         (["tiny", "--set", "seed=1..201:201"], "seed: has 201 steps; it must have 2 to 200."),
-        (["--take-back", "none-abcd"], "No job is of the sweep “none-abcd”."),
+        (["--take-back", "none-abcd"], "There is no job of the sweep “none-abcd”."),
     ],
 )
 def test_what_is_no_sweep_is_refused_in_a_sentence(

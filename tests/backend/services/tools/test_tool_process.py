@@ -208,7 +208,7 @@ def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
     )
     assert error.sentence == (
         "The check of the model did not end within 600 s; "
-        "it stood at: Importing and building the model…."
+        "last step: Importing and building the model…."
     )
     assert not lives(int(mark.read_text()))
 
@@ -241,8 +241,7 @@ def test_f49_f59_of_endless_output_little_is_kept_and_it_cannot_steer_a_terminal
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "import os; os._exit(7)"))
     assert error.sentence == (
-        "The check of the model ended by itself with code 7; "
-        "it stood at: Importing and building the model…."
+        "The check of the model exited with code 7; last step: Importing and building the model…."
     )
 
 
@@ -335,7 +334,7 @@ def test_a_result_that_was_tampered_with_is_refused(
         "os._exit(0)\n"
     )
     error = refused(model(tmp_path, text))
-    assert error.sentence.startswith("The check of the model left a result that cannot be used")
+    assert error.sentence.startswith("The check of the model returned an unusable result")
 
 
 def test_the_preview_comes_back_as_a_record() -> None:

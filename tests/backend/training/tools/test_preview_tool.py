@@ -312,8 +312,8 @@ def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews
     assert len(common) == 24
     assert not {one.index for one in found.samples} & {one.index for one in found.class_samples}
     assert found.warnings == (
-        f"Class 1 is rare: 5 of {count(2000)} items. "
-        f"A model can be right in 99{GAP}% without ever saying it.",
+        f"Class 1 is rare: 5 of {count(2000)} samples. "
+        f"A model can reach 99{GAP}% accuracy without ever predicting this class.",
     )
 
 

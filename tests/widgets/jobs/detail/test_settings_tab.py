@@ -32,12 +32,12 @@ def shown(qtbot, look):
 
 def test_settings_are_called_as_in_the_form(shown, form):  # noqa: F811
     rows = {caption: value for _, caption, value in shown()}
-    assert rows["Rate scaling"] == "times processes"
+    assert rows["Rate scaling"] == "× processes"
     assert rows["Optimizer"] == "SGD"
     assert rows["Warm-up, epochs"] == "2"
     assert rows["Best by"] == "validation/loss"
     assert rows["Best is"] == "lowest"
-    assert rows["Silent at most, s"] == "600"
+    assert rows["Stall limit, s"] == "600"
     for path, field in form._fields._fields.items():
         assert field.label() == name_and_unit(path)[0]
     in_form = {field.label() for field in form._fields._fields.values()}

@@ -205,9 +205,9 @@ def test_choices_and_switches_are_ticked(form):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "Has no values; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
+        ("", "Has no values; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
         ("0.1", "Choose at least two values."),
-        ("0.1,", "Has a comma with nothing beside it; write 0.01, 0.03, 0.1 or 0.01..0.1:3."),
+        ("0.1,", "Has an empty value next to a comma; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
         ("0.1, 0.1", "Names 0.1 twice."),
     ],
 )
@@ -287,7 +287,9 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
 
 
 def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
-    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    form.show_half_made(
+        ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
+    )
     assert form._take_back.isVisible()
     form._wish_check()
     assert form._refusal.isVisible(), "it is not forgotten with the next change"
@@ -299,7 +301,9 @@ def test_a_half_made_sweep_is_told_and_can_be_taken_back(form, qtbot):
 
 
 def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
-    form.show_half_made("Cancelled: 3 of 6 jobs were made, 0 of them wait.", "sweep:digits-k3pf")
+    form.show_half_made(
+        ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
+    )
     form._wish_check()
     assert not form._foot.refusal.isHidden()
     assert form._foot.refusal.text().startswith("Cancelled: 3 of 6")

@@ -29,7 +29,7 @@ LONG = "a name that goes on and on, because nobody told its owner where a name i
 REASONS = {
     "retinanet-r50": Waiting(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
     "vit-s16 lr 0.08": Waiting(
-        Cause.TURN, "Waiting for “retinanet-r50”, which comes first on gpu06."
+        Cause.TURN, "Waiting for “retinanet-r50”, which is before it in the queue on gpu06."
     ),
     LONG: Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
     "nightly": Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
@@ -89,9 +89,10 @@ def test_a_queue_that_is_known_before_its_jobs_orders_them_too(qtbot):
 
 def test_who_listens_hears_place_and_reason(page):
     index = page.model.index(2, 0)
-    assert "comes first on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
+    assert "is before it in the queue on gpu06" in index.data(Qt.ItemDataRole.ToolTipRole)
     assert index.data(Qt.ItemDataRole.AccessibleTextRole) == (
-        "vit-s16 lr 0.08, Queued, place 2. Waiting for “retinanet-r50”, which comes first on gpu06."
+        "vit-s16 lr 0.08, Queued, place 2. Waiting for “retinanet-r50”, which "
+        "is before it in the queue on gpu06."
     )
 
 
@@ -228,7 +229,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     dialog = QueueDialog(entry)
     qtbot.addWidget(dialog)
     dialog._time.setText("soon")
-    assert "“soon” is no time" in dialog._field.error()
+    assert "“soon” is not a time" in dialog._field.error()
     assert not dialog._save.isEnabled()
     dialog._time.setText("+2h")
     dialog._priority.setValue(7)

@@ -151,7 +151,7 @@ def test_mend_all_leaves_to_a_person_what_somebody_meant(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
     out = PreflightFinding(
-        "node", False, "gpu12 was taken out of service.", "", ("gpu12",), Fix.PUT_INTO_SERVICE
+        "node", False, "gpu12 is out of service.", "", ("gpu12",), Fix.PUT_INTO_SERVICE
     )
     dialog.show_found(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
     assert dialog._rows[out].button.text() == "Put into service"
