@@ -60,5 +60,5 @@ class StatusWatch:
         return NodeNews(presence, heartbeat.reading, now - heartbeat.at, problem, message)
 
     def remove(self, name: str) -> None:
-        """Start anew with a node that was removed or set up again."""
+        """Drop a node that was removed or is being set up again."""
         self._nodes.pop(name, None)
