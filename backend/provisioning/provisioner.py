@@ -365,7 +365,7 @@ class _Work:
         tried = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
             if self.shell.read(stamp) == tried:
-                return "Two ranks added up a number; this was tested before."
+                return "Two ranks have already added up a number."
         except FileNotFoundError:
             pass
         python = str(self._folder / "bin/python")

@@ -273,8 +273,8 @@ def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
         )
     if entry.compress_type not in _METHODS:
         raise BackendError(
-            f"{path.name} cannot be imported: {shown} is compressed with a method that Python does "
-            f"not support ({entry.compress_type}).",
+            f"{path.name} cannot be imported: {shown} is compressed in a way that Python does "
+            f"not support (method {entry.compress_type}).",
             "Unpack it and import the folder.",
         )
 

@@ -93,7 +93,7 @@ def test_f52_a_node_without_python_is_named(
 
 @pytest.mark.parametrize(
     ("pythons", "named"),
-    [(["3.6.8", "3.9.2", "3.10.1"], ""), (["3.6.8", "3.9.2"], "3.9.2"), ([], "none")],
+    [(["3.6.8", "3.9.2", "3.10.1"], ""), (["3.6.8", "3.9.2"], "3.9.2"), ([], "missing")],
 )
 def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named: str) -> None:
     found = [{"path": f"/{v}", "version": v, "venv": True} for v in pythons]

@@ -205,7 +205,7 @@ Change = Callable[[NodeFacts], NodeFacts]
     ("change", "sentence", "remedy"),
     [
         (lambda f: replace(f, glibc=""), "whose C library is not glibc", "Debian"),
-        (lambda f: replace(f, glibc="2.31"), "has glibc 2.31, and .* needs 2.34", "as old as"),
+        (lambda f: replace(f, glibc="2.31"), "has glibc 2.31, and .* need 2.34", "as old as"),
         (
             lambda f: replace(f, machine="aarch64"),
             "3.11 on aarch64 without CUDA",
@@ -214,7 +214,7 @@ Change = Callable[[NodeFacts], NodeFacts]
         (lambda f: replace(f, gpus=("NVIDIA A40",)), "on x86_64 with CUDA", "CPU training only"),
         (
             lambda f: replace(f, pythons=(PythonFound("/usr/bin/python3", "3.12.3", True),)),
-            "Python 3.12 on x86_64 without CUDA, as gpu1 has it; built .*: Python 3.11",
+            "Python 3.12 on x86_64 without CUDA, which gpu1 has; built .*: Python 3.11",
             "RINGMASTER_PYTHON=python3.12",
         ),
     ],

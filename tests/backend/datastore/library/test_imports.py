@@ -173,7 +173,7 @@ def test_f48_a_link_out_of_the_folder_is_named(root: Path, source: Path) -> None
 @pytest.mark.parametrize("target", ["nowhere", "link"])
 def test_f48_a_link_that_cannot_be_followed_is_named(root: Path, source: Path, target: str) -> None:
     (source / "link").symlink_to(target)
-    with refused(root, "“link” is a link"):
+    with refused(root, "“link” is a broken link"):
         import_now(root, source)
 
 

@@ -408,7 +408,7 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
 def test_a_node_with_a_run_that_is_nowhere_else_is_not_cleared(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, _ = begun(services, blind)
-    with pytest.raises(BackendError, match=f"The job {view.id} is on gpu1"):
+    with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):
         services.set_up.un_provision(NODE)
     assert blind.far.job(view.id).path.exists()
 
