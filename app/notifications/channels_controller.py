@@ -130,13 +130,12 @@ class NoticeController(QObject):
                 self._page.show_said(kind, "", "text2")
         if told.trouble:
             self._has_trouble = True
-            kind = WEBHOOK if told.trouble.startswith("The webhook") else MAIL
             ending = (
                 " It will be sent again."
                 if told.wait_s is not None
                 else " It will not be sent again."
             )
-            self._page.show_said(kind, told.trouble + ending, "bad")
+            self._page.show_said(told.failed, told.trouble + ending, "bad")
 
     def _again(self, job_id: str, run: int, wait_s: float) -> None:
         QTimer.singleShot(int(wait_s * 1000), self, partial(self._send, job_id, run))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError
 from backend.training import user_code
+from backend.training.user_code.errors import FORWARD, LOSS
 
 if TYPE_CHECKING:
     from backend.training.train_state import Batch
@@ -57,7 +58,7 @@ def _is_about_the_batch(error: BackendError) -> bool:
     return (
         isinstance(error, user_code.UserCodeError)
         and error.index is None
-        and error.sentence.startswith(("The model's forward raised", "The model's loss raised"))
+        and error.during in (FORWARD, LOSS)
         and isinstance(cause, (RuntimeError, KeyError, IndexError, TypeError, ValueError))
     )
 

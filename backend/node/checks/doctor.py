@@ -158,7 +158,7 @@ def _gpus() -> Finding:
     if found:
         names = ", ".join(gpu.name for gpu in found)
         return Finding("gpu", True, f"{len(found)} GPU: {names}; driver {gpus.driver}.")
-    if message.startswith("CPU only"):
+    if not gpus.unreadable:
         return Finding("gpu", True, f"{message}.")
     return Finding("gpu", False, f"{message}.", "Restart the computer after a driver update.")
 

@@ -82,6 +82,8 @@ class Gpus:
 
     def __init__(self) -> None:
         self.driver = ""
+        self.unreadable = False
+        """True if the last `read` failed: not the same as a node without a GPU."""
         self._nvml: Any = None
         self._bounded = TimeoutCall(_LIMIT_S)
         self._count = 0
@@ -92,17 +94,20 @@ class Gpus:
     def read(self) -> tuple[tuple[Gpu, ...], str]:
         """Return all GPUs, or none and the reason. A driver that hangs is soon abandoned."""
         try:
-            return self._bounded.call(self._read)
+            gpus, message, self.unreadable = self._bounded.call(self._read)
         except TimeoutError:
+            self.unreadable = True
             return (), "GPUs cannot be read: the NVIDIA driver does not respond"
+        return gpus, message
 
-    def _read(self) -> tuple[tuple[Gpu, ...], str]:
+    def _read(self) -> tuple[tuple[Gpu, ...], str, bool]:
+        """Return the GPUs, why there are none, and whether that is a failure."""
         try:
             import pynvml
         except ImportError:
             if not os.path.exists("/proc/driver/nvidia"):
-                return (), NO_DRIVER
-            return (), "GPUs cannot be read: the Python package nvidia-ml-py is not installed"
+                return (), NO_DRIVER, False
+            return (), "GPUs cannot be read: the Python package nvidia-ml-py is not installed", True
         try:
             if self._nvml is None:
                 self._known = {}
@@ -112,17 +117,17 @@ class Gpus:
             count = pynvml.nvmlDeviceGetCount()
         except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
             self._forget_driver()
-            return (), NO_DRIVER
+            return (), NO_DRIVER, False
         except pynvml.NVMLError as error:
             self._forget_driver()
-            return (), f"GPUs cannot be read: the NVIDIA driver reports “{error}”"
+            return (), f"GPUs cannot be read: the NVIDIA driver reports “{error}”", True
         is_slow_round = self._count % _SLOW_EVERY == 0
         self._count += 1
         gpus = [self._gpu(index, is_slow_round) for index in range(count)]
         found = self._with_lost([gpu for gpu in gpus if gpu is not None])
         in_use = {process.pid for gpu in found for process in gpu.processes}
         self._owners = {pid: one for pid, one in self._owners.items() if pid in in_use}
-        return found, "" if found else "CPU only: the NVIDIA driver sees no GPU"
+        return found, "" if found else "CPU only: the NVIDIA driver sees no GPU", False
 
     def _forget_driver(self) -> None:
         """Close the driver; it may be available later, for example after an update."""

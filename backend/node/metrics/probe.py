@@ -73,6 +73,7 @@ class Probe:
             driver=self._gpus.driver,
             gpus=gpus,
             gpu_message=message,
+            gpus_unreadable=self._gpus.unreadable,
             interval_s=self._interval_s,
         )
 

@@ -70,6 +70,7 @@ class NotificationDelivery:
 
     Attributes:
         trouble: Why the last try failed, one sentence, or "".
+        failed: The kind of target of that try, or "".
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class NotificationDelivery:
         self._monotonic = monotonic
         self._mine: dict[str, _Claim] = {}
         self._seen: dict[str, tuple[str, float]] = {}
-        self.trouble = ""
+        self.trouble = self.failed = ""
 
     def poll(self) -> float | None:
         """Send what is due; return the seconds until the next call, None when all is done.
@@ -114,7 +115,7 @@ class NotificationDelivery:
         try:
             self._send(target, self._message)
         except NotSent as error:
-            self.trouble = str(error)
+            self.trouble, self.failed = str(error), target.kind
             if error.is_final or claim.tries >= MOST_TRIES:
                 self._end(claim, GIVEN_UP, self.trouble)
                 return None
@@ -122,7 +123,7 @@ class NotificationDelivery:
             claim.not_before = now + delay
             self._write(claim, TRYING, self.trouble)
             return delay
-        self.trouble = ""
+        self.trouble = self.failed = ""
         self._end(claim, SENT)
         return None
 

@@ -74,7 +74,7 @@ class Health:
         signs += _signs(reading, held, self.limits) if is_new else []
         told = {sign.key for sign in signs}
         # Findings about GPUs stay while the GPUs cannot be read.
-        keeps = not is_new or reading.gpu_message.startswith("GPUs cannot be read")
+        keeps = not is_new or reading.gpus_unreadable
         kept = [one for one in self.findings if one.key not in told and keeps]
         found = [_finding(held.get(sign.key), sign, now_s) for sign in signs]
         findings = (*(one for one in found if one is not None), *kept)
@@ -158,7 +158,7 @@ def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits)
     )
     yield _Sign(
         "driver",
-        BAD if reading.gpu_message.startswith("GPUs cannot be read") else "",
+        BAD if reading.gpus_unreadable else "",
         reading.gpu_message,
         "Restart the node; an update of the driver requires it.",
     )

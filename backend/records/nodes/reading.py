@@ -146,6 +146,8 @@ class NodeReading:
     uptime_s: float = 0.0
     driver: str = ""
     gpus: tuple[Gpu, ...] = ()
+    gpus_unreadable: bool = False
+    """True where the driver fails or does not respond; False also on a node without a GPU."""
     gpu_message: str = ""
     """Why there are no GPU readings ("CPU only: no NVIDIA driver"), or ""."""
     interval_s: float = 2.0

@@ -51,10 +51,17 @@ _TEST = RunEndMessage(
 
 @dataclass(frozen=True)
 class DeliveryAttempt:
-    """Result of a try: try again in ``wait_s`` (None: never), and why it failed, or ""."""
+    """The result of a try.
+
+    Attributes:
+        wait_s: The time until the next try; None: no other try.
+        trouble: Why it failed, or "".
+        failed: The kind of target that failed, or "".
+    """
 
     wait_s: float | None
     trouble: str = ""
+    failed: str = ""
 
 
 class NoticeService:
@@ -221,7 +228,7 @@ class NoticeService:
             return DeliveryAttempt(_AGAIN_S)
         if wait is None:
             del self._tellings[job_id, run]
-        return DeliveryAttempt(wait, telling.trouble)
+        return DeliveryAttempt(wait, telling.trouble, telling.failed)
 
     def _tail(self, path: Path) -> bytes:
         try:

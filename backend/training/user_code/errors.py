@@ -20,15 +20,20 @@ from backend.base.log import suppress
 from backend.training.user_code.known_packages import PYPI_NAMES
 from backend.training.user_code.sources import UserSource, known_sources
 
+FORWARD = "The model's forward"
+LOSS = "The model's loss"
+
 
 class UserCodeError(BackendError):
     """The user's code cannot be used as it is.
 
     ``traceback`` begins in the user's file; "" if there is none to show. ``index`` is the item of
-    the dataset at which it happened, if known. ``part``: see `ToolError`.
+    the dataset at which it happened, if known. ``part``: see `ToolError`. ``during``: what was
+    called, such as `FORWARD`, if the user's code raised.
     """
 
     part = ""
+    during = ""
 
     def __init__(
         self, sentence: str, remedy: str = "", traceback: str = "", index: int | None = None
@@ -89,9 +94,11 @@ def explain(error: BaseException, what: str, source: UserSource | None = None) -
         )
     place = _where(error, source)
     told = f" ({place})" if place else ""
-    return UserCodeError(
+    raised = UserCodeError(
         f"{what} raised {describe(error)}{told}.", _remedy(error, what, place), trace
     )
+    raised.during = what
+    return raised
 
 
 def _way_to(module: str, source: UserSource | None) -> str:

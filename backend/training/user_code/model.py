@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from backend.records.base.number_format import some
-from backend.training.user_code.errors import UserCodeError, a, calling, describe
+from backend.training.user_code.errors import FORWARD, LOSS, UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def materialize(model: torch.nn.Module, data: Any) -> None:
     training = model.training
     model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(), calling("The model's forward"):
+        with torch.no_grad(), torch.random.fork_rng(), calling(FORWARD):
             model(data)
     finally:
         model.train(training)
@@ -157,7 +157,7 @@ def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ..
 
 
 def compute_output(model: torch.nn.Module, data: Any) -> Any:
-    with calling("The model's forward"):
+    with calling(FORWARD):
         return model(data)
 
 
@@ -166,7 +166,7 @@ def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tens
     import torch
 
     loss_of = _loss_of(model)
-    with calling("The model's loss"):
+    with calling(LOSS):
         loss = loss_of(output, target)
     if not isinstance(loss, torch.Tensor):
         raise UserCodeError(

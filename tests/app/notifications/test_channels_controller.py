@@ -88,7 +88,9 @@ def test_s16_each_end_is_handed_to_the_service_once(controller, service):
 
 
 def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, page, qtbot):
-    service.answers = [DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.")]
+    service.answers = [
+        DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.", "webhook")
+    ]
     controller.see((FAILED,))
     assert said(page) == ["The webhook at hooks.example answered 503. It will be sent again."]
     qtbot.waitUntil(lambda: len(service.told) == 2)
@@ -96,7 +98,9 @@ def test_s16_what_did_not_arrive_is_said_and_tried_again(controller, service, pa
 
 
 def test_what_is_given_up_is_said(controller, service, page):
-    service.answers = [DeliveryAttempt(None, "smtp.lab did not accept the user or the password.")]
+    service.answers = [
+        DeliveryAttempt(None, "smtp.lab did not accept the user or the password.", "mail")
+    ]
     controller.see((FAILED,))
     assert said(page) == [
         "smtp.lab did not accept the user or the password. It will not be sent again."

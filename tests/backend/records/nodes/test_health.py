@@ -200,7 +200,8 @@ def test_what_is_not_told_any_more_changes_nothing(look: Look) -> None:
     keys = look.keys
     look.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)
     assert look.keys == keys
-    look.at(gpus=(), gpu_message="GPUs cannot be read: the NVIDIA driver does not respond")
+    message = "GPUs cannot be read: the NVIDIA driver does not respond"
+    look.at(gpus=(), gpu_message=message, gpus_unreadable=True)
     assert look.keys == ["driver", *keys]
     look.at(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
     assert look.keys == []
