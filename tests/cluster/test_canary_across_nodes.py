@@ -54,5 +54,5 @@ def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: 
     with FAULTS["torch_missing"].made(ready_cluster, "node2"):
         trial = ready_cluster.services.canary.run(job_id)
     assert not trial.passed
-    assert trial.sentence.startswith("Rank 1 on node2: The Python module torch is not there")
+    assert trial.sentence.startswith("Rank 1 on node2: The Python module torch is missing")
     assert left_in(ready_cluster.cluster.share) == []

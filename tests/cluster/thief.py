@@ -76,5 +76,5 @@ def lets_a_run_begin_and_end(ready: ReadyCluster, run: Callable[..., JobView]) -
     assert view.state is JobState.INTERRUPTED
     # The sweep goes over this very key, too.
     log = ready.services.data_root.job(view.id).mpirun_log.read_text()
-    assert "could not be swept" not in log
+    assert "could not be cleaned up" not in log
     leaves_nothing(ready)

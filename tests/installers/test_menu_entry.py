@@ -70,7 +70,7 @@ def test_it_is_taken_out_again_with_nothing_else(project: Path, ready: Path, hom
 def test_a_word_that_it_does_not_know_changes_nothing(project: Path, home: Path) -> None:
     done = menu_entry(project, home, "--delete")
     assert done.returncode == 1
-    assert "--delete is not known" in done.stderr
+    assert "unknown argument --delete" in done.stderr
     assert not home.exists()
 
 

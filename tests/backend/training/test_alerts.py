@@ -77,7 +77,7 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
     kept = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
     # The newest may still have been under way when the sentence was made.
     good = [name for name in kept if int(name[-6:]) <= 150]
-    assert any(f"The checkpoint {name} is from before." in sentence for name in good)
+    assert any(f"The checkpoint {name} was saved before." in sentence for name in good)
 
 
 def alarm_at(losses: list[float]) -> list[int]:
@@ -126,7 +126,7 @@ def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -
     assert alarm is not None
     assert (
         alarm.sentence
-        == "No step since step 3; one takes 6 s, and this one has taken more than 60 s."
+        == "No step since step 3; a step takes 6 s, and this one has taken more than 60 s."
     )
     watch.moved()
     assert watch.check(3) is None

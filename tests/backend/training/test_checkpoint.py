@@ -104,9 +104,9 @@ def no_record(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
-        pytest.param(truncate, "bytes where", id="f29"),
+        pytest.param(truncate, "bytes instead of", id="f29"),
         pytest.param(flip, "SHA-256 differs", id="f30"),
-        pytest.param(bomb, "bytes where", id="f31"),
+        pytest.param(bomb, "bytes instead of", id="f31"),
         pytest.param(bomb_with_record, "more than weights and numbers", id="f31-with-record"),
         pytest.param(no_record, "is missing", id="no-record"),
         pytest.param(Path.unlink, "is missing", id="gone"),
@@ -276,7 +276,7 @@ def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
     torch.save(net(), tmp_path / "whole.pt")
     with pytest.raises(BackendError, match=r"whole\.pt"):
         load_weights(tmp_path / "whole.pt")
-    with pytest.raises(BackendError, match="not there"):
+    with pytest.raises(BackendError, match="does not exist"):
         load_weights(tmp_path / "none.pt")
 
 

@@ -110,4 +110,4 @@ def test_a_launcher_that_does_not_fit_the_library_is_named(tmp_path: Path) -> No
     training.config = new_training(tmp_path, name="other", **ALONE).config
     process = training.start()
     assert process.wait() == 1
-    assert "This rank sees 1 process where the job has 2" in training.error()["sentence"]
+    assert "This rank sees 1 process, but the job has 2" in training.error()["sentence"]

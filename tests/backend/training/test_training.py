@@ -182,7 +182,7 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
     assert training.error(1)["secondary"] is False
     first = training.error(0)
     assert first["secondary"] is True
-    assert "epoch-0001-step-000006 is from before" in first["sentence"]
+    assert "epoch-0001-step-000006 was saved before" in first["sentence"]
     assert Path(training.latest()).stem == "epoch-0001-step-000006"
     assert sorted(training.curve("loss")) == list(range(1, 8)), "step 8 is there, as no number"
     assert training.history()[-1]["totalIter"] == 8

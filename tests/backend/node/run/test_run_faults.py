@@ -456,7 +456,7 @@ def test_an_mpirun_that_does_not_return_is_ended(
 def test_m07_a_rank_module_that_is_not_there_is_told(make_run: MakeRun) -> None:
     record = make_run(module="no_such_module").start().end()
     assert record.state is JobState.ERROR
-    assert "module no_such_module is not there" in record.message
+    assert "module no_such_module is missing" in record.message
 
 
 def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run) -> None:

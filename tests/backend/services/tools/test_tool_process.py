@@ -161,7 +161,7 @@ def test_f59_what_a_model_raises_cannot_steer_a_terminal(tmp_path: Path) -> None
     [
         pytest.param(
             "import sys; sys.exit(0)",
-            "bks_model.py, while it was imported, ended the program",
+            "bks_model.py, while it was imported, exited the program",
             marks=pytest.mark.slow,
         ),
         pytest.param("x = = 1", "bks_model.py, line 1: invalid syntax.", marks=pytest.mark.slow),

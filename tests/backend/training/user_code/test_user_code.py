@@ -408,7 +408,9 @@ def test_f49_a_name_that_cannot_be_imported(tmp_path: Path) -> None:
 
 def test_f49_sys_exit_at_import(tmp_path: Path) -> None:
     error = refused(write(tmp_path, bks_model="import sys\nsys.exit(3)\n"))
-    assert error.sentence == "bks_model.py, while it was imported, ended the program (sys.exit(3))."
+    assert (
+        error.sentence == "bks_model.py, while it was imported, exited the program (sys.exit(3))."
+    )
 
 
 def test_f49_an_exception_in_init(tmp_path: Path) -> None:
@@ -438,7 +440,7 @@ def test_running_out_of_memory_is_not_told_as_the_users_bug(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("loss", "sentence"),
     [
-        ("output.sum().item()", "returns a float, no tensor"),
+        ("output.sum().item()", "returns a float, not a tensor"),
         ("output", r"returns \(3, 2\) numbers"),
         ("output.detach().sum()", "does not depend on any parameter"),
         ("output.nothing", "loss raised AttributeError"),
