@@ -123,7 +123,7 @@ def measure(
         "validation_dataset": str(validation_dataset or ""),
     }
     return run_tool(
-        "measure", request, DataSize.from_dict, "Counting the samples", time_limit_s, progress
+        "dataset_size", request, DataSize.from_dict, "Counting the samples", time_limit_s, progress
     )
 
 
