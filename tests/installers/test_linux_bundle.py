@@ -343,7 +343,7 @@ def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unp
         "This copy of Ringmaster has no PyTorch, so this computer cannot train. "
     )
     set_up = unpacked.folder / "app/installers/run"
-    assert f"'{set_up}' doctor once to set it up" in last
+    assert f"Run '{set_up}' doctor once to set it up" in last
     assert os.access(set_up, os.X_OK)
     findings = doctor(unpacked.ringmaster("doctor", "--json"))
     assert findings["pytorch"]["sentence"] in last

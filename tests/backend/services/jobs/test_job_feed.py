@@ -158,7 +158,7 @@ def test_what_another_desktop_changed_meanwhile_is_not_written_over(desktops):
         ("name", "digits", "a\nb", "line breaks"),
         ("tags", (), ("a,b",), "contains a comma"),
         ("tags", (), ("x" * 101,), "longer than 100 bytes"),
-        ("tags", (), tuple(str(n) for n in range(51)), "can have 50 tags"),
+        ("tags", (), tuple(str(n) for n in range(51)), "can have at most 50 tags"),
         ("notes", "", "n" * 100_001, "at most 100 kB"),
         ("notes", "", "\ud800", "cannot be stored"),
     ],

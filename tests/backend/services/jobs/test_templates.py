@@ -70,7 +70,7 @@ def test_a_template_is_written_over_only_when_that_was_asked_for(
     templates.save("night", raw_job(1, epochs=9), replaces=True)
     assert templates.load("night")["epochs"] == 9
     templates.save("day", raw_job(1))
-    with pytest.raises(BackendError, match="“day” already"):
+    with pytest.raises(BackendError, match="“day” exists already"):
         templates.rename("night", "day")
     assert files(services) == ["day.toml", "night.toml"]
 

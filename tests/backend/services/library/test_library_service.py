@@ -135,7 +135,7 @@ def test_m1_a_changed_byte_is_refused_and_the_file_named(
         library.verify(Kind.DATASET, pin)
     file.write_text("1,2\n")
     (file.parent / "more").touch()
-    with pytest.raises(BackendError, match=r"holds “more”"):
+    with pytest.raises(BackendError, match=r"contains “more”"):
         library.verify(Kind.DATASET, pin)
 
 
@@ -488,7 +488,7 @@ def test_a_catalogue_has_its_place_by_the_data_root(
 
 def test_a_data_root_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path, said in ((tmp_path / "file", "is a file"), (tmp_path / "no" / "x", "is not there")):
+    for path, said in ((tmp_path / "file", "is a file"), (tmp_path / "no" / "x", "does not exist")):
         with pytest.raises(BackendError, match=said):
             open_services(path, tmp_path / "c.sqlite")
     assert sorted(os.listdir(tmp_path)) == ["file"]

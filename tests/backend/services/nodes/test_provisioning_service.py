@@ -91,7 +91,7 @@ def test_nodes_whose_addresses_stand_alone_let_each_other_in_by_address(cluster:
     assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
     assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
     told = next(one for one in cluster.told[-1].steps if one.title == "Open MPI").sentence
-    assert "let in from 10.99.0.4/32, 10.88.0.2" in told
+    assert "accepted from 10.99.0.4/32, 10.88.0.2" in told
 
 
 def test_it_tells_which_key_of_the_node_a_person_accepted(cluster: Cluster) -> None:
@@ -239,7 +239,7 @@ def test_several_nodes_are_un_provisioned_at_once_whatever_becomes_of_one(
     asked = make_parser().parse_args(["node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1"])
     assert nodes.unprovision(services, asked, False) == FAILED
     told = capsys.readouterr()
-    assert told.out.splitlines() == ["Took 4.0 MB from gpu1.", "Took 4.0 MB from gpu3."]
+    assert told.out.splitlines() == ["Removed 4.0 MB from gpu1.", "Removed 4.0 MB from gpu3."]
     assert told.err == "gpu2: gpu2 does not answer. Look whether it is on.\n"
     assert nodes.unprovision(services, asked, True) == FAILED
     error = {"sentence": "gpu2 does not answer.", "remedy": "Look whether it is on."}

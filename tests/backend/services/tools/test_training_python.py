@@ -82,7 +82,7 @@ def test_without_one_it_says_what_sets_it_up_in_words_that_a_shell_takes(
     assert lack is not None
     assert lack.sentence == NO_PYTORCH
     run = bundle.parent / "installers/run"
-    assert lack.remedy == f"'{run}' doctor once to set it up; other nodes can train without it."
+    assert lack.remedy == f"Run '{run}' doctor once to set it up; other nodes can train without it."
 
 
 def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) -> None:
