@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
-from app.jobs.terms import read_terms
 from app.runtime.background import Runner
+from app.shell.help import read_terms
 from backend.base import log
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress

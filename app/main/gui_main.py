@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.main.bootstrap import Program
-from app.runtime.excepthook import ExceptHook
 from app.runtime.paths import log_file, settings_file
 from app.runtime.settings import Settings
 from backend.base import log
@@ -20,6 +23,8 @@ from backend.base.errors import BackendError
 from backend.records.base.program_name import COMMAND
 from backend.records.base.remote_root import RemoteRoot
 from widgets.common.ui_scale import SCALE_VARIABLE, scale_for
+
+_log = logging.getLogger(__name__)
 
 _HEARTBEAT_MS = 200
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
@@ -78,3 +83,29 @@ def _tell_bug(window: QWidget, text: str, log_path: Path) -> None:
 
 def _nothing() -> None:
     """Let Python handle signals."""
+
+
+class ExceptHook:
+    """Replace ``sys.excepthook``; ``show_dialog`` shows the dialog, one at a time."""
+
+    def __init__(self, show_dialog: Callable[[str, Path], None], log_path: Path) -> None:
+        self._show_dialog = show_dialog
+        self._log_path = log_path
+        self._telling = False
+
+    def install(self) -> None:
+        sys.excepthook = self
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        text = "".join(traceback.format_exception(kind, error, trace))
+        _log.error("A bug:\n%s", text)
+        sys.stderr.write(text)
+        if issubclass(kind, KeyboardInterrupt) or self._telling:
+            return
+        self._telling = True
+        try:
+            self._show_dialog(text, self._log_path)
+        finally:
+            self._telling = False

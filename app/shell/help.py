@@ -16,11 +16,32 @@ TOPICS = (
 )
 # Pictures of the window; the reader has the window itself.
 _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n+", re.MULTILINE)
+_TERM = re.compile(r"^\|\s*(?P<words>[^|]+?)\s*\|\s*(?P<sentence>[^|]+?)\s*\|\s*$")
+_TERM_HEAD = "word"
 
 
 def read_topics() -> tuple[Topic, ...]:
     """Return all topics; one that cannot be read shows the reason instead."""
     return tuple(Topic(name, title, _text(DOCS / name)) for name, title in TOPICS)
+
+
+def read_terms(page: Path = DOCS / "terms.md") -> dict[str, str]:
+    """Return each term and its sentence; empty if the page cannot be read.
+
+    ``| process, rank | … |`` explains both words.
+    """
+    try:
+        lines = page.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, str] = {}
+    for line in lines:
+        row = _TERM.match(line)
+        if row is None or row["words"] == _TERM_HEAD or set(row["words"]) <= {"-", ":"}:
+            continue
+        sentence = row["sentence"].replace("`", "")
+        found.update(dict.fromkeys(map(str.strip, row["words"].split(",")), sentence))
+    return found
 
 
 def _text(path: Path) -> str:

@@ -20,7 +20,7 @@ from tests.widgets.jobs.jobs_rig import rows_of
 from tests.widgets.nodes import samples
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.compare.parallel_card import _Rows
-from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel
+from widgets.jobs.checkpoints.checkpoints_tab import CheckpointModel
 from widgets.jobs.form import start_from
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.library.item_groups import EntryModel, entries

@@ -81,10 +81,6 @@ class Banner(QFrame):
         self.setAccessibleName(f"{strong} {text}".strip())
         self._fit()
 
-    @property
-    def has_actions(self) -> bool:
-        return self._actions.count() > 0
-
     def set_actions(self, actions: Sequence[QWidget]) -> None:
         """Replace the buttons; old ones are deleted. At most three, the most likely first."""
         while (item := self._actions.takeAt(0)) is not None:

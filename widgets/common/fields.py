@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import QEvent, QRectF, QSize, QStringListModel, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
-    QAbstractSpinBox,
     QComboBox,
     QCompleter,
-    QDoubleSpinBox,
     QLineEdit,
     QListView,
     QPlainTextEdit,
@@ -99,31 +97,17 @@ class SpinBox(QSpinBox):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        _calm(self, unit, name)
-        self.setRange(least, most)
-        self.setValue(value)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        _wheel(self, event, super().wheelEvent)
-
-
-class NumberBox(QDoubleSpinBox):
-    """A number with decimals. For rates over many powers of ten use a `LineEdit`."""
-
-    def __init__(
-        self,
-        value: float = 0.0,
-        *,
-        least: float = 0.0,
-        most: float = 1e12,
-        decimals: int = 3,
-        unit: str = "",
-        name: str = "",
-        parent: QWidget | None = None,
-    ) -> None:
-        super().__init__(parent)
-        _calm(self, unit, name)
-        self.setDecimals(decimals)
+        self.setFont(theme.font("body"))
+        self.setAccessibleName(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        # The style sheet hides its arrows: with `NoButtons` and an edge from a style sheet Qt 6.11
+        # makes the number one pixel wide.
+        label = Label(unit, "small", "text3", parent=self)
+        label.setVisible(bool(unit))
+        label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setLayout(row(STRETCH, label, margins=(10, 0, 10, 0)))
+        right = label.sizeHint().width() + 16 if unit else 10
+        self.lineEdit().setTextMargins(10, 0, right, 0)
         self.setRange(least, most)
         self.setValue(value)
 
@@ -499,20 +483,6 @@ def beside_field(button: Button) -> QWidget:
     column.addStretch(1)
     holder.setSizePolicy(button.sizePolicy())
     return holder
-
-
-def _calm(box: QAbstractSpinBox, unit: str, name: str) -> None:
-    box.setFont(theme.font("body"))
-    box.setAccessibleName(name)
-    box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-    # The style sheet hides its arrows: with `NoButtons` and an edge from a style sheet Qt 6.11
-    # makes the number one pixel wide.
-    label = Label(unit, "small", "text3", parent=box)
-    label.setVisible(bool(unit))
-    label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-    box.setLayout(row(STRETCH, label, margins=(10, 0, 10, 0)))
-    right = label.sizeHint().width() + 16 if unit else 10
-    box.lineEdit().setTextMargins(10, 0, right, 0)
 
 
 def _wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:

@@ -256,7 +256,6 @@ SCROLL_BAR_W = 12
 CARD_PADDING = S4
 HEADED_CARD = (CARD_PADDING, S2, CARD_PADDING, CARD_PADDING)
 """Margins of a card whose header has buttons, which add eight pixels of their own."""
-CARD_GAP = S3
 LABEL_GAP = S1
 
 # Corners.

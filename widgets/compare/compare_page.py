@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal, Slot
@@ -39,7 +42,6 @@ from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, ShownRun
-from widgets.compare.short_names import short_names
 from widgets.compare.table import CompareTable
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.axis_choice import axis_choice
@@ -47,6 +49,9 @@ from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
 from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY, ScaleButton
 
+_NAME_CHARS = 28
+_WORD_END = re.compile(r"[^\s·/_\-:,.]*$")
+_EDGES = " ·/_-:,."
 _SMOOTHING = 0.6
 _NARROW_W, _CRAMPED_W = 1000, 860
 
@@ -333,3 +338,34 @@ class ComparePage(QWidget):
         if len(self._ids) == 1 and not sentences:
             sentences.append("Add another job to see how they differ.")
         return " ".join(sentences)
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Shorten names to what differs: a common beginning is left out.
+
+    Long names lose their middle. Names that would be the same get a number.
+    """
+    begin = _WORD_END.sub("", _common_begin(names)) if len(names) > 1 else ""
+    cut = [name[len(begin) :].strip(_EDGES) or name for name in names]
+    short = [_without_middle(name) for name in cut]
+    repeated = Counter(short)
+    seen: Counter[str] = Counter()
+    result = []
+    for name in short:
+        seen[name] += 1
+        result.append(f"{name} ({seen[name]})" if repeated[name] > 1 else name)
+    return tuple(result)
+
+
+def _common_begin(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    pairs = zip(first, last, strict=False)
+    length = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(last)))
+    return first[:length]
+
+
+def _without_middle(name: str) -> str:
+    if len(name) <= _NAME_CHARS:
+        return name
+    half = (_NAME_CHARS - 1) // 2
+    return f"{name[:half].rstrip()}…{name[-half:].lstrip()}"

@@ -20,17 +20,24 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine, chosen
 from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CARD
-from widgets.compare.parallel_keys import axis_step, brushed
 from widgets.compare.parallel_picture import ParallelPicture
 from widgets.plots.image_export import Picture
+
+_STEP = 0.05
+_WHOLE = (0.0, 1.0)
+_BY = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
+_ASIDE = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+_REMOVES = (Qt.Key.Key_Delete, Qt.Key.Key_Backspace)
 
 _HEIGHT, _LEAST_H = 320, 220
 _CLICK = 3.0
 
+_Ends = tuple[float, float]
+
 
 class ParallelPlot(QWidget):
     """Draws frozen records. Keys: Up and Down select a line, Left and Right an axis; Enter opens
-    the job, Escape removes all brushes. `parallel_keys` has the keys that brush.
+    the job, Escape removes all brushes. `_brush_after` has the keys that brush.
 
     Signals:
         pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
@@ -167,9 +174,9 @@ class ParallelPlot(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1}
         key = Qt.Key(event.key())
-        is_brush, ends = brushed(event, self._brushes.get(self._axis))
-        if axis_step(event) and self._shown.axes:
-            self._axis = (self._axis + axis_step(event)) % len(self._shown.axes)
+        is_brush, ends = _brush_after(event, self._brushes.get(self._axis))
+        if _axis_step(event) and self._shown.axes:
+            self._axis = (self._axis + _axis_step(event)) % len(self._shown.axes)
             self._say()
             self.update()
         elif is_brush and ends is not None and self._shown.axes:
@@ -278,3 +285,36 @@ class ParallelPlot(QWidget):
             self._paint_current(painter)
 
         return Picture("Parallel coordinates", self.size(), paint)
+
+
+def _axis_step(event: QKeyEvent) -> int:
+    """Return the number of axes to move for Left and Right, 0 for other keys."""
+    plain = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+    return 0 if plain else _ASIDE.get(Qt.Key(event.key()), 0)
+
+
+def _brush_after(event: QKeyEvent, ends: _Ends | None) -> tuple[bool, _Ends | None]:
+    """Return the brush of an axis after a key press.
+
+    Shift with Up and Down moves the upper end, Ctrl the lower one; Delete removes the brush.
+
+    Args:
+        ends: The current brush, as shares from below; None without a brush.
+
+    Returns:
+        Whether the key changes brushes; and the new brush, None for no brush.
+    """
+    if Qt.Key(event.key()) in _REMOVES:
+        return True, None
+    by = _BY.get(Qt.Key(event.key()), 0)
+    modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+    low, high = ends or _WHOLE
+    if by and modifiers == Qt.KeyboardModifier.ShiftModifier:
+        high = min(max(high + by * _STEP, low), 1.0)
+    elif by and modifiers == Qt.KeyboardModifier.ControlModifier:
+        low = max(min(low + by * _STEP, high), 0.0)
+    else:
+        return False, ends
+    # Steps are summed, and a float cannot hold one twentieth exactly.
+    found = (round(low, 6), round(high, 6))
+    return True, None if found == _WHOLE else found

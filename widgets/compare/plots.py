@@ -220,9 +220,6 @@ class ComparePlots(QWidget):
             plot.show_metric(free[0] if free else self._plots[0].shows)
             self.refresh()
 
-    def can_add(self) -> bool:
-        return len(self._plots) < _MOST_PLOTS
-
     def panels(self) -> Mapping[str, CurvePanel]:
         """Return the plots by their metrics."""
         return {plot.shows: plot.panel for plot in self._plots}

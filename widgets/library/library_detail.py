@@ -16,19 +16,19 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Together
-from backend.records.library.preview import ModelCheck, Preview
+from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
 from widgets.common.key_value_row import Fact, KeyValueRow
-from widgets.common.labels import Label, literal
+from widgets.common.labels import Label, literal, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.page_stack import Stack
-from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
 from widgets.library.item_groups import Entry
 from widgets.library.page_texts import WORDS
-from widgets.library.preview_banner import PreviewBanner
 from widgets.library.source_view import SourceView
 from widgets.library.trial_pages import TrialPages, preview_facts
 from widgets.library.versions_view import VersionsView
@@ -502,3 +502,43 @@ def _same_files(one: Entry, other: Entry) -> bool:
     return one.name == other.name and [(v.version, v.sha256) for v in one.versions] == [
         (v.version, v.sha256) for v in other.versions
     ]
+
+
+class PreviewBanner(Banner):
+    """The first finding of a preview, and the number of others, with all in the tool tip.
+
+    Signals:
+        class_wished: The name of a class whose samples to show.
+    """
+
+    class_wished = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.hide()
+
+    def show_preview(self, preview: Preview) -> None:
+        found = (*(fault.sentence for fault in preview.faults), *preview.warnings)
+        self.setVisible(bool(found))
+        if not found:
+            return
+        cause, dot, effect = found[0].partition(". ")
+        rest = formats.plural(len(found) - 1, "more finding") + "." if found[1:] else ""
+        family: Family = "bad" if preview.faults else "warn"
+        self.set_finding(family, cause + dot.rstrip(), " ".join(filter(None, (effect, rest))))
+        self.setToolTip(plain_tip("\n".join(found)) if rest else "")
+        is_of_class = found[0] == rare_words(preview.classes)
+        self.set_actions([self._to_class(preview)] if is_of_class else [])
+
+    def show_sentence(self, family: Family, sentence: str, remedy: str = "") -> None:
+        """Show another sentence, such as the reason why there are no samples."""
+        self.set_finding(family, sentence, remedy)
+        self.setToolTip("")
+        self.set_actions([])
+        self.show()
+
+    def _to_class(self, preview: Preview) -> Button:
+        name = rare_classes(preview.classes)[0].name
+        button = Button("Show them", kind="quiet", tip=f"Samples of class {name}")
+        button.clicked.connect(lambda: self.class_wished.emit(name))
+        return button

@@ -14,7 +14,11 @@ import numpy as np
 from widgets.plots import ticks
 from widgets.plots.curve_data import XAxis
 from widgets.plots.growable_array import Floats
-from widgets.plots.y_range import robust_range
+
+_LARGEST_VALUE = 1e300  # beyond it the distance of two values may overflow
+_LEAST_SHARE = 5e-5
+"""Share of the values. In a narrower range all labels of six digits would be equal."""
+_EMPTY: Floats = np.empty(0)
 
 _Y_ROOM = 8
 """Pixels: half a label of the axis at either end, and the dot of a last point."""
@@ -111,6 +115,46 @@ def values(
         low = 0.0
     room = (high - low) * _Y_ROOM / max(height_px - 2 * _Y_ROOM, _Y_ROOM)
     return low - room, high + room
+
+
+def robust_range(
+    curves: Sequence[tuple[Floats, int]], *, log: bool = False
+) -> tuple[float, float] | None:
+    """Return the y range that shows curves well, for any values.
+
+    Everything stays in view except outliers that would flatten the rest to a line: values that are
+    more than thirty times the spread away from the middle nine tenths. The first points of a curve
+    are never outliers, because a loss starts high and its start should be visible; only values a
+    million times off (a run that diverges at once) are dropped even there.
+
+    Args:
+        curves: For each curve the result of `CurveData.columns`, and how many of its first points
+        are the very first ones of the curve, 0 if the view starts later.
+        log: Ignore values at or below zero.
+    """
+    parts: list[Floats] = []
+    early: list[Floats] = []
+    for series, first in curves:
+        for found, part in ((parts, series), (early, series[:first])):
+            told = part[np.abs(part) <= _LARGEST_VALUE]  # excludes NaN as well
+            found.append(np.log10(told[told > 0]) if log else told)
+    everything = np.concatenate(parts) if parts else _EMPTY
+    if not len(everything):
+        return None
+    low, middle, high = (float(q) for q in np.quantile(everything, (0.05, 0.5, 0.95)))
+    spread = high - low
+    if spread <= 0:
+        spread = max(abs(middle) * 1e-3, 1e-12)
+    near = everything[(everything >= low - 30 * spread) & (everything <= high + 30 * spread)]
+    starts = np.concatenate(early)
+    starts = starts[np.abs(starts - middle) <= 1e6 * spread]
+    seen = np.concatenate((near, starts))
+    bottom, top = float(seen.min()), float(seen.max())
+    if top <= bottom:
+        room = max(abs(middle) * 0.1, 1e-9)
+        return bottom - room, top + room
+    room = 0.0 if log else (_LEAST_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
+    return (bottom - room, top + room) if room > 0 else (bottom, top)
 
 
 def y_ticks(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
 
 from PySide6.QtCore import QCoreApplication, QRect, Qt, QUrl, Signal, Slot
 from PySide6.QtGui import (
@@ -20,6 +21,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMainWindow, QWidget
 
+from backend.records.base.validation import sanitize
+from backend.records.bundles.job_archive import SUFFIX
+from backend.records.library.item import is_weights
+from widgets.common import formats
 from widgets.common.cards import EmptyState
 from widgets.common.drop_overlay import DropSheet
 from widgets.common.focus import TabOrder
@@ -28,9 +33,9 @@ from widgets.common.page_stack import Stack
 from widgets.common.scrim import Scrim
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
-from widgets.shell.drop_hints import is_taken, words_for
 from widgets.shell.side_bar import SideBar
 
+_NAME_CHARS = 48
 _SMALLEST = (900, 600)
 _STEPS_BACK = 100
 """Length of the history, because a window may be open for weeks."""
@@ -159,7 +164,7 @@ class MainWindow(QMainWindow):
         paths = _local(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
-            self.drop_sheet.open(words_for(paths), takes=is_taken(paths))
+            self.drop_sheet.open(_drop_hint(paths), takes=_takes_drop(paths))
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_sheet.hide()
@@ -169,10 +174,10 @@ class MainWindow(QMainWindow):
         paths = _local(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
-        if is_taken(paths):
+        if _takes_drop(paths):
             self.dropped.emit(paths[0])
         elif paths:
-            self.toast.show_message(words_for(paths))
+            self.toast.show_message(_drop_hint(paths))
 
     @Slot()
     def toggle_full_screen(self) -> None:
@@ -209,3 +214,24 @@ class MainWindow(QMainWindow):
 
 def _local(urls: list[QUrl]) -> list[str]:
     return [url.toLocalFile() for url in urls if url.isLocalFile()]
+
+
+def _takes_drop(paths: Sequence[str]) -> bool:
+    """Return True if the window accepts them: one at a time, because each opens a dialog."""
+    return len(paths) == 1 and not is_weights(paths[0])
+
+
+def _drop_hint(paths: Sequence[str]) -> str:
+    """Describe the effect of a drop from the names of the files: no file is read."""
+    if len(paths) > 1:
+        return f"{formats.count(len(paths))} files: drop them one by one"
+    path = paths[0]
+    name = sanitize(PurePath(path).name, _NAME_CHARS)
+    suffix = PurePath(path).suffix.lower()
+    if suffix == SUFFIX:
+        return f"Import the job from “{name}”"
+    if suffix == ".toml":
+        return f"Open “{name}” as a new job"
+    if is_weights(path):
+        return f"Weights belong to a model: drop “{name}” on a model in Models"
+    return f"Import “{name}”"

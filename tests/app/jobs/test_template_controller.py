@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.jobs.form_controller import FormController
-from app.jobs.terms import read_terms
+from app.shell.help import read_terms
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, ValueRange

@@ -106,7 +106,7 @@ def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
     view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.", eta_s=None)
     page = open_job(stage, view, _others(view))
-    page.detail._patience.since_s = -1e6
+    page.detail._stopping_since_s = -1e6
     page.detail.show_view(view)
 
 

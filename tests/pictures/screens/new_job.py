@@ -18,7 +18,7 @@ from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
-from widgets.jobs.form.advanced_section import Details
+from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.start_from import StartFrom

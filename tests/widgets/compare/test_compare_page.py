@@ -15,10 +15,9 @@ from backend.services.jobs.index import JobIndex
 from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
 from widgets.common import formats
-from widgets.compare.compare_page import ComparePage
+from widgets.compare.compare_page import ComparePage, short_names
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
-from widgets.compare.short_names import short_names
 from widgets.compare.table import row_texts
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.curve_data import XAxis

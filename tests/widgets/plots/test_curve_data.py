@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from widgets.plots import ticks
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.growable_array import Floats
-from widgets.plots.y_range import robust_range
+from widgets.plots.plot_range import robust_range
 
 NAN = math.nan
 VALUE = st.floats(-1e6, 1e6) | st.just(NAN)

@@ -23,9 +23,9 @@ from widgets.plots.annotations import PlotGeometry
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_lines import pieces
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
+from widgets.plots.plot_export import pieces
 
 pytestmark = pytest.mark.usefixtures("look")
 TITLE_H = 28

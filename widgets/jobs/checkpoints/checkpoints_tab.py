@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from PySide6.QtCore import Signal, Slot
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QDrag, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
@@ -17,10 +17,10 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
 from widgets.common.layout import REST, STRETCH, col, row
-from widgets.common.record_table_model import TableColumn
+from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
-from widgets.jobs.checkpoints.checkpoint_table import CheckpointModel, CheckpointTable
 from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, format_title
 
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
@@ -244,3 +244,43 @@ class CheckpointsTab(QWidget):
 def _made(checkpoint: Checkpoint) -> str:
     now = datetime.now().astimezone()
     return formats.moment_long(instant(checkpoint.created), now)
+
+
+class CheckpointModel(RowTableModel[Checkpoint]):
+    """A model whose rows can be dragged."""
+
+    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
+        flags = super().flags(index)
+        return flags | Qt.ItemFlag.ItemIsDragEnabled if index.isValid() else flags
+
+
+class CheckpointTable(QTableView):
+    """A table in which one row is selected at a time.
+
+    Signals:
+        drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
+    """
+
+    drag_began = Signal(object, object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
+
+    def startDrag(self, _actions: Qt.DropAction) -> None:
+        index = self.currentIndex()
+        if not index.isValid():
+            return
+        promise = Promise()
+        self.drag_began.emit(index.data(RECORD_ROLE), promise)
+        if not promise.path:
+            return
+        drag = QDrag(self)
+        drag.setMimeData(PromisedFile(promise))
+        drag.setPixmap(self.viewport().grab(self.visualRect(index)))
+        # Copy only: a move would remove the checkpoint from the job.
+        act = drag.exec(Qt.DropAction.CopyAction)
+        promise.is_let_go = True
+        if act == Qt.DropAction.IgnoreAction:
+            promise.abandoned.emit()

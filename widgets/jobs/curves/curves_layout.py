@@ -44,10 +44,6 @@ class CurvesBody(QWidget):
         columns = row((self._left, _LOSS_SHARE), (self._right, _SMALL_SHARE), gap=S3)
         self.setLayout(col(problem, (columns, 1), gap=S3, margins=(0, 0, 0, S4)))
 
-    @property
-    def is_wide(self) -> bool:
-        return self._wide
-
     def place(self, order: Sequence[SmallPlot]) -> None:
         """Place these small plots, in this order."""
         self._order = list(order)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.state import JobState
+from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import QueuePlace
+from widgets.common import formats
+from widgets.common.banner import Banner
+from widgets.common.buttons import Button
+from widgets.common.dialog_holder import DialogHolder
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
 from widgets.common.lazy_file_drag import Promise
@@ -24,18 +32,15 @@ from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.export_actions import ExportActs
 from widgets.jobs.checkpoints.export_dialog import export_name
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.accessibility_announcer import Announcer
 from widgets.jobs.detail.header_facts import what_stop_costs
-from widgets.jobs.detail.job_banner import JobBanner
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.detail.move_actions import ElsewhereActs
+from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.stop_timeout import Patience
 from widgets.jobs.detail.warning import finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
@@ -43,6 +48,8 @@ from widgets.jobs.queue.queue_actions import QueueActs
 from widgets.jobs.ranks.rank_history import problems_of_job
 from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
+
+_ANNOUNCED_STEP = 0.1
 
 
 class JobDetail(JobActions):
@@ -87,7 +94,7 @@ class JobDetail(JobActions):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: JobView | None = None
-        self._announcer = Announcer(self)
+        self._announcer = _Announcer(self)
         self._checkpoints: tuple[Checkpoint, ...] | None = None
         self._starts: dict[int, RunStart] = {}
         self._busy, self._can_cancel = "", False
@@ -97,14 +104,17 @@ class JobDetail(JobActions):
         self._nodes: tuple[NodeState, ...] = ()
         self._place: QueuePlace | None = None
         self._export_waits = False
-        self._patience = Patience()
+        self._stopping_since_s: float | None = None
+        """When the job was first seen stopping, by this computer's clock; those of nodes differ."""
         self._earlier = EarlierRuns(self)
         self.queue = QueueActs(self)
         self.exports = ExportActs(self)
-        self._elsewhere = ElsewhereActs(self)
+        self._elsewhere: DialogHolder[ElsewhereDialog] = DialogHolder()
         self.header = JobHeader(self, self.queue)
         self._progress = JobProgress()
-        self._banner = JobBanner()
+        self._banner = Banner()
+        self._banner.hide()
+        self._banner_for: tuple[bool, str] = (False, "")
         self._make_tabs()
         self._wire()
         self._focus = FocusLead(self, self.header.act)
@@ -138,7 +148,7 @@ class JobDetail(JobActions):
         self._verdict = ("", False)
         self._place = None
         self._export_waits = False
-        self._patience.clear()
+        self._stopping_since_s = None
         self._earlier.clear()
         self.curves.clear(view.name)
         self.log.open_job(view)
@@ -368,14 +378,11 @@ class JobDetail(JobActions):
         self.header.export_wished.connect(self.export)
         self._earlier.chosen.connect(lambda number: self.earlier_requested.emit(self._id(), number))
         self._earlier.newest_chosen.connect(self._wish_newest)
-        self._banner.newest_wished.connect(self._wish_newest)
-        self._banner.node_wished.connect(self.node_requested)
         self.header.elsewhere_wished.connect(self.open_elsewhere)
         self.exports.export_requested.connect(self.export_requested)
         self.exports.export_cancelled.connect(self.export_cancelled)
         self.exports.kind_chosen.connect(self.checkpoints.set_export_kind)
         self.exports.kind_chosen.connect(self.export_kind_chosen)
-        self._elsewhere.resume_requested.connect(self.resume_elsewhere_requested)
         self._tabs.turned.connect(self._tab_turned)
         self.curves.save_requested.connect(self.save_requested)
         self.curves.completed.connect(self.failure.show_points)
@@ -417,7 +424,7 @@ class JobDetail(JobActions):
         if view is None:
             return
         kept = self._checkpoints or ()
-        is_overdue = self._patience.is_over(view)
+        is_overdue = self._is_overdue(view)
         is_newest = self._earlier.shown is None
         # "What happened" always shows the curves of the newest run.
         tells_failure = view.state.has_failed and is_newest
@@ -458,7 +465,34 @@ class JobDetail(JobActions):
         )
         if earlier is not None and not self._error[0]:
             found = earlier
-        self._banner.show_finding(found, is_earlier=earlier is not None)
+        banner_for = (earlier is not None, found.node if found is not None else "")
+        if banner_for != self._banner_for:
+            self._banner_for = banner_for
+            self._banner.set_actions(self._banner_actions(*banner_for))
+        if found is not None:
+            self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
+        self._banner.setVisible(found is not None)
+
+    def _banner_actions(self, is_earlier: bool, node: str) -> list[Button]:
+        if is_earlier:
+            button = Button("Show newest run")
+            button.clicked.connect(self._wish_newest)
+        elif node:
+            button = Button("Show node")
+            button.clicked.connect(lambda: self.node_requested.emit(node))
+        else:
+            return []
+        return [button]
+
+    def _is_overdue(self, view: JobView) -> bool:
+        """Return whether the job should have stopped by now, so that it may be killed."""
+        if view.state is not JobState.STOPPING:
+            self._stopping_since_s = None
+            return False
+        now_s = time.monotonic()
+        if self._stopping_since_s is None:
+            self._stopping_since_s = now_s
+        return now_s - self._stopping_since_s > STOP_GRACE_S
 
     def _slow(self, view: JobView) -> SlowNode | None:
         return slow_node(view, {state.name: state for state in self._nodes})
@@ -501,7 +535,8 @@ class JobDetail(JobActions):
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Set the nodes on which a job can be resumed."""
         self._nodes = states
-        self._elsewhere.show_nodes(states)
+        if self._elsewhere.now is not None:
+            self._elsewhere.now.show_nodes(states)
         if self._view is not None and self._view.slow_ranks:
             self._show_banner(self._view)
 
@@ -532,8 +567,13 @@ class JobDetail(JobActions):
 
     def open_elsewhere(self, without: str = "") -> None:
         """Open the dialog that asks where to resume the job, without one node."""
-        if self._view is not None:
-            self._elsewhere.ask(self._view, without)
+        view = self._view
+        if view is None or self._elsewhere.now is not None:
+            return
+        placement = view.config.to_dict()["placement"]
+        dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
+        dialog.resume_requested.connect(partial(self.resume_elsewhere_requested.emit, view.id))
+        self._elsewhere.open(dialog)
 
     @Slot(str)
     def _open_export(self, checkpoint: str) -> None:
@@ -551,3 +591,41 @@ class JobDetail(JobActions):
             kind = self.exports.kind
             name = export_name(self._view.name, kind)
             self.take_out_requested.emit(self._view.id, checkpoint, kind, name, promise)
+
+
+class _Announcer:
+    """Announce each new state, and every 10 % of progress, to screen readers.
+
+    Nothing is announced when a job is opened: the screen reader reads its state then.
+
+    Args:
+        widget: The widget that shows the job.
+    """
+
+    def __init__(self, widget: QWidget) -> None:
+        self._widget = widget
+        self._told: JobView | None = None
+
+    def open(self, view: JobView) -> None:
+        self._told = view
+
+    def see(self, view: JobView) -> None:
+        """Announce a new state or progress of the open job."""
+        told = self._told
+        if told is None or told.id != view.id:
+            return
+        if view.state is not told.state or view.run != told.run:
+            self._told = view
+            cause = view.error.sentence if view.error is not None and view.state.has_failed else ""
+            self._say(f"{view.name}: {view.state.word}. {cause}".strip())
+        elif view.state.is_live and _tens(view) > _tens(told):
+            self._told = view
+            self._say(f"{view.name}: {formats.progress(_tens(view) * _ANNOUNCED_STEP)}")
+
+    def _say(self, sentence: str) -> None:
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self._widget, sentence))
+
+
+def _tens(view: JobView) -> int:
+    # Avoids rounding: 0.3 / 0.1 is 2.999…
+    return int(view.progress / _ANNOUNCED_STEP + 1e-9)

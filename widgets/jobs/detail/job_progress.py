@@ -3,17 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from widgets.common import formats
+from widgets.common import formats, theme
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.theme import S4
-from widgets.jobs.detail.progress_timeline import RunTrack, TrackMarks
+
+_BAR_H, _MARK_H = 8, 6
+_LEAST_EPOCH_W = 5
+
+
+@dataclass(frozen=True)
+class TrackMarks:
+    """Positions as shares of the whole job, 0 to 1. ``runs`` has the starts of later runs."""
+
+    checkpoints: tuple[float, ...] = ()
+    runs: tuple[float, ...] = ()
+    failed_at: float | None = None
+
+
+class RunTrack(QWidget):
+    """A bar with a gap after each epoch and a triangle below for each existing checkpoint."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = JobState.CREATED
+        self._progress = 0.0
+        self._epochs = 0
+        self._marks = TrackMarks()
+        self.setFixedHeight(_BAR_H + _MARK_H + 4)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_progress(self, state: JobState, progress: float, epochs: int) -> None:
+        if (state, progress, epochs) != (self._state, self._progress, self._epochs):
+            self._state, self._progress, self._epochs = state, progress, epochs
+            self._tell()
+
+    def show_marks(self, marks: TrackMarks) -> None:
+        if marks != self._marks:
+            self._marks = marks
+            self._tell()
+
+    def _tell(self) -> None:
+        kept = formats.plural(len(self._marks.checkpoints), "checkpoint")
+        self.setAccessibleName(f"{formats.progress(self._progress)} done, {kept} kept")
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        t = theme.current()
+        width = float(self.width())
+        bar = QRectF(0, 1, width, _BAR_H)
+        family = self._state.family
+        clip = QPainterPath()
+        clip.addRoundedRect(bar, _BAR_H / 2, _BAR_H / 2)
+        painter.save()
+        painter.setClipPath(clip)
+        painter.fillRect(bar, t.q(family, 0.16))
+        painter.fillRect(QRectF(0, 1, width * self._progress, _BAR_H), t.q(family))
+        if self._epochs and width / self._epochs >= _LEAST_EPOCH_W:
+            for epoch in range(1, self._epochs):
+                slit = round(epoch * width / self._epochs)
+                painter.fillRect(QRectF(slit, 1, 1, _BAR_H), t.q("surface", 0.55))
+        for share in self._marks.runs:
+            painter.fillRect(QRectF(share * width - 1.5, 1, 3, _BAR_H), t.q("surface"))
+        painter.restore()
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(t.q("text2"))
+        for share in self._marks.checkpoints:
+            x = min(max(share * width, 4.0), width - 4.0)
+            top = _BAR_H + 3.5
+            triangle = (QPointF(x, top), QPointF(x - 3.5, top + 5.5), QPointF(x + 3.5, top + 5.5))
+            painter.drawPolygon(QPolygonF(triangle))
+        if self._marks.failed_at is not None:
+            x = min(max(self._marks.failed_at * width, 1.5), width - 1.5)
+            painter.setPen(QPen(t.q("bad"), 3))
+            painter.drawLine(QPointF(x, 0), QPointF(x, _BAR_H + 3))
 
 
 class JobProgress(QWidget):

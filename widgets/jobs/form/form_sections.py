@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Slot
+from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from backend.records.jobs.config import MODES, CheckpointPolicy
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.setting_labels import LABELS, value_words
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from widgets.common.banner import Banner
+from widgets.common.buttons import Button
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
+from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
-from widgets.jobs.form.advanced_section import Details
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.sweep_card import SweepCard
 from widgets.jobs.form.template_strip import TemplateStrip
@@ -253,3 +253,45 @@ def _grid(*fields: Field) -> QGridLayout:
 def _lay(grid: QGridLayout, *fields: Field) -> None:
     for number, field in enumerate(fields):
         grid.addWidget(field, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
+
+
+class Details(QWidget):
+    """A section of rarely changed fields, hidden until its button is pressed.
+
+    Attributes:
+        button: The button; the owner places it.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.button = Button("More", kind="quiet", icon="caret-down", tip=what)
+        # A fixed width: "More" and "Less" then take the same space.
+        self.button.setFixedWidth(self.button.sizeHint().width())
+        self.button.clicked.connect(self._turn)
+        self.hide()
+
+    def fill(self, *lines: Item) -> None:
+        self.setLayout(col(*lines, gap=S2, margins=(0, 0, 0, S2)))
+
+    def open(self) -> None:
+        if self.isHidden():
+            self._turn()
+
+    @Slot()
+    def _turn(self) -> None:
+        self.setVisible(self.isHidden())
+        is_open = not self.isHidden()
+        self.button.setText("Less" if is_open else "More")
+        self.button.set_icon("caret-up" if is_open else "caret-down")
+        if is_open:
+            # The page gets its new height with the next layout.
+            QTimer.singleShot(0, self, self._bring_in)
+
+    @Slot()
+    def _bring_in(self) -> None:
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+        page = self.parentWidget()
+        while page is not None and not isinstance(page, QScrollArea):
+            page = page.parentWidget()
+        if page is not None:
+            page.ensureWidgetVisible(self, 0, S4)

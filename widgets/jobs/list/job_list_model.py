@@ -7,13 +7,14 @@ open job would be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from PySide6.QtCore import (
     QAbstractTableModel,
     QModelIndex,
+    QObject,
     QPersistentModelIndex,
     Qt,
     Signal,
@@ -23,7 +24,6 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import Queue, QueuePlace
 from backend.records.sweeps.summary import FEWEST, own_words
-from widgets.jobs.list.checked_rows import JobTicks
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.sweep_text import said
@@ -328,3 +328,48 @@ class JobListModel(QAbstractTableModel):
 
 def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) < 10
+
+
+class JobTicks(QObject):
+    """Ids of ticked jobs and tags of ticked sweeps, independent of their rows and the open one.
+
+    Signals:
+        changed: The set of ticked rows changed.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._ids: dict[str, None] = {}
+
+    def __contains__(self, line_id: object) -> bool:
+        return line_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def toggle(self, line_id: str) -> None:
+        if line_id in self._ids:
+            self.keep(set(self._ids) - {line_id})
+        else:
+            self.add((line_id,))
+
+    def add(self, ids: Iterable[str]) -> None:
+        self._change({**self._ids, **dict.fromkeys(ids)})
+
+    def keep(self, ids: Iterable[str]) -> None:
+        """Keep only these ids ticked, if they were."""
+        kept = set(ids)
+        self._change({each: None for each in self._ids if each in kept})
+
+    def clear(self) -> None:
+        self._change({})
+
+    def _change(self, ids: dict[str, None]) -> None:
+        if ids != self._ids:
+            self._ids = ids
+            self.changed.emit()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.jobs.view import JobView, RunUpdate
@@ -29,18 +29,20 @@ from widgets.common.theme import (
     SIDEBAR_W,
     WIDE_FROM_W,
 )
+from widgets.jobs.actions.job_menu import add_acts, add_main_act
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.list.bulk_actions import BulkActions
-from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
-from widgets.jobs.page.context_menu import LIST, TABLE, open_menu
 from widgets.jobs.page.onboarding_strip import OwnStrip
-from widgets.jobs.page.shortcuts import add_keys
 from widgets.jobs.page.welcome_page import FirstStart
 from widgets.jobs.sweeps.sweep_actions import SweepActs
 from widgets.jobs.sweeps.sweep_pane import SweepPane
+from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY
+
+LIST, TABLE = "list", "table"
 
 _TURN_INTERVAL_MS = 80
 
@@ -125,7 +127,7 @@ class JobsPage(QWidget):
         self.setLayout(col(self.own_strip, (self._pages, 1), gap=0))
         self._focus = FocusLead(self, self.list)
         self._wire()
-        add_keys(self)
+        self._add_keys()
 
     def _wire(self) -> None:
         self.detail.back_requested.connect(self._back)
@@ -136,7 +138,7 @@ class JobsPage(QWidget):
         self.list.fold_requested.connect(partial(self.sweeps.fold, LIST))
         self.list.pressed.connect(self._pressed)
         self.list.act_requested.connect(self.many.act)
-        self.list.menu_requested.connect(partial(open_menu, self, LIST))
+        self.list.menu_requested.connect(partial(self._open_menu, LIST))
         self.list.new_requested.connect(self.new_requested)
         self.list.table_requested.connect(self.show_table)
         self.list.strip.pause_requested.connect(self.pause_requested)
@@ -151,7 +153,7 @@ class JobsPage(QWidget):
         self.sweep.act_requested.connect(self.many.act)
         self.sweeps.act_requested.connect(self.many.act)
         self.sweep.model.edited.connect(self.table.model.edited)
-        self.table.menu_requested.connect(partial(open_menu, self, TABLE))
+        self.table.menu_requested.connect(partial(self._open_menu, TABLE))
         self.table.new_requested.connect(self.new_requested)
         self.table.list_requested.connect(self.show_list)
         self._turning = QTimer(self)
@@ -162,6 +164,35 @@ class JobsPage(QWidget):
         self._slow.setSingleShot(True)
         self._slow.setInterval(READING_AFTER_MS)
         self._slow.timeout.connect(self._settle)
+
+    def _add_keys(self) -> None:
+        """Add the shortcuts; each works while its part of the page is visible.
+
+        They belong to the window: a click on a plot or a card takes the focus off the page's parts.
+        """
+        detail, table = self.detail, self.table
+        keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
+            (self.split, "J", lambda: self.list.step(1)),
+            (self.split, "K", lambda: self.list.step(-1)),
+            (self.split, "Ctrl+E", self.export),
+            (self.split, "Ctrl+.", self.stop),
+            (self.split, "Ctrl+D", self.clone),
+            (self.split, "Ctrl+F", self.list.search.setFocus),
+            (detail, "[", lambda: detail.step_tab(-1)),
+            (detail, "]", lambda: detail.step_tab(1)),
+            (detail, LOG_Y_KEY, detail.toggle_log_y),
+            (detail, LOG_X_KEY, detail.toggle_log_x),
+            (detail, "F", detail.fit),
+            (detail, "S", detail.focus_smoothing),
+            (detail, "Ctrl+L", detail.focus_log),
+            (table, "Ctrl+L", self._log_of_row),
+            (table, "Ctrl+E", partial(self._act_on_rows, "export")),
+            (table, "Ctrl+.", partial(self._act_on_rows, "stop")),
+            (table, "Ctrl+D", partial(self._act_on_rows, "clone")),
+            (table, "Ctrl+F", table.search.setFocus),
+        )
+        for widget, key, act in keys:
+            QShortcut(QKeySequence(key), widget, act)
 
     # -- input
 
@@ -487,6 +518,89 @@ class JobsPage(QWidget):
         self._wants_list = True
         self._fit()
         self.list.view.setFocus(Qt.FocusReason.TabFocusReason)
+
+    # -- actions by key
+
+    @Slot()
+    def export(self) -> None:
+        """Export the open job, or all jobs of the open sweep."""
+        if self._open_sweep:
+            self.sweep.act("export")
+        else:
+            self.detail.export()
+
+    @Slot()
+    def stop(self) -> None:
+        """Stop the open job, or all jobs of the open sweep."""
+        if self._open_sweep:
+            self.sweep.act("stop")
+        else:
+            self.detail.stop_requested.emit(self._open_id)
+
+    @Slot()
+    def clone(self) -> None:
+        """Clone the open job; not a sweep, since the form holds one job."""
+        if self._open_id:
+            self.detail.clone_requested.emit(self._open_id)
+
+    def _act_on_rows(self, key: str) -> None:
+        """Act on all selected rows, or on the current one."""
+        ids = self.table.view.chosen() or self.table.view.current_ids()
+        if ids:
+            self.many.act(key, ids)
+
+    @Slot()
+    def _log_of_row(self) -> None:
+        """Show the log of the current row; a sweep has none."""
+        ids = self.table.view.current_ids()
+        if len(ids) == 1:
+            self.open_then(ids[0], self.detail.focus_log)
+
+    # -- the context menu of a row
+
+    def _open_menu(self, which: str, index: QModelIndex, at: QPoint) -> None:
+        """Open the menu of a row: for its job, all selected jobs, or its sweep."""
+        line: JobSummary | None = index.data(JOB_ROLE)
+        if line is None:
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        chosen = self.table.view.chosen() if which == TABLE else self.model.ticked()
+        if len(chosen) > 1 and line.id in chosen:
+            self.many.fill(menu, chosen, self.model.live_of(chosen))
+        elif line.sweep is not None:
+            self.sweeps.fill(menu, which, line, is_open=index.data(OPEN_ROLE))
+        else:
+            self._fill_menu(menu, which, index, line)
+        menu.popup(at)
+
+    def _fill_menu(self, menu: QMenu, which: str, index: QModelIndex, line: JobSummary) -> None:
+        """Add the actions of the job's header; the page is opened for those that need it."""
+        detail = self.detail
+        is_known = line.id == self._open_id and detail.has_checkpoints is not None
+        # The checkpoints of a job in the list are not known; a job without steps has none.
+        has_checkpoints = detail.has_checkpoints if is_known else line.progress > 0
+
+        def on_page(act: Callable[[], object]) -> Callable[[], object]:
+            return partial(self.open_then, line.id, act)
+
+        if which == TABLE:
+            self.table.fill_menu(menu, index)
+            menu.addSeparator()
+        add_main_act(menu, line, detail, on_page, has_checkpoints)
+        detail.queue.fill(menu, line, index.data(QUEUE_ROLE), has_checkpoints=has_checkpoints)
+        menu.addSeparator()
+        add_acts(
+            menu,
+            line,
+            detail,
+            export=on_page(detail.export),
+            elsewhere=on_page(detail.open_elsewhere),
+            # In the table the name is edited in place.
+            rename=None if which == TABLE else on_page(detail.header.rename),
+            on_page=on_page,
+            has_checkpoints=has_checkpoints,
+        )
 
 
 def _list_width(page_w: int) -> int:

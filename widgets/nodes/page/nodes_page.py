@@ -31,14 +31,14 @@ from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
+from widgets.common.legend import legend_key
 from widgets.common.page_stack import Stack
-from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S3, S4
+from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.throttle import is_unseen
 from widgets.nodes.history.node_history import NO_PAST, NodeHistory, NodeHistoryData
 from widgets.nodes.page.attention import AttentionCards, attentions
 from widgets.nodes.page.node_page import NodePage
-from widgets.nodes.page.rack import Rack, RackHead
-from widgets.nodes.page.rack_legend import RackLegend
+from widgets.nodes.page.rack import Density, Rack, RackHead
 from widgets.nodes.row.node_row import (
     NODES_A_TURN,
     NodeRow,
@@ -454,3 +454,36 @@ class NodesPage(QWidget):
         """Keep the row that has the keyboard focus in view."""
         centre = self.rack.viewport().mapTo(self._content, rect.center())
         self._scroll.ensureVisible(centre.x(), centre.y(), 0, rect.height())
+
+
+class RackLegend(QWidget):
+    """Keys of the cells, below the rack."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._figures = Label("", "tiny", "text3", elide="right")
+        self._hint = Label("Point at a node to see it large", "tiny", "text3", elide="right")
+        self.setLayout(
+            row(
+                legend_key("ours", "Ringmaster job"),
+                S2,
+                legend_key("other", "another user"),
+                S2,
+                legend_key("free", "free"),
+                S2,
+                legend_key("free", "problem", unwell=True),
+                S2,
+                self._figures,
+                STRETCH,
+                self._hint,
+                gap=S1,
+                margins=(0, 0, 0, 0),
+            )
+        )
+
+    def show_for(self, density: Density, with_gpus: bool) -> None:
+        """Describe the use figures at this density; hidden without GPUs."""
+        self.setVisible(with_gpus)
+        wall = density is Density.WALL
+        self._figures.setText("height: use" if wall else "bar: use · figures: use, temperature")
+        self._hint.setVisible(wall)

@@ -14,7 +14,7 @@ from widgets.common.labels import Label
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.detail.settings_tab import SettingsTab
-from widgets.jobs.list.queue_strip import QueueStrip
+from widgets.jobs.list.job_list_pane import QueueStrip
 
 pytestmark = pytest.mark.usefixtures("look")
 

@@ -27,7 +27,7 @@ from tests.widgets.nodes import samples
 from widgets.common.cards import Card, PageHeader
 from widgets.common.fields import FaultLine, Field
 from widgets.common.theme import PAGE_MARGIN
-from widgets.jobs.form.advanced_section import Details
+from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import (
     JobDraft,
     Origin,

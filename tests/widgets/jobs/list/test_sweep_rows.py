@@ -17,7 +17,6 @@ from widgets.common import formats
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
-from widgets.jobs.page import shortcuts
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 OTHERS = VIEWS[:6]
@@ -236,11 +235,11 @@ def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
         qtbot.waitSignal(page.many.stop_requested),
         qtbot.assertNotEmitted(page.detail.stop_requested),
     ):
-        shortcuts.stop(page)
+        page.stop()
     with qtbot.waitSignal(page.many.export_requested):
-        shortcuts.export(page)
+        page.export()
     with qtbot.assertNotEmitted(page.detail.clone_requested):
-        shortcuts.clone(page)
+        page.clone()
 
 
 # The wide table.
