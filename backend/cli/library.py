@@ -1,4 +1,4 @@
-"""``dataset|model|loader …`` and ``rescan``."""
+"""``dataset|model|loader …``, ``rescan`` and ``mirror clear``."""
 
 from __future__ import annotations
 
@@ -172,6 +172,19 @@ def rescan(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     with progress_bar(as_json) as bar:
         report = services.library.rescan(progress=bar)
     _print_record(report, as_json)
+    return OK
+
+
+def clear_mirror(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    """Remove local copies of a data root over SSH."""
+    freed = services.share.clear()
+    if as_json:
+        print_json({"bytes": freed})
+    else:
+        print_line(
+            f"Freed {in_bytes(freed)} on this computer; {services.data_root.name} still has all "
+            "of it."
+        )
     return OK
 
 

@@ -20,7 +20,6 @@ from backend.cli import (
     compare,
     jobs,
     library,
-    mirror,
     nodes,
     notice,
     preflight,
@@ -135,7 +134,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("demo", ""): _demo,
     ("doctor", ""): nodes.doctor,
     ("rescan", ""): library.rescan,
-    ("mirror", "clear"): mirror.clear,
+    ("mirror", "clear"): library.clear_mirror,
     **{
         (kind, action): command
         for kind in ("dataset", "model", "loader")

@@ -16,6 +16,7 @@ import math
 import os
 import pickle
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +37,12 @@ from backend.records.base.layout import (
 )
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 
 FORMAT = 1
 _KEPT_AT_LEAST = 2
+_WAIT_S = 60.0
+_PAUSE_S = 1.0
 
 
 class Checkpointer:
@@ -181,6 +185,35 @@ class Checkpointer:
                 replace_json(sidecar_of(path), old.to_sidecar())
             else:
                 path.unlink(missing_ok=True)
+
+
+class NotSaved(BackendError):
+    """The last checkpoint could not be written. Every rank raises it; it is about rank 0."""
+
+    rank = 0
+
+    def __init__(self, trouble: str) -> None:
+        remedy = (
+            "Free space, then resume from the newest checkpoint."
+            if "No space left" in trouble or "quota" in trouble
+            else "Make sure that the nodes can write there, then resume from the newest checkpoint."
+        )
+        super().__init__(trouble, remedy)
+
+
+def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:
+    """Wait until the last checkpoint is on the disk; return why it is not, or "".
+
+    A share that is away for a minute, or a full disk where a user frees space, costs no work. The
+    wait ends well before the stall limit of the other ranks' guards.
+    """
+    checkpointer.wait()
+    deadline = time.monotonic() + min(_WAIT_S, stall_limit_s / 2)
+    while checkpointer.trouble and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        beat.beat(Phase.SAVING)
+        checkpointer.try_again()
+    return checkpointer.trouble
 
 
 def _newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -83,6 +84,44 @@ def put_buffers(
     for name, buffer in named.items():
         if name in own:
             own[name].resize_(buffer.shape).copy_(buffer)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Return the random generators of a rank, as tensors that load with ``weights_only=True``."""
+    version, words, gauss = random.getstate()
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "python": {"version": version, "words": torch.tensor(words), "gauss": gauss},
+    }
+    # Not every node has numpy; then no code can have drawn from it.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, keys, place, has_gauss, cached = numpy.random.get_state()
+        state["numpy"] = {
+            "kind": str(kind),
+            "keys": torch.tensor(keys.astype("int64").tolist()),
+            "place": int(place),
+            "has_gauss": int(has_gauss),
+            "cached": float(cached),
+        }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    torch.set_rng_state(state["torch"])
+    python = state["python"]
+    random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
+    numpy = sys.modules.get("numpy")
+    if "numpy" in state and numpy is not None:
+        saved = state["numpy"]
+        keys = numpy.array(saved["keys"].tolist(), dtype="uint32")
+        numpy.random.set_state(
+            (saved["kind"], keys, saved["place"], saved["has_gauss"], saved["cached"])
+        )
+    if "cuda" in state and device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def _version(module: str) -> str:

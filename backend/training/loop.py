@@ -7,6 +7,7 @@ sums over all ranks. No rank acts on local knowledge.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -19,15 +20,21 @@ import torch
 from backend.base.errors import BackendError
 from backend.records.base import number_format
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.config import JobConfig
+from backend.records.jobs.config import JobConfig, Optimizer
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
-from backend.training import early_stop, random_state, user_code
-from backend.training.checkpoint import fit_weights, load_checkpoint
+from backend.training import user_code
+from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint, write_out
 from backend.training.checkpoint import load_weights as read_weights
-from backend.training.checkpoint_content import content, own_buffers, put_buffers
+from backend.training.checkpoint_content import (
+    content,
+    own_buffers,
+    put_buffers,
+    random_state,
+    restore_random_state,
+)
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
@@ -37,8 +44,6 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation, precision
-from backend.training.final_checkpoint import NotSaved, write_out
-from backend.training.optimizer import load_optimizer, make_optimizer
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.strategies.base import Strategy
@@ -46,6 +51,15 @@ from backend.training.train_state import Batch, Outcome, Rank0Services, TrainSta
 
 LOSS_LIMIT_S = 60.0
 """A failing validation costs at most this much training: a checkpoint precedes it."""
+
+_OPTIMIZERS: dict[str, Any] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "rmsprop": torch.optim.RMSprop,
+}
 
 
 @dataclass
@@ -192,20 +206,20 @@ class Trainer:
                     )
 
     def _see_first_batch(self, training: user_code.UserData) -> None:
-        kept = random_state.read(self.device)
+        kept = random_state(self.device)
         size = min(self.config.batch_size, len(training))
         batch = training.collate([training[index] for index in range(size)])
         data, _ = user_code.split_batch(batch)
         user_code.materialize(self._model, user_code.to_device(data, self.device))
         self._model.to(self.device)
-        random_state.write(kept, self.device)
+        restore_random_state(kept, self.device)
 
     def _rehearse_validation(self) -> None:
         """Try the validation before the first step: after an epoch its errors would cost hours."""
         if self._evaluation is not None:
-            kept = random_state.read(self.device)
+            kept = random_state(self.device)
             self._evaluation.rehearse(self._model)
-            random_state.write(kept, self.device)
+            restore_random_state(kept, self.device)
         if self.launch.steps_limit:
             self._evaluation = None
 
@@ -238,7 +252,7 @@ class Trainer:
         config, course = self.config, self.course
         stop = self._anyone(self._wants_stop())
         if self._own is not None:
-            random_state.write(self._own["random"], self.device)
+            restore_random_state(self._own["random"], self.device)
             put_buffers(self._model, self._own["buffers"])
         if stop:
             return self._interrupted()
@@ -400,7 +414,7 @@ class Trainer:
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw random
             # numbers for each sample: the checkpoint needs those from before.
-            self._random_to_keep = random_state.read(self.device)
+            self._random_to_keep = random_state(self.device)
             tell = self.workers.reporter.evaluating_at if self.workers is not None else None
             result = self._evaluation.run(self._model, self._wants_stop, tell)
             if result is None:
@@ -433,11 +447,30 @@ class Trainer:
         return {**(self.course.held or {}), **validation}
 
     def _judge(self, measured: dict[str, float]) -> None:
-        """Apply the early stop. Rank 0, which has all values, decides and informs the others."""
-        rule = self.config.early_stop
-        if rule is not None:
-            value = self._gather(measured.get(rule.metric))[0]
-            early_stop.judge(rule, value, measured, self.course)
+        """Apply the early stop. Rank 0, which has all values, decides and informs the others.
+
+        Raises:
+            BackendError: The job does not measure the rule's metric.
+        """
+        rule, course = self.config.early_stop, self.course
+        if rule is None:
+            return
+        value = self._gather(measured.get(rule.metric))[0]
+        if value is None:
+            raise BackendError(
+                f"The early stop watches “{rule.metric}”, which this job does not measure.",
+                f"It measures {', '.join(sorted(measured))}.",
+            )
+        best = course.best
+        gain = math.inf if best is None else best - value
+        if rule.mode == "max" and best is not None:
+            gain = value - best
+        if math.isfinite(value) and gain > rule.min_delta:
+            course.best = value
+            course.epochs_without_gain = 0
+        else:
+            course.epochs_without_gain += 1
+        course.ended_early = course.epochs_without_gain >= rule.patience_epochs
 
     # --- stopping and saving -------------------------------------------------------------------
 
@@ -457,7 +490,7 @@ class Trainer:
         """Save a checkpoint. Every rank contributes its random state; rank 0 writes."""
         self.beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
-        random = self._random_to_keep or random_state.read(self.device)
+        random = self._random_to_keep or random_state(self.device)
         user_code.require_same_state(self._model, self._state_shapes)
         buffers = own_buffers(self._model, self.strategy, self._gather)
         ranks = self._gather({"random": random, "buffers": buffers})
@@ -511,6 +544,34 @@ class Trainer:
     def _tell(self, state: JobState, message: str = "") -> None:
         if self.workers is not None:
             self.workers.reporter.state(state, message)
+
+
+def make_optimizer(settings: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise BackendError(
+            "The model has no parameters to train.",
+            "Build layers in UserModel.__init__ and leave requires_grad on for some.",
+        )
+    optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
+        parameters, lr=settings.lr, **settings.settings
+    )
+    return optimizer
+
+
+def load_optimizer(
+    optimizer: torch.optim.Optimizer, state: dict[str, Any], settings: Optimizer
+) -> None:
+    """Load the state of a checkpoint; settings that were edited in the job since then stay."""
+    try:
+        optimizer.load_state_dict(state)
+    except (ValueError, KeyError) as error:
+        raise BackendError(
+            f"The checkpoint's optimizer does not match this job's: {error}.",
+            "Resume with the optimizer and the model that the checkpoint was made with.",
+        ) from error
+    for group in optimizer.param_groups:
+        group.update(settings.settings)
 
 
 def _path(text: str) -> Path | None:

@@ -7,19 +7,21 @@ type; a file that cannot be used is reported and hides nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.node.metrics.heartbeats import Heartbeat
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
-from backend.records.nodes.reading import Finding, NodeReading
+from backend.records.nodes.reading import Finding, NodeReading, Presence
 
 _ENTRIES_REMEMBERED = 1024
 _STATUS_LIMIT_BYTES = 1_000_000
@@ -91,6 +93,57 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
             f"The agent of {name} writes a status that cannot be used: {why}.",
             f"Find out which program writes {path} on {name}, and end it.",
         )
+
+
+@dataclass(frozen=True)
+class NodeNews:
+    """State of one node's agent.
+
+    ``presence`` is ONLINE, OFFLINE, or None while it is not known: a reader that has just begun has
+    seen one heartbeat, which may be a year old. ``reading`` is the last valid one, ``problem`` says
+    what is wrong with the file now. ``silent_s`` counts since the heartbeat last advanced.
+    """
+
+    presence: Presence | None
+    reading: NodeReading | None
+    silent_s: float
+    problem: Finding | None = None
+    message: str = ""
+
+
+@dataclass
+class _Node:
+    heartbeat: Heartbeat
+    last_news: str = ""
+
+
+class StatusWatch:
+    """A reader of the nodes' status files that remembers when each heartbeat last advanced."""
+
+    def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._monotonic = monotonic
+        self._nodes: dict[str, _Node] = {}
+
+    def read(self, name: str) -> NodeNews:
+        """Read one node's status. Never raises for the content of its files."""
+        found = read_status(self._root, name)
+        now = self._monotonic()
+        node = self._nodes.setdefault(name, _Node(Heartbeat(now)))
+        heartbeat = node.heartbeat
+        if isinstance(found, NodeReading) and heartbeat.update(found, now):
+            node.last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
+        problem = found if isinstance(found, Finding) else None
+        presence = Presence.ONLINE if heartbeat.has_advanced else None
+        message = ""
+        if heartbeat.is_missed(now):
+            presence = Presence.OFFLINE
+            message = f"no news since {node.last_news}" if node.last_news else "no news"
+        return NodeNews(presence, heartbeat.reading, now - heartbeat.at, problem, message)
+
+    def remove(self, name: str) -> None:
+        """Drop a node that was removed or is being set up again."""
+        self._nodes.pop(name, None)
 
 
 def _readable(root: DataRoot) -> Iterator[NodeEntry]:

@@ -7,18 +7,22 @@ forever (`sys.exit` in a user's model causes this). So the last heartbeat decide
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import PurePosixPath
 
 from backend.node.system import wording
-from backend.node.system.stack_dump import place_in_words
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.status import RankError, RankExit
 
 LOG_LINES = 20
+_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
+_OURS = "/backend/"
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<")
 
 
 class EndedBy(Enum):
@@ -134,3 +138,52 @@ def _left(who: str, code: int, seen: Seen) -> str:
             "sys.exit or os._exit in the model and the loader."
         )
     return f"{who} exited with code {code} {seen.phase.text}."
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """A line of a stack dump of `faulthandler`."""
+
+    file: str
+    line: int
+    function: str
+
+    def describe(self, folder: str = "") -> str:
+        """Return ``bks_model.py, line 12, in forward``, with the path relative to ``folder``."""
+        path = PurePosixPath(self.file)
+        inside = folder and path.is_relative_to(folder)
+        shown = path.relative_to(folder) if inside else path.name
+        return f"{shown}, line {self.line}, in {self.function}"
+
+
+def threads(dump: str) -> list[list[StackFrame]]:
+    """Return the stacks of a dump, innermost frame first, and first the thread with the signal."""
+    found: list[list[StackFrame]] = []
+    current = False
+    for line in dump.splitlines():
+        if line.startswith(("Thread 0x", "Current thread 0x", "Stack (most recent call first)")):
+            current = not line.startswith("Thread")
+            found.append([])
+            if current:
+                found.insert(0, found.pop())
+        frame = _FRAME.match(line)
+        if frame and found:
+            stack = found[0] if current else found[-1]
+            stack.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
+    return found
+
+
+def place_in_words(dump: str, user_folders: Sequence[str]) -> str:
+    """Return the innermost line of user code, otherwise of code outside libraries, or ""."""
+    stacks = threads(dump)
+    for folder in user_folders:
+        prefix = folder.rstrip("/") + "/"
+        for stack in stacks:
+            for frame in stack:
+                if folder and frame.file.startswith(prefix):
+                    return frame.describe(folder)
+    for stack in stacks[:1]:
+        for frame in stack:
+            if _OURS not in frame.file and not any(part in frame.file for part in _LIBRARIES):
+                return frame.describe()
+    return ""

@@ -6,6 +6,7 @@ folder first and updates the catalogue last. No call signals a process or writes
 
 from __future__ import annotations
 
+import codecs
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,6 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs.checkpoint_files import best_value, checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job, view_of
-from backend.datastore.jobs.log_reader import CHUNK_BYTES, read_log
 from backend.datastore.jobs.run_status import RunState, RunStateReader, with_ends
 from backend.datastore.queue import files as queue_files
 from backend.records.base.atomic_files import read_json
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from backend.datastore.jobs.history_reader import HistoryCursor
 
 LOOK_INTERVAL_S = 0.2
+CHUNK_BYTES = 256 * 1024
+"""Read at once of a log: one of 200 MB is never read whole."""
 _NO_POINTS = HistoryUpdate()
 
 
@@ -372,3 +374,29 @@ def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) ->
         eta_s=found.status.eta_s,
         samples_per_second=found.status.samples_per_second,
     )
+
+
+def read_log(
+    path: Path, offset: int = 0, limit_bytes: int = CHUNK_BYTES, share: DataRootAccess = MOUNTED
+) -> LogChunk:
+    """Read at most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
+
+    With a negative offset, a piece that begins inside the file begins with a complete line. No
+    piece ends within a character. A missing file is an empty log.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        size = share.size(path)
+        begin = max(0, size + offset) if offset < 0 else min(offset, size)
+        content = share.read(path, begin, limit_bytes) if limit_bytes else b""
+    except FileNotFoundError:
+        return LogChunk("", 0, 0)
+    if offset < 0 and begin > 0:
+        whole = content.find(b"\n") + 1 or len(content)
+        begin, content = begin + whole, content[whole:]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(content)
+    waiting = len(decoder.getstate()[0])
+    return LogChunk(text, begin + len(content) - waiting, size)

@@ -22,7 +22,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
-from backend.datastore.nodes.heartbeat_watch import NodeNews, StatusWatch
+from backend.datastore.nodes.files import NodeNews, StatusWatch
 from backend.datastore.nodes.history import PastReader
 from backend.launch.placement import NodePaths, NodeRoom, this_computer
 from backend.node.checks import orphans

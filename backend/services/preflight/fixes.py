@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,7 +30,6 @@ from backend.records.nodes.reading import Orphan
 from backend.services.nodes.provisioning import SetUpService
 from backend.services.nodes.registry import ClusterService
 from backend.services.preflight import findings as preflight_findings
-from backend.services.preflight.setup_mismatch import to_be_alike
 from backend.ssh.interface import Shell
 
 OnChange = Callable[[SetUp], None]
@@ -47,6 +47,18 @@ _SET_ASIDE = (
     'for one in "$@"; do if [ -e "$one" ] && [ ! -O "$one" ]; then'
     ' mv -T -- "$one" "$one.not-ours-$(date +%s)" || exit; fi; done'
 )
+
+_Kind = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
+_KINDS: Mapping[str, _Kind] = {
+    preflight_findings.OPEN_MPI: (
+        lambda entry: entry.has_own_mpi,
+        lambda options, own: replace(options, system_mpi=own),
+    ),
+    preflight_findings.PYTHON: (
+        lambda entry: entry.shares_environment,
+        lambda options, shared: replace(options, shared=shared),
+    ),
+}
 
 
 class PreflightMender:
@@ -130,7 +142,7 @@ class PreflightMender:
         entry = self._cluster.entry(node)
         entries = self._cluster.list()
         for check in checks:
-            if plan := to_be_alike(check, entry, entries):
+            if plan := _to_be_alike(check, entry, entries):
                 return plan
         self._clear(entry, checks)
         return (node,), options_of(entry)
@@ -269,3 +281,33 @@ def _answer(shell: Shell, node: str, argv: list[str]) -> dict[str, Any]:
             f"Set {node} up again.",
         ) from error
     return found
+
+
+def _to_be_alike(
+    check: str, entry: NodeEntry, entries: Sequence[NodeEntry]
+) -> tuple[Sequence[str], SetUpOptions] | None:
+    """Return the nodes to set up like the others, and the options; None if ``entry`` matches.
+
+    Environments that differ in this way are intact, so none of them is set aside.
+    """
+    odd = _odd_ones(check, entry, entries)
+    if not odd:
+        return None
+    is_kind, with_kind = _KINDS[check]
+    return [one.name for one in odd], with_kind(options_of(entry), not is_kind(odd[0]))
+
+
+def _odd_ones(check: str, entry: NodeEntry, entries: Sequence[NodeEntry]) -> Sequence[NodeEntry]:
+    """Return the nodes that were set up unlike most; in a tie, those like this one."""
+    if check not in _KINDS or entry.installation is None:
+        return ()
+    (is_kind, _), name = _KINDS[check], entry.installation.environment
+    found: dict[bool, list[NodeEntry]] = {True: [], False: []}
+    for one in entries:
+        there = one.installation
+        # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
+        if there and (check == preflight_findings.OPEN_MPI or there.environment == name):
+            found[is_kind(one)].append(one)
+    if len(found[True]) == len(found[False]):
+        return found[is_kind(entry)]
+    return min(found.values(), key=len)

@@ -24,15 +24,14 @@ from typing import IO, Any, TypeVar
 
 import tomli_w
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG
+from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import DataSize, ModelCheck, Preview
-from backend.services.tools.checkpoint_lease import held
 from backend.services.tools.training_python import lack_here, training_python
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -170,6 +169,39 @@ def export(
     finally:
         partial.unlink(missing_ok=True)
     return notes
+
+
+@contextlib.contextmanager
+def held(checkpoint: Path, folder: Path) -> Iterator[Path]:
+    """Link the checkpoint and its record in ``folder``, or copy them if links are impossible.
+
+    Its run may remove it while it is exported: importing torch takes seconds before the
+    file is opened; an epoch may take less.
+
+    Raises:
+        BackendError: It was removed already, or ``folder`` has no room.
+    """
+    with as_backend_error(f"Nothing can be written into {folder}"):
+        place = tempfile.TemporaryDirectory(
+            prefix=".ringmaster-", dir=folder, ignore_cleanup_errors=True
+        )
+    with place:
+        for part in (checkpoint, checkpoint.with_suffix(SIDECAR_SUFFIX)):
+            _hold(part, Path(place.name, part.name))
+        yield Path(place.name, checkpoint.name)
+
+
+def _hold(part: Path, second: Path) -> None:
+    try:
+        os.link(part, second)
+    except FileNotFoundError:
+        raise BackendError(
+            f"The run has just replaced the checkpoint {part.stem}.",
+            "Export again.",
+        ) from None
+    except OSError:
+        with as_backend_error(f"{part.name} cannot be copied to {second.parent.parent}"):
+            shutil.copyfile(part, second)
 
 
 def job_file_to_share(job: JobConfig) -> str:

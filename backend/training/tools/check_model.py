@@ -7,6 +7,8 @@ a rank makes it: the loader's batch, forward, loss, backward, metrics.
 from __future__ import annotations
 
 import math
+import pickle
+import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy
+
 from backend.records.base.number_format import some
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.unsaved_state import changed, generators, plain_state
 from backend.training.user_code import (
     UserCodeError,
     calling,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_LAYERS = 500
+_GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 
 class _Counts(TypedDict):
@@ -94,9 +98,9 @@ def _batch(request: Mapping[str, Any]) -> tuple[Any, Any, list[str]]:
     """Return data and target of the first batch, and the loader's own generators that were used."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
     size = min(len(dataset), int(request.get("batch_size", 4)))
-    before = generators(dataset.user_dataset)
+    before = _generators(dataset.user_dataset)
     data, target = split_batch(dataset.collate([dataset[index] for index in range(size)]))
-    return data, target, changed(before, generators(dataset.user_dataset))
+    return data, target, _changed(before, _generators(dataset.user_dataset))
 
 
 def _step(
@@ -114,7 +118,7 @@ def _step(
     ]
     report("Running the model's forward…")
     begin = time.perf_counter()
-    known, shapes, before = set(model.parameters()), state_shapes(model), plain_state(model)
+    known, shapes, before = set(model.parameters()), state_shapes(model), _plain_state(model)
     output = compute_output(model, data)
     require_known(model, known)
     require_same_state(model, shapes)
@@ -140,7 +144,7 @@ def _step(
         forward_ms=forward_ms,
         backward_ms=backward_ms,
         has_metrics=has_metrics,
-        warnings=tuple(_warnings(model, loss, metrics, changed(before, plain_state(model)))),
+        warnings=tuple(_warnings(model, loss, metrics, _changed(before, _plain_state(model)))),
     )
 
 
@@ -225,6 +229,60 @@ def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[
         if own[name] or (name and name not in with_parts)
     ]
     yield from rows[:_MOST_LAYERS]
+
+
+def _plain_state(model: torch.nn.Module) -> dict[str, bytes]:
+    """Return attributes of the user's modules, by name, except parameters, buffers and modules.
+
+    torch does not save them, so a resumed job lacks what a step changes in them. Attributes of a
+    module are saved if it defines ``get_extra_state`` (torch.nn.Module.get_extra_state).
+    """
+    import torch
+
+    of_torch = vars(torch.nn.Module()).keys()
+    found: dict[str, bytes] = {}
+    for path, module in model.named_modules():
+        made_by = type(module)
+        keeps_more = made_by.get_extra_state is not torch.nn.Module.get_extra_state
+        if keeps_more or made_by.__module__.partition(".")[0] in ("torch", "keras"):
+            continue
+        # A counter often begins as an attribute of the class.
+        of_class = {n: v for n, v in vars(made_by).items() if isinstance(v, (int, float))}
+        for name, value in {**of_class, **vars(module)}.items():
+            if name not in of_torch and not name.startswith("__"):
+                _keep(found, f"{path}.{name}" if path else name, value)
+    return found
+
+
+def _generators(user_dataset: object) -> dict[str, bytes]:
+    """Return the states of a dataset's own random generators, by name."""
+    import torch
+
+    found: dict[str, bytes] = {}
+    for name, value in getattr(user_dataset, "__dict__", {}).items():
+        if isinstance(value, (*_GENERATORS, torch.Generator)):
+            _keep(found, name, value)
+    return found
+
+
+def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
+    return [name for name, state in before.items() if after.get(name, state) != state]
+
+
+def _keep(found: dict[str, bytes], name: str, value: Any) -> None:
+    import torch
+
+    if isinstance(value, torch.Generator):
+        value = value.get_state()
+    if isinstance(value, torch.Tensor):
+        # Computed again in each forward pass: not state.
+        if value.requires_grad:
+            return
+        value = value.detach().cpu()
+    try:
+        found[name] = pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - a user's object may refuse in any way; then nothing is claimed
+        return
 
 
 if __name__ == "__main__":

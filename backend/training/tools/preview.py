@@ -27,7 +27,6 @@ from backend.records.library.preview import (
     rare_words,
 )
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.class_samples import ClassSamples
 from backend.training.tools.histogram import Spread
 from backend.training.tools.thumbnails import (
     Array,
@@ -44,6 +43,7 @@ _MOST_CLASSES = 1000
 _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
+_OF_EACH, _IN_ALL = 24, 240
 
 
 def preview(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
@@ -62,6 +62,34 @@ def preview(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[st
     )
 
 
+class _ClassSamples:
+    """The first samples of each class, in the order in which the set is read, limited in total.
+
+    As more classes appear, each keeps fewer, down to one: of a thousand classes a thousand samples
+    stay.
+    """
+
+    def __init__(self) -> None:
+        self._by_class: dict[str, list[SamplePreview]] = {}
+        self._of_each = _OF_EACH
+
+    def wants(self, of_class: str) -> bool:
+        """Return whether one more of this class is kept; no class ("") keeps none."""
+        return bool(of_class) and len(self._by_class.get(of_class, ())) < self._of_each
+
+    def add(self, sample: SamplePreview) -> None:
+        self._by_class.setdefault(sample.of_class, []).append(sample)
+        while self._of_each > 1 and sum(map(len, self._by_class.values())) > _IN_ALL:
+            self._of_each -= 1
+            for kept in self._by_class.values():
+                del kept[self._of_each :]
+
+    def all(self) -> tuple[SamplePreview, ...]:
+        """Return the samples by their number in the set."""
+        kept = (sample for samples in self._by_class.values() for sample in samples)
+        return tuple(sorted(kept, key=lambda sample: sample.index))
+
+
 class Survey:
     """Reads the items and gathers their statistics."""
 
@@ -72,7 +100,7 @@ class Survey:
         self._count = len(data)
         self._names = _class_names(data.user_dataset)
         self._samples: list[SamplePreview] = []
-        self._class_samples = ClassSamples()
+        self._class_samples = _ClassSamples()
         self._kept: dict[int, Any] = {}
         self._faults: list[ItemFault] = []
         self._fault_count = 0

@@ -13,10 +13,15 @@ import pytest
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
-from backend.training import final_checkpoint
-from backend.training.checkpoint import FORMAT, Checkpointer, load_checkpoint
+from backend.training import checkpoint
+from backend.training.checkpoint import (
+    FORMAT,
+    Checkpointer,
+    NotSaved,
+    load_checkpoint,
+    write_out,
+)
 from backend.training.error_report import record_of
-from backend.training.final_checkpoint import NotSaved, write_out
 from backend.training.rank import Rank
 
 Refuse = Callable[[int, int], None]
@@ -41,7 +46,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
         real(file)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(final_checkpoint, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(checkpoint, "_PAUSE_S", 0.001)
     return begin
 
 

@@ -34,7 +34,7 @@ import sys, torch
 from backend.training import lazy_dynamo
 lazy_dynamo.postpone()
 from backend.records.jobs.config import Optimizer
-from backend.training.optimizer import load_optimizer, make_optimizer
+from backend.training.loop import load_optimizer, make_optimizer
 layer = torch.nn.Linear(2, 2)
 for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):
     settings = Optimizer(name, lr=0.01)

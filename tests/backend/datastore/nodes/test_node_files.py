@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backend.datastore.access import untrusted
 from backend.datastore.nodes import files as node_files
-from backend.datastore.nodes.heartbeat_watch import StatusWatch
+from backend.datastore.nodes.files import StatusWatch
 from backend.node.metrics.probe import Probe
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.node.diagnosis.log_text import LogPart
-from backend.node.run.rank_outcome import EndedBy, Seen, rank_exit
+from backend.node.run.rank_outcome import EndedBy, Seen, place_in_words, rank_exit, threads
 from backend.node.run.run_outcome import EndedRun, run_exit
-from backend.node.system.stack_dump import place_in_words, threads
 from backend.records.jobs.diagnosis import UNKNOWN
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from backend.base.errors import BackendError
-from backend.services.tools.checkpoint_lease import held
+from backend.services.tools.tool_process import held
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.datastore.jobs.log_reader import read_log
+from backend.services.jobs.queries import read_log
 
 
 def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
