@@ -40,10 +40,6 @@ class JobState(str, Enum):
         return self in _FAILED
 
     @property
-    def can_start(self) -> bool:
-        return not self.is_live
-
-    @property
     def word(self) -> str:
         """The label ("Training", "Stopped")."""
         return _WORDS[self][0]

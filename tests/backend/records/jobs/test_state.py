@@ -29,7 +29,6 @@ def test_every_state_has_words_a_colour_and_a_way_on(state: JobState) -> None:
 def test_a_state_is_live_or_over_or_waits() -> None:
     for state in JobState:
         assert (state.is_live, state.is_over) == (state in LIVE, state in OVER)
-        assert state.can_start == (state not in LIVE)
 
 
 @pytest.mark.parametrize("state", JobState)
