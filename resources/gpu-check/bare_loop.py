@@ -1,4 +1,4 @@
-"""What P14 is held against: PyTorch alone, with the same model, loader and settings."""
+"""The reference for the overhead of a step: PyTorch alone, with the same model and settings."""
 
 import os
 
