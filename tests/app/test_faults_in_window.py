@@ -199,7 +199,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_look
     far_place.wire.cut()
     window.wait(lambda: NO_NEWS.match(window.said))
     window.wait(lambda: window.trouble)
-    assert "answer" in window.trouble or "connect" in window.trouble
+    assert "SSH server" in window.trouble or "connect" in window.trouble
     assert window.figure_tone == "text3"
     assert (window.word, window.step) == ("Training", 6)
     with monkeypatch.context() as hurried:
@@ -262,7 +262,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     folder.hang()
     try:
         window.wait(lambda: NO_NEWS.match(window.said))
-        window.wait(lambda: "does not answer: no news since" in window.trouble)
+        window.wait(lambda: "does not respond: no news since" in window.trouble)
         assert (window.word, window.figure_tone) == ("Training", "text3")
         # Nothing of these places asks the folder on the GUI thread, where it would hang.
         for place in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
@@ -275,7 +275,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
         folder.open_up()
     # What was pressed meanwhile is done now.
     window.wait(lambda: (window.word, window.trouble) == ("Stopping", ""))
-    window.wait(lambda: window.said.endswith(" stops it."))
+    window.wait(lambda: window.said.startswith("Stop requested by "))
     assert training.lock.exists()
 
 

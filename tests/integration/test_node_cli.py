@@ -74,7 +74,7 @@ def test_a_node_is_added_and_removed(main: Main, sshd: Sshd, tmp_path: Path) -> 
     assert "--node-data-root PATH" in err
     code, out, err = main(*words_for(sshd, "--name", "gpu1"))
     assert (code, out) == (1, "")
-    assert "“gpu1” already" in err
+    assert "“gpu1” exists already" in err
     code, out, _ = main("node", "remove", "gpu1")
     assert (code, out) == (0, f"Moved node gpu1 to {tmp_path / 'data' / 'trash'}.\n")
     code, _, err = main("node", "remove", "gpu1")

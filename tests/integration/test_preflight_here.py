@@ -66,7 +66,7 @@ def test_the_command_line_tells_it(services: Services, capsys: pytest.CaptureFix
     job = services.jobs.create(raw_job())
     asked = Namespace(id=job.id, fix=False, canary=False)
     assert preflight(services, asked, False) == 0
-    assert "The job can start; looked at this-computer in" in capsys.readouterr().out
+    assert "The job can start; checked this-computer in" in capsys.readouterr().out
     assert preflight(services, asked, True) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["passed"] is True

@@ -242,7 +242,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     place = queue.queue.reorder(ids["a"], before=ids["b"])
     assert (place.number, place.entry.priority) == (1, 9)
     assert queue.queue.to_top(ids["c"]).number == 1
-    with pytest.raises(BackendError, match="between -100 and 100; 101 does not"):
+    with pytest.raises(BackendError, match="between -100 and 100, not 101"):
         queue.queue.change(ids["c"], 101)
     with pytest.raises(BackendError, match="is not in the queue"):
         queue.queue.reorder(made(queue, "d", processes=1).id, before=ids["c"])

@@ -14,6 +14,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Callable
+from enum import Enum
 from functools import cache
 from typing import Any, TypeVar
 
@@ -87,9 +88,21 @@ def _reader(kind: Any) -> _Reader:
         return _optional(_reader(inner))
     if typing.get_origin(kind) is tuple:
         return _elements(_reader(typing.get_args(kind)[0]))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _member(kind)
     if dataclasses.is_dataclass(kind):
         return _record_reader(typing.cast(Callable[..., Any], kind))
     return {str: _text, bool: _truth, int: _whole_number, float: _number}[kind]
+
+
+def _member(kind: type[Enum]) -> _Reader:
+    def read(raw: object) -> Enum:
+        try:
+            return kind(raw)
+        except ValueError:
+            raise _Misfit("is not a known value") from None
+
+    return read
 
 
 def _optional(read: _Reader) -> _Reader:

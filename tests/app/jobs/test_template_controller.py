@@ -173,7 +173,7 @@ def test_a_template_is_written_over_only_by_the_button_that_says_so(form, servic
     )
     asked._edit.setText("a/b")
     assert not asked._go.isEnabled()
-    assert "holds /" in asked._field.error()
+    assert "contains /" in asked._field.error()
     asked._edit.setText("night")
     asked._go.click()
     assert services.templates.load("night")["epochs"] == 5

@@ -33,7 +33,7 @@ def test_a_checkpoint_is_kept_for_ever_from_a_shell(tmp_path, capsys):
     assert json.loads(said("keep", "digits", "--checkpoint", "latest", "--json"))["is_kept"]
     assert "kept" in said("checkpoints", "digits").split()
     assert kept() == [True]
-    assert "stays as long as" in said("keep", "digits", "--checkpoint", NAME, "--undo")
+    assert "is kept as long as" in said("keep", "digits", "--checkpoint", NAME, "--undo")
     acts = json.loads(said("acts", "digits", "--json"))
     assert [act["what"] for act in acts] == [
         f"No longer always kept: {NAME}",

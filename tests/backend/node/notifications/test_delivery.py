@@ -396,8 +396,8 @@ def test_what_cannot_be_a_mail_is_said_in_a_sentence() -> None:
     for bad, word in (
         (replace(good, host="smtp lab"), "host name"),
         (replace(good, port=0), "port"),
-        (replace(good, to=()), "missing"),
-        (replace(good, to=("a@b\nBcc: c@d",)), "no mail address"),
+        (replace(good, to=()), "Enter a mail address"),
+        (replace(good, to=("a@b\nBcc: c@d",)), "is not a mail address"),
         (replace(good, sender="ring"), "“ring” is not a mail address."),
         (replace(good, user="x", security=PLAIN), "over TLS only"),
     ):

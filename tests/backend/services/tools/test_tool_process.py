@@ -208,7 +208,7 @@ def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
     )
     assert error.sentence == (
         "The check of the model did not end within 600 s; "
-        "last step: Importing and building the model…."
+        "last step: Importing and building the model."
     )
     assert not lives(int(mark.read_text()))
 
@@ -241,7 +241,7 @@ def test_f49_f59_of_endless_output_little_is_kept_and_it_cannot_steer_a_terminal
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "import os; os._exit(7)"))
     assert error.sentence == (
-        "The check of the model exited with code 7; last step: Importing and building the model…."
+        "The check of the model exited with code 7; last step: Importing and building the model."
     )
 
 

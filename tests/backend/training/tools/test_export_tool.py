@@ -251,7 +251,7 @@ def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() ->
 def test_nothing_is_overwritten(made: Made) -> None:
     output = made.folder / "mine.pt"
     output.write_text("mine")
-    assert made.refused("pt", output) == f"{output} exists already and stays as it is."
+    assert made.refused("pt", output) == f"{output} exists already and was not changed."
     assert output.read_text() == "mine"
 
 

@@ -421,7 +421,7 @@ def test_the_optimizer_says_which_of_its_settings_are_given(form):
     assert combo.shown_text() == "SGD, momentum 0.9"
     adam = {"name": "adamw", "lr": 0.001, "betas": [0.9, 0.95], "amsgrad": True}
     form.show_draft(JobDraft({**DIGITS, "optimizer": adam, "gradient_norm": 1.0}))
-    assert combo.shown_text() == "AdamW, betas 0.9, 0.95, AMSGrad, gradient norm 1"
+    assert combo.shown_text() == "AdamW, betas 0.9, 0.95, AMSGrad, gradient norm limit 1"
     assert combo.toolTip() == combo.shown_text()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "adadelta", "lr": 1.0}}))
     assert combo.shown_text() == "Adadelta"
