@@ -104,7 +104,7 @@ def job_stopping(stage: Stage) -> None:
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
-    view = replace(lab.LIVE, state=JobState.STOPPING, message="ben stops it.", eta_s=None)
+    view = replace(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
     page = open_job(stage, view, _others(view))
     page.detail._stopping_since_s = -1e6
     page.detail.show_view(view)
@@ -387,7 +387,7 @@ def notes(stage: Stage) -> None:
     page.detail.show_acts(
         lab.LIVE.id,
         (
-            AuditEntry(lab.ago(4 * lab.MINUTE), f"Kept for ever: {first.name}", "ben", "desk-7"),
+            AuditEntry(lab.ago(4 * lab.MINUTE), f"Always kept: {first.name}", "ben", "desk-7"),
             AuditEntry(lab.ago(30 * lab.MINUTE), "Tags changed to baseline", "mai", "desk-3"),
             AuditEntry(lab.ago(74 * lab.MINUTE), "Started", "mai", "desk-3"),
             AuditEntry(lab.ago(75 * lab.MINUTE), "Created", "mai"),
