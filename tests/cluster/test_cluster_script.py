@@ -85,7 +85,7 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
     )
     assert done.returncode == 0, done.stdout
     assert "The job can start; checked node1 and node2 and node3" in done.stdout
-    assert "; the checkpoint is epoch-" in done.stdout
+    assert ". Saved at epoch " in done.stdout
     assert done.stdout.count(f": Finished, epoch {EPOCHS} of {EPOCHS}") == 2
     (exported,) = lab.glob("*.zip")
     assert f"Wrote {exported}" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -53,6 +54,12 @@ def work(queue):
     lock.acquire()
     queue.put(1)
 """
+
+
+def saved_at(checkpoint: str) -> str:
+    """The sentence of a stop that saved this checkpoint."""
+    epoch, step = (int(part) for part in re.findall(r"\d+", checkpoint))
+    return f"Saved at epoch {epoch}, step {step:,}."
 
 
 class Run:

@@ -199,7 +199,7 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     assert sum(record["is_best"] for record in checkpoints) == 1
     second, first = cli.json("job", "runs", job_id)
     assert (second["number"], second["state"], first["number"]) == (2, "FINISHED", 1)
-    assert first["message"].startswith(f"Stopped by {getpass.getuser()}; the checkpoint is")
+    assert first["message"].startswith(f"Stopped by {getpass.getuser()}. Saved at epoch ")
     assert (first["first_step"], second["last_step"]) == (1, 128)
     log = cli.json("job", "log", job_id, "--rank", "0")["text"]
     assert "run 1, rank 0" in log

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from backend.node.diagnosis.explainer import Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
+from backend.records.base.layout import epoch_and_step
 from backend.records.jobs.diagnosis import UNKNOWN, Explanation
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
@@ -244,7 +245,7 @@ def _silent(found: EndedRun) -> RankError:
         )
     plan = missing[0]
     return RankError(
-        f"{wording.who(plan)} vanished without a word; its computer or its guard was lost"
+        f"{wording.who(plan)} disappeared without an error: its node or its guard process was lost"
         f"{': ' + last if last else '.'}",
         plan.rank,
         plan.node,
@@ -364,14 +365,21 @@ def _hung(found: EndedRun) -> bool:
 
 
 def _by(found: EndedRun) -> str:
-    """Of two desktops the other one learns so whose act it was."""
+    """Name the user: the other one of two desktops learns it here."""
     return f"Stopped by {found.stopped_by}" if found.stopped_by else "Stopped"
 
 
 def _stopped(found: EndedRun) -> str:
     if found.checkpoint_of_run:
-        return f"{_by(found)}; the checkpoint is {found.newest_checkpoint}."
+        return f"{_by(found)}. {_saved(found.newest_checkpoint)}"
     return f"{_by(found)} before the first step."
+
+
+def _saved(checkpoint: str) -> str:
+    place = epoch_and_step(checkpoint)
+    if place is None:
+        return f"Saved as {checkpoint}."
+    return f"Saved at epoch {place[0]}, step {place[1]:,}."
 
 
 def _stopped_early(found: EndedRun) -> str:

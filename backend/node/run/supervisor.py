@@ -289,7 +289,7 @@ class Supervisor:
             self._ended_early = is_to_end or now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early
         if is_to_end:
-            self._gave_up = "It was not to be waited for any longer."
+            self._gave_up = "The run was killed on request."
             return True
         current = (run_files.signs_of_work(self._folder, launch), len(self._exits))
         if current != self._progress:

@@ -49,6 +49,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -374,6 +375,12 @@ class NodeHome:
 def checkpoint_name(epoch: int, step: int) -> str:
     """Return the name of the checkpoint after ``step`` steps in all, made in ``epoch``."""
     return f"epoch-{epoch:04d}-step-{step:06d}"
+
+
+def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
+    """Return what `checkpoint_name` made a name of, None for another name."""
+    named = re.fullmatch(r"epoch-(\d+)-step-(\d+)", checkpoint)
+    return None if named is None else (int(named[1]), int(named[2]))
 
 
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")

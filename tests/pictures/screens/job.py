@@ -112,7 +112,7 @@ def job_overdue(stage: Stage) -> None:
 
 _RUNS = (
     JobRun(3, JobState.TRAINING, started=lab.LIVE.started, first_step=1, last_step=9600),
-    JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben; the checkpoint is epoch-0004-step-004000.",
+    JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben. Saved at epoch 4, step 4,000.",
            "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
     JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
 )  # fmt: skip

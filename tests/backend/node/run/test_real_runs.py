@@ -12,7 +12,7 @@ import pytest
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.state import JobState
 from tests.backend.node.run.early_signal import hurry_guard
-from tests.fakes.runs import Run
+from tests.fakes.runs import Run, saved_at
 from tests.waiting import wait_for
 
 ALONE = {"ranks": 1, "strategy": "alone"}
@@ -116,7 +116,7 @@ def test_a_stop_saves_and_names_its_checkpoint(train: Train) -> None:
     record = run.end()
     name = read_json(run.folder.latest)["name"]
     assert record.state is JobState.INTERRUPTED
-    assert record.message == f"Stopped by ben; the checkpoint is {name}."
+    assert record.message == f"Stopped by ben. {saved_at(name)}"
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from backend.records.jobs.status import ProcessIdentity
 from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import LOADER, Run
+from tests.fakes.runs import LOADER, Run, saved_at
 from tests.waiting import wait_for
 
 MakeRun = Callable[..., Run]
@@ -345,7 +345,7 @@ def test_a_stop_under_way_ends_with_the_checkpoint_named(endless: Run) -> None:
     record = endless.end()
     assert record.state is JobState.INTERRUPTED
     name = read_json(endless.folder.latest)["name"]
-    assert record.message == f"Stopped; the checkpoint is {name}."
+    assert record.message == f"Stopped. {saved_at(name)}"
 
 
 def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(

@@ -124,7 +124,7 @@ def test_a_run_some_of_whose_ranks_were_interrupted_is_stopped() -> None:
         checkpoint_of_run=True,
     )
     assert record.state is JobState.INTERRUPTED
-    assert record.message == "Stopped; the checkpoint is epoch-0002-step-000020."
+    assert record.message == "Stopped. Saved at epoch 2, step 20."
 
 
 def test_f22_who_stopped_a_run_is_named() -> None:
@@ -132,7 +132,7 @@ def test_f22_who_stopped_a_run_is_named() -> None:
     name = "epoch-0002-step-000020"
     known = {"stopped_by": "ben", "newest_checkpoint": name}
     assert judge(*stopped, **known, checkpoint_of_run=True).message == (
-        f"Stopped by ben; the checkpoint is {name}."
+        "Stopped by ben. Saved at epoch 2, step 20."
     )
     assert judge(*stopped, **known).message == "Stopped by ben before the first step."
     early = judge(**known, stop_was_wished=True, ended_early=True).message
@@ -369,7 +369,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     ("more", "own"),
     [
         # mpirun says so itself, in words that elsewhere mean that nobody knows why.
-        ({"gave_up": "mpirun was ended: rank 1 vanished without a word before any rank."}, True),
+        ({"gave_up": "mpirun was ended: rank 1 disappeared before any rank."}, True),
         ({"launcher_code": 1}, False),
     ],
 )

@@ -24,7 +24,7 @@ RUNS = (
         2,
         JobState.INTERRUPTED,
         put_away=2,
-        message="Stopped by ben; the checkpoint is epoch-0002-step-000020.",
+        message="Stopped by ben. Saved at epoch 2, step 20.",
         started="2026-11-12T13:00:00Z",
         ended="2026-11-12T14:04:00Z",
         first_step=11,
