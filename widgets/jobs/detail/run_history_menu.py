@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -92,7 +93,8 @@ def run_words(run: JobRun, now: datetime) -> str:
     """Return ``Run 2 · Stopped by ben · 12 Nov 15:04 · steps 401 to 1 200``."""
     how = run.state.word
     if run.state is JobState.INTERRUPTED and run.message:
-        how = run.message.partition(";")[0].rstrip(".")
+        # "Stopped by ben. Saved at …"; older runs have a semicolon there.
+        how = re.split(r"[;.] ", run.message)[0].rstrip(".")
     words = [f"Run {formats.count(run.number)}", how]
     when = instant(run.ended) or instant(run.started)
     if when is not None:
