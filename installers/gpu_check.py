@@ -36,7 +36,13 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "resources/gallery/digits"
 SOURCES = ROOT / "resources/gpu-check"
 LIMIT_S = 340.0
-MODULES = {"numpy": "numpy", "pynvml": "nvidia-ml-py", "tensorboardX": "tensorboardX"}
+MODULES = {
+    "numpy": "numpy",
+    "packaging": "packaging",
+    "google.protobuf": "protobuf",
+    "pynvml": "nvidia-ml-py",
+    "tensorboardX": "tensorboardX",
+}
 """Modules that jobs and the agent import besides PyTorch, and the package of each."""
 OVERHEAD, BUSY_PERCENT = 0.01, 95.0
 """How much longer a step may take than in a bare loop, and how busy the GPU is in both."""
@@ -458,7 +464,14 @@ def check_machine(ground: CheckContext) -> Iterator[Row]:
 
 
 def missing() -> list[str]:
-    return [package for module, package in MODULES.items() if not importlib.util.find_spec(module)]
+    return [package for module, package in MODULES.items() if not is_there(module)]
+
+
+def is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package
+        return False
 
 
 def attempt(name: str, check: Callable[[], Iterable[Row]]) -> Iterator[Row]:
@@ -503,8 +516,11 @@ def table(rows: Sequence[Row]) -> str:
 
 def unpack_wheels(wheels: Path, folder: Path) -> None:
     """Unpack what this Python lacks where it and the processes that it starts find it."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--find-links"]
-    subprocess.run([*command, str(wheels), "--target", str(folder), *missing()], check=False)
+    # Without --no-deps, pip with --target wants the dependencies in the folder, too, even if they
+    # are installed.
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    command += ["--find-links", str(wheels), "--target", str(folder)]
+    subprocess.run([*command, *missing()], check=False)
     sys.path.append(str(folder))
     os.environ["PYTHONPATH"] += f":{folder}"
 

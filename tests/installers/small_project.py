@@ -12,13 +12,16 @@ HOROVOD = "def mpi_built():\n    return True\n"
 BROKEN_HOROVOD = "raise ImportError('libmpi.so.40: cannot open shared object file')\n"
 
 
-def put_wheel(folder: Path, name: str, version: str, module: str, text: str) -> Path:
-    """Write a wheel that holds one module."""
+def put_wheel(
+    folder: Path, name: str, version: str, module: str, text: str, needs: str = ""
+) -> Path:
+    """Write a wheel that holds one module; with ``needs`` it requires that package."""
     info = f"{name}-{version}.dist-info"
     wheel = folder / f"{name}-{version}-py3-none-any.whl"
     files = {
         module: text,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + (f"Requires-Dist: {needs}\n" if needs else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},,\n" for path in files) + f"{info}/RECORD,,\n"

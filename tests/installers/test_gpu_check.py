@@ -261,7 +261,8 @@ def test_without_a_gpu_each_check_fails_with_the_reason(tmp_path: Path) -> None:
 def test_what_python_lacks_comes_from_the_folder_of_wheels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_wheel(tmp_path, "lacking", "1.0", "lacking_here.py", "")
+    # What it needs is installed, and not in the folder.
+    put_wheel(tmp_path, "lacking", "1.0", "lacking_here.py", "", needs="pytest")
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
