@@ -21,9 +21,7 @@ def heard(monkeypatch):
         assert event.type() is QAccessible.Event.Announcement
         heard.append((event.message().replace("\xa0", " "), event.object()))
 
-    monkeypatch.setattr(
-        "widgets.jobs.detail.accessibility_announcer.QAccessible.updateAccessibility", record
-    )
+    monkeypatch.setattr("widgets.jobs.detail.job_detail.QAccessible.updateAccessibility", record)
     return heard
 
 

@@ -178,7 +178,7 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail.show_view(stopping)
     act = detail.header.act
     assert (act.text(), act.isEnabled()) == ("Stopping…", False)
-    detail._patience.since_s -= STOP_GRACE_S + 1
+    detail._stopping_since_s -= STOP_GRACE_S + 1
     detail.show_view(replace(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
     caption = detail._progress._caption
