@@ -69,7 +69,7 @@ def test_x01_a_refused_start_is_mended_by_its_buttons_and_then_starts(
             "SSH between nodes",
         }
         assert services(program).jobs.show(job.id).run == 0
-        assert dialog._smaller.text() == "Start on node1 alone, 1 process"
+        assert dialog._smaller.text() == "Start on node1 only, 1 process"
         for check in ("agent", "SSH between nodes"):
             mend(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
