@@ -16,6 +16,7 @@ from backend.services.context.container import Services, open_services
 from tests.cluster.disks import fill, filled, small_disk
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, tells
+from tests.conftest import LogWatch
 from tests.integration.tiny import MODEL, raw_job
 from tests.waiting import wait_for
 
@@ -51,8 +52,9 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
 
 
 def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no_step(
-    stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
+    stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
+    log_watch.expect("“Stopped” could not be recorded")
     jobs, share = stocked.services.jobs, stocked.cluster.share
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
@@ -84,8 +86,9 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
 
 
 def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_there_is_room(
-    stocked: ReadyCluster, run: Callable[..., JobView], heavy: str
+    stocked: ReadyCluster, run: Callable[..., JobView], heavy: str, log_watch: LogWatch
 ) -> None:
+    log_watch.expect("“Stopped” could not be recorded")
     jobs, share = stocked.services.jobs, stocked.cluster.share
     # Half of the limit is how long a last checkpoint waits for room.
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)

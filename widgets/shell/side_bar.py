@@ -38,6 +38,8 @@ from widgets.shell.pages import PLACES
 from widgets.shell.shortcuts import KEYS
 
 _RUNNING_SHOWN = 3
+_RUNNING_LOW, _LOW_H = 2, 700
+"""In a narrow bar lower than this, a third ring would be cut."""
 _RING = RAIL_W - 2 * S3
 """The largest size that fits the narrow bar."""
 
@@ -171,6 +173,7 @@ class SideBar(QWidget):
         self.setObjectName("sidebar")
         self._narrow = False
         self._wide = False
+        self._is_low = False
         self._live: tuple[JobView, ...] = ()
         self._buttons = {place.key: NavButton(place) for place in PLACES}
         for key, button in self._buttons.items():
@@ -298,8 +301,9 @@ class SideBar(QWidget):
         """Show the running jobs, oldest first; a job keeps its place while it runs."""
         self._live = views
         self._running_count.setText(formats.count(len(views)) if views else "")
+        room = _RUNNING_LOW if self._narrow and self._is_low else _RUNNING_SHOWN
         for index, job in enumerate(self._jobs):
-            job.setVisible(index < len(views))
+            job.setVisible(index < min(room, len(views)))
             if index < len(views):
                 job.show_job(views[index])
         rest = len(views) - _RUNNING_SHOWN
@@ -365,8 +369,11 @@ class SideBar(QWidget):
 
     @Slot(int)
     def set_room(self, height: int) -> None:
-        """A low window hides the cluster's details first."""
+        """A low window hides the cluster's details first, then a ring of the narrow bar."""
         self.cluster.set_room(height)
+        if self._is_low != (height < _LOW_H):
+            self._is_low = height < _LOW_H
+            self.show_live(self._live)
 
     @Slot(str)
     def _open_node(self, name: str) -> None:

@@ -77,7 +77,7 @@ def rare_words(classes: tuple[ClassCount, ...]) -> str:
     share = f"{100 * (total - rare[0].count) // total}{number_format.GAP}%"
     return (
         f"Class {rare[0].name} is rare: {rarest}. A model can reach {share} accuracy "
-        "without ever predicting this class."
+        "without predicting it."
     )
 
 

@@ -185,7 +185,7 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     banner, samples = page.detail._banner, page.detail._trial.samples
     assert banner.accessibleName() == (
         f"Class 8 is rare: 10 of {formats.count(1000)} samples. "
-        f"A model can reach 99{formats.GAP}% accuracy without ever predicting this class. "
+        f"A model can reach 99{formats.GAP}% accuracy without predicting it. "
         "1 more finding."
     )
     assert "One more." in banner.toolTip()

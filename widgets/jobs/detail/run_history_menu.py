@@ -17,7 +17,7 @@ from widgets.common import formats
 from widgets.common.labels import literal
 from widgets.jobs.detail.warning import JobFinding
 
-_REST = "Only curves and log are from this run; the rest is the job as it is now."
+_REST = "Curves and log are from this run; the rest is current."
 
 
 class EarlierRuns(QObject):

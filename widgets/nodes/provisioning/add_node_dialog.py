@@ -259,7 +259,7 @@ class AddNodeDialog(QDialog):
         faults["host"] = host_fault(typed["host"])
         faults["name"] = name_fault(typed["name"])
         if typed["name"].casefold() in self._taken:
-            faults["name"] = f"A node “{typed['name']}” already exists. Choose another name."
+            faults["name"] = f"A node “{typed['name']}” already exists."
         port = typed["port"]
         if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
             faults["port"] = "Enter a port from 1 to 65535."

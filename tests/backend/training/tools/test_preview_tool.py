@@ -313,7 +313,7 @@ def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews
     assert not {one.index for one in found.samples} & {one.index for one in found.class_samples}
     assert found.warnings == (
         f"Class 1 is rare: 5 of {count(2000)} samples. "
-        f"A model can reach 99{GAP}% accuracy without ever predicting this class.",
+        f"A model can reach 99{GAP}% accuracy without predicting it.",
     )
 
 

@@ -66,8 +66,8 @@ def test_what_is_no_host(host):
 @pytest.mark.parametrize(
     ("field", "text", "fault"),
     [
-        ("name", "gpu07", "A node “gpu07” already exists. Choose another name."),
-        ("name", "GPU07", "A node “GPU07” already exists. Choose another name."),
+        ("name", "gpu07", "A node “gpu07” already exists."),
+        ("name", "GPU07", "A node “GPU07” already exists."),
         ("port", "0", "Enter a port from 1 to 65535."),
         ("port", "65536", "Enter a port from 1 to 65535."),
         ("port", "٣", "Enter a port from 1 to 65535."),
