@@ -355,10 +355,10 @@ def made_by(sidecar: Path) -> int:
 
 
 def _is_like(shell: Shell, path: Path, far: str) -> bool:
-    def nobody(_count: int) -> None:
+    def unseen(_count: int) -> None:
         pass
 
-    return hashes.hash_file(path, nobody) == remote_content.sha256(shell, far, nobody)
+    return hashes.hash_file(path, unseen) == remote_content.sha256(shell, far, unseen)
 
 
 def _is_hidden(name: str) -> bool:

@@ -377,7 +377,7 @@ def _user_of(process: Facts) -> str:
     holds = f" and holds {memory / 2**30:.0f} GiB" if memory else ""
     if process["run_tag"]:
         return f"the job {sanitize(process['run_tag'].partition('/')[0])}{holds}"
-    who = sanitize(process["user"]) or "somebody"
+    who = sanitize(process["user"]) or "another user"
     program = sanitize(process["command"].split(" ")[0].rpartition("/")[2]) or "a process"
     return f"{who}: {program} (pid {process['pid']}){holds}"
 

@@ -9,7 +9,7 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence
 
 def owner(gpu: Gpu) -> str:
     """Return the user of this GPU, "" if it is free."""
-    return next((process.user or "somebody" for process in gpu.compute_processes), "")
+    return next((process.user or "another user" for process in gpu.compute_processes), "")
 
 
 def may_be_shared(gpu: Gpu) -> bool:

@@ -432,11 +432,11 @@ class NodesPage(QWidget):
             or (text and not row.matches(text))
         }
         self.rack.dim(frozenset(dimmed))
-        nobody = bool(self._rows) and len(dimmed) == len(self._rows)
-        self._nothing.setVisible(nobody)
-        if nobody and text:
+        no_row = bool(self._rows) and len(dimmed) == len(self._rows)
+        self._nothing.setVisible(no_row)
+        if no_row and text:
             self._nothing.setText(f"No node, owner or job matches “{text}”.")
-        elif nobody:
+        elif no_row:
             words = {"unwell": "Every node is healthy.", "free": "No GPU is free."}
             self._nothing.setText(words.get(which, ""))
 
