@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.validation import sanitize
-from backend.records.nodes.entry import Interface, NodeFacts, PythonFound
+from backend.records.nodes.entry import NodeFacts
 from backend.ssh.interface import Shell
 
 LEAST_PYTHON = (3, 10)
@@ -28,8 +28,6 @@ _CLOCK_LOOKS = 3
 _CLOCK = "import time; print(repr(time.time()))"
 _NOT_FOUND = 127
 Leave = Callable[[Path, bytes], None]
-_KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
-"""By the text of the annotations."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def inspect(
     try:
         raw = json.loads(answer.out)
         reached_at, home_fault = str(raw.pop("reached_at")), str(raw.pop("home_fault"))
-        facts = replace(_facts(raw), clock_offset_s=offset_s)
+        facts = replace(NodeFacts.from_dict(raw), clock_offset_s=offset_s)
         address = ranks_address(facts, reached_at)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _no_answer(node, str(error)) from error
@@ -78,22 +76,6 @@ def inspect(
         )
     _check_python(node, facts)
     return NodeInspection(facts, address)
-
-
-def _facts(raw: dict[str, Any]) -> NodeFacts:
-    """Check the types of facts, because the answer of a node is untrusted.
-
-    Raises:
-        ValueError, TypeError: They are wrong.
-    """
-    facts = NodeFacts.from_dict(raw)
-    records: list[NodeFacts | PythonFound | Interface] = [facts]
-    for record in (*records, *facts.pythons, *facts.interfaces):
-        for one in fields(record):
-            kind = _KINDS.get(str(one.type), object)
-            if not isinstance(getattr(record, one.name), kind):
-                raise ValueError(f"{one.name} is not a {kind.__name__}")
-    return facts
 
 
 def ranks_address(facts: NodeFacts, reached_at: str) -> str:

@@ -162,7 +162,7 @@ class Checkpointer:
                 # A run that resumed from an older one writes this name again.
                 record = replace(record, name=f"{record.name}-run{self._run}")
             self._saved = write_checkpoint(self._folder.checkpoints, state, record)
-            replace_json(self._folder.latest, self._saved.to_sidecar())
+            replace_json(self._folder.latest, self._saved.to_dict())
             self.trouble = ""
             self._retire()
         except OSError as error:
@@ -182,7 +182,7 @@ class Checkpointer:
             sidecar_of(path).unlink(missing_ok=True)
             if old.name in kept_names(path.parent):
                 # Marked after it was listed; the mark must stay valid.
-                replace_json(sidecar_of(path), old.to_sidecar())
+                replace_json(sidecar_of(path), old.to_dict())
             else:
                 path.unlink(missing_ok=True)
 
@@ -265,7 +265,7 @@ def list_checkpoints(folder: Path) -> list[Checkpoint]:
     kept = kept_names(folder)
     for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
         with suppress(OSError, ValueError):
-            record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
+            record = Checkpoint.from_dict(read_json(sidecar_of(path)))
             found.append(replace(record, path=str(path), is_kept=path.stem in kept))
     return sorted(found, key=lambda c: (c.step, c.created))
 
@@ -318,7 +318,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
         half.unlink(missing_ok=True)
         raise
     proved = replace(record, bytes=size, sha256=digest, path=str(path))
-    replace_json(sidecar_of(path), proved.to_sidecar())
+    replace_json(sidecar_of(path), proved.to_dict())
     return proved
 
 
@@ -378,7 +378,7 @@ def fault_of(path: Path) -> str:
     if not path.exists():
         return "the file is missing"
     try:
-        record = Checkpoint.from_sidecar(read_json(sidecar_of(path)))
+        record = Checkpoint.from_dict(read_json(sidecar_of(path)))
     except FileNotFoundError:
         return f"its record {sidecar_of(path).name} is missing"
     except (OSError, ValueError) as error:

@@ -62,7 +62,7 @@ def put_checkpoint(root, job_id):
         "2026-11-21T08:00:00Z",
         {},
     )
-    replace_json(folder / f"{CHECKPOINT}.json", made.to_sidecar())
+    replace_json(folder / f"{CHECKPOINT}.json", made.to_dict())
 
 
 @pytest.fixture(scope="module")

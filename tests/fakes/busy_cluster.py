@@ -146,7 +146,7 @@ class Training:
         record = Checkpoint(
             name, 1, epoch, self.step, 0, 1000, "0" * 64, "0" * 64, "2026-11-21T07:00:00Z", metrics
         )
-        replace_json(path.with_suffix(SIDECAR_SUFFIX), record.to_sidecar())
+        replace_json(path.with_suffix(SIDECAR_SUFFIX), record.to_dict())
         replace_json(self.folder.latest, {"name": name})
         for old in sorted(self.folder.checkpoints.glob(f"*{CHECKPOINT_SUFFIX}"))[
             :-KEPT_CHECKPOINTS

@@ -28,7 +28,7 @@ def add(folder: JobFolder, what: str, share: DataRootAccess = MOUNTED) -> None:
     path = folder.acts / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
     try:
         share.make_folder(folder.acts, exist_ok=True)
-        share.replace_json(path, act.to_json())
+        share.replace_json(path, act.to_dict())
     except (OSError, BackendError):
         _log.warning("%s: “%s” could not be recorded", folder.job_id, what, exc_info=True)
 

@@ -73,7 +73,7 @@ def keep(record: Checkpoint, is_kept: bool, share: DataRootAccess = MOUNTED) -> 
 
 @read_once(_REMEMBERED)
 def _checkpoint_of(sidecar: Path) -> Checkpoint:
-    record = Checkpoint.from_sidecar(read_json(sidecar))
+    record = Checkpoint.from_dict(read_json(sidecar))
     path = sidecar.with_suffix(CHECKPOINT_SUFFIX)
     return replace(record, name=path.stem, path=str(path))
 

@@ -349,7 +349,7 @@ def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
 def made_by(sidecar: Path) -> int:
     """Return the run that made a checkpoint; 0 if that cannot be read."""
     try:
-        return Checkpoint.from_sidecar(read_json(sidecar)).run
+        return Checkpoint.from_dict(read_json(sidecar)).run
     except (OSError, ValueError):
         return 0
 

@@ -1,12 +1,127 @@
-"""Format numbers of files, so that an older Ringmaster does not touch files of a newer one.
+"""Records as JSON by the type hints of their dataclasses, and the format numbers of files.
 
 Standard library only and Python 3.9: the nodes import this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import ast
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from backend.records.base.validation import kind_of
+
+_T = TypeVar("_T")
+_R = TypeVar("_R", bound="Record")
+Reader = Callable[[Any], Any]
+READ = "read"
+"""In a field's metadata: its own reader, or None if the field is not in the JSON."""
+
+
+class Misfit(ValueError):
+    """A value that does not fit. ``where`` grows from the value outwards."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.where = ""
+
+    def __str__(self) -> str:
+        return f"{self.where.lstrip('.') or 'it'} {self.args[0]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """A reader for each type, `str` or ``Union[float, None]``.
+
+    Values whose very type is one of ``as_is`` are taken without a call.
+    """
+
+    readers: Mapping[Any, Reader]
+    as_is: frozenset[type] = frozenset({str, bool, int, float})
+    most_elements: int = sys.maxsize
+    refuses_unknown: bool = False
+
+
+_FIELDS = "__dataclass_fields__"
+_WORDS: Mapping[Any, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+}
+
+
+def _scalar(kind: Callable[[Any], Any], *accepted: type) -> Reader:
+    """Return a reader that converts to ``kind`` what is ``accepted``, by default everything."""
+
+    def read(raw: Any) -> Any:
+        try:
+            if not accepted or type(raw) in accepted:
+                return kind(raw)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise Misfit(f"must be {_WORDS[kind]}, not {kind_of(raw)}")
+
+    return read
+
+
+LENIENT = Rules({**{kind: _scalar(kind) for kind in _WORDS}, Any: lambda raw: raw})
+"""Values are converted; unknown keys are ignored, because a newer program wrote them."""
+STRICT = Rules(
+    {**{kind: _scalar(kind, kind) for kind in _WORDS}, float: _scalar(float, float, int)},
+    refuses_unknown=True,
+)
+"""Values of other types and unknown keys are refused."""
+
+
+class Record:
+    """A dataclass that is stored as JSON: each field by its name, in order.
+
+    ``what`` names it in messages, ``newest`` is its format number if it has a field ``schema``, and
+    ``needs`` are fields that must be in the JSON although they have a default.
+    """
+
+    _what: str
+    _newest: int
+    _needs: frozenset[str]
+    _rules: Rules
+
+    def __init_subclass__(
+        cls, what: str, newest: int = 0, needs: Iterable[str] = (), rules: Rules = LENIENT
+    ) -> None:
+        cls._what, cls._newest, cls._needs, cls._rules = what, newest, frozenset(needs), rules
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values; a number that is not finite becomes None."""
+        return dict(_plain(self))
+
+    @classmethod
+    def from_dict(cls: type[_R], raw: Mapping[str, Any]) -> _R:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+        """
+        try:
+            return build(cls, raw, cls._rules)
+        except Misfit as error:
+            where = error.where.lstrip(".") or "table"
+            raise ValueError(f"{cls._what} without a usable {where}: it {error.args[0]}") from None
+
+
+def build(record: Callable[..., _T], raw: object, rules: Rules) -> _T:
+    """Build a dataclass from parsed JSON.
+
+    Raises:
+        ValueError: It does not fit; the message names the field.
+    """
+    built: _T = _record_reader(record, rules)(raw)
+    return built
 
 
 def check_schema(raw: Mapping[str, Any], what: str, newest: int) -> None:
@@ -18,3 +133,136 @@ def check_schema(raw: Mapping[str, Any], what: str, newest: int) -> None:
     schema = raw.get("schema")
     if not isinstance(schema, int) or schema > newest:
         raise ValueError(f"{what} of format {schema!r}; this Ringmaster reads up to {newest}")
+
+
+class _Unions(ast.NodeTransformer):
+    """Write ``X | Y`` as ``Union[X, Y]``, which Python 3.9 can evaluate."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        kinds = ast.Tuple([self.visit(node.left), self.visit(node.right)], ast.Load())
+        return ast.Subscript(ast.Name("Union", ast.Load()), kinds, ast.Load())
+
+
+def type_of(text: str, names: Mapping[str, Any]) -> Any:
+    """Evaluate an annotation, such as ``tuple[int, ...] | None``."""
+    tree = _Unions().visit(ast.parse(text, mode="eval"))
+    return eval(ast.unparse(tree), {**names, "Union": Union})
+
+
+@cache
+def _stored(record: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(record) if f.metadata.get(READ, True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (tuple, list)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if hasattr(value, _FIELDS):
+        return {name: _plain(getattr(value, name)) for name in _stored(value.__class__)}
+    return value
+
+
+@cache
+def _record_reader(record: Any, rules: Rules) -> Reader:
+    """Return the reader of a dataclass. Its fields are analysed once: a reading has 600 values."""
+    names, newest = vars(sys.modules[record.__module__]), getattr(record, "_newest", 0)
+    plan = []
+    for one in (one for one in fields(record) if one.name in _stored(record)):
+        read, as_is = one.metadata.get(READ), frozenset[type]()
+        if read is None:
+            read, as_is = _reader(type_of(str(one.type), names), rules)
+        has_default = one.default is not MISSING or one.default_factory is not MISSING
+        is_needed = not has_default or one.name in getattr(record, "_needs", ())
+        plan.append((one.name, as_is, read, is_needed))
+
+    def read_record(raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            raise Misfit(f"must be a table, not {kind_of(raw)}")
+        if newest:
+            check_schema(raw, record._what, newest)
+        values: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, as_is, read, is_needed in plan:
+                if name in raw:
+                    value = raw[name]
+                    values[name] = value if type(value) in as_is else read(value)
+                elif is_needed:
+                    raise Misfit("is missing")
+            if rules.refuses_unknown and len(values) < len(raw):
+                name = next(key for key in raw if key not in values)
+                raise Misfit("is unknown")
+        except (Misfit, AttributeError, TypeError) as error:
+            known = error if isinstance(error, Misfit) else Misfit("has another form")
+            known.where = f".{name}{known.where}"
+            raise known from None
+        return record(**values)
+
+    return read_record
+
+
+def _reader(kind: Any, rules: Rules) -> tuple[Reader, frozenset[type]]:
+    """Return a reader, and the types of the values that do not need it."""
+    inner, as_is = get_args(kind), rules.as_is & {kind}
+    if kind in rules.readers:
+        return rules.readers[kind], as_is
+    if hasattr(kind, _FIELDS):
+        return _record_reader(kind, rules), as_is
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _member(kind), as_is
+    read, as_is = _reader(inner[1 if get_origin(kind) is Mapping else 0], rules)
+    if get_origin(kind) is Union:
+        return read, as_is | {type(None)}
+    if get_origin(kind) is tuple:
+        return _elements(read, as_is, rules.most_elements), frozenset()
+    return _mapping(read, as_is), frozenset()
+
+
+def _member(kind: type[Enum]) -> Reader:
+    def read(raw: Any) -> Enum:
+        try:
+            return kind(raw)
+        except ValueError:
+            raise Misfit("is not a known value") from None
+
+    return read
+
+
+def _elements(read: Reader, as_is: frozenset[type], most: int) -> Reader:
+    def read_all(raw: Any) -> tuple[Any, ...]:
+        if not isinstance(raw, list):
+            raise Misfit(f"must be a list, not {kind_of(raw)}")
+        if len(raw) > most:
+            raise Misfit(f"contains more than {most} elements")
+        if as_is.issuperset(map(type, raw)):
+            return tuple(raw)
+        return tuple(value for _, value in _each(enumerate(raw), read, as_is, "[{}]"))
+
+    return read_all
+
+
+def _mapping(read: Reader, as_is: frozenset[type]) -> Reader:
+    def read_all(raw: Any) -> dict[str, Any]:
+        if not isinstance(raw, dict):
+            raise Misfit(f"must be a table, not {kind_of(raw)}")
+        return dict(_each(raw.items(), read, as_is, ".{}"))
+
+    return read_all
+
+
+def _each(
+    pairs: Iterable[Any], read: Reader, as_is: frozenset[type], form: str
+) -> Iterator[tuple[Any, Any]]:
+    key: Any = None
+    try:
+        for key, value in pairs:
+            yield key, value if type(value) in as_is else read(value)
+    except Misfit as error:
+        error.where = form.format(key) + error.where
+        raise

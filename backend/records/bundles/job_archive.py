@@ -8,9 +8,10 @@ seal's digits, so that no byte can change unnoticed, not even between two entrie
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from backend.records.base.schema import Record
 from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
@@ -55,7 +56,7 @@ class BundledThing:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(Record, what="manifest", needs=("runs", "checkpoint", "left_out", "files")):
     """The content of a bundle. ``left_out`` names environment variables whose values are not
     included; ``files`` are all entries except the manifest."""
 
@@ -73,53 +74,7 @@ class Manifest:
     files: Mapping[str, BundledFile] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        raw = asdict(self)
-        raw["format"] = FORMAT
-        raw["status"] = self.status.to_dict()
-        for thing in raw["things"].values():
-            thing["kind"] = thing["kind"].value
-        return raw
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Manifest:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It was not written by `to_dict`.
-        """
-        try:
-            return cls(
-                job_id=str(raw["job_id"]),
-                user=str(raw["user"]),
-                created=str(raw["created"]),
-                name=str(raw["name"]),
-                notes=str(raw["notes"]),
-                tags=tuple(str(tag) for tag in raw["tags"]),
-                status=RunStatus.from_dict(raw["status"]),
-                things={str(key): _thing(one) for key, one in raw["things"].items()},
-                runs=tuple(RunEnvironment.from_dict(one) for one in raw["runs"]),
-                checkpoint=str(raw["checkpoint"]),
-                left_out=tuple(str(name) for name in raw["left_out"]),
-                files={
-                    str(path): BundledFile(str(one["sha256"]), int(one["bytes"]))
-                    for path, one in raw["files"].items()
-                },
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"manifest without a usable {error}") from error
-
-
-def _thing(raw: Mapping[str, Any]) -> BundledThing:
-    return BundledThing(
-        kind=Kind(raw["kind"]),
-        name=str(raw["name"]),
-        version=int(raw["version"]),
-        sha256=str(raw["sha256"]),
-        bytes=int(raw["bytes"]),
-        files=int(raw["files"]),
-        folder=str(raw["folder"]),
-        empty_folders=tuple(str(folder) for folder in raw["empty_folders"]),
-    )
+        return {**super().to_dict(), "format": FORMAT}
 
 
 @dataclass(frozen=True)

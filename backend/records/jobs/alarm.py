@@ -5,9 +5,9 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from backend.records.base.schema import Record
 
 NOT_A_NUMBER = "not-a-number"
 DIVERGED = "diverged"
@@ -18,7 +18,7 @@ _WORDS = {NOT_A_NUMBER: "Not a number", DIVERGED: "Diverges", STANDSTILL: "Stall
 
 
 @dataclass(frozen=True)
-class Alarm:
+class Alarm(Record, what="warning"):
     """One warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
 
     kind: str
@@ -34,10 +34,3 @@ class Alarm:
     def word(self) -> str:
         """The first word of a notification about it."""
         return _WORDS.get(self.kind, self.kind)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Alarm:
-        return cls(str(raw["kind"]), int(raw["step"]), str(raw["sentence"]))

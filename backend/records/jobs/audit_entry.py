@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from backend.records.base.schema import Record
 
 
 @dataclass(frozen=True)
-class AuditEntry:
+class AuditEntry(Record, what="action"):
     """One action. ``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
 
-    time: str
-    what: str
+    time: str = ""
+    what: str = ""
     user: str = ""
     host: str = ""
 
@@ -20,10 +20,3 @@ class AuditEntry:
     def sentence(self) -> str:
         by = f" by {self.user}" if self.user else ""
         return f"{self.what}{by}{f' on {self.host}' if self.host else ''}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"time": self.time, "what": self.what, "user": self.user, "host": self.host}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> AuditEntry:
-        return cls(*(str(raw.get(key, "")) for key in ("time", "what", "user", "host")))

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from backend.records.jobs.status import finite
+from backend.records.base.schema import READ, Record
+
+_DERIVED = {READ: None}
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     """A checkpoint. ``epoch`` is the epoch it was made in, ``step`` the steps done in all.
 
     ``epoch_step`` is the number of steps done in that epoch; 0 means that the epoch ``epoch`` is
@@ -34,40 +36,15 @@ class Checkpoint:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     reason: str = ""
     """Why it was made: "policy", "stop", "last"."""
-    is_latest: bool = False
-    is_best: bool = False
-    is_kept: bool = False
+    is_latest: bool = field(default=False, metadata=_DERIVED)
+    is_best: bool = field(default=False, metadata=_DERIVED)
+    is_kept: bool = field(default=False, metadata=_DERIVED)
     """It is never removed to free space."""
-    path: str = ""
+    path: str = field(default="", metadata=_DERIVED)
 
-    def to_sidecar(self) -> dict[str, Any]:
-        """Return the content of the file next to the checkpoint: everything that never changes."""
-        raw = asdict(self)
-        for derived in ("is_latest", "is_best", "is_kept", "path"):
-            del raw[derived]
-        raw["metrics"] = {name: finite(value) for name, value in self.metrics.items()}
-        return raw
-
-    @classmethod
-    def from_sidecar(cls, raw: Mapping[str, Any]) -> Checkpoint:
-        try:
-            return cls(
-                name=str(raw["name"]),
-                run=int(raw["run"]),
-                epoch=int(raw["epoch"]),
-                step=int(raw["step"]),
-                epoch_step=int(raw["epoch_step"]),
-                bytes=int(raw["bytes"]),
-                sha256=str(raw["sha256"]),
-                config_sha256=str(raw["config_sha256"]),
-                created=str(raw["created"]),
-                metrics={
-                    str(k): None if v is None else float(v) for k, v in raw["metrics"].items()
-                },
-                reason=str(raw.get("reason", "")),
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"checkpoint record without a usable {error}") from error
+    def to_json(self) -> dict[str, Any]:
+        """Return the document that ``--json`` prints: all fields."""
+        return asdict(self)
 
 
 EXPORT_FORMATS = ("pt", "safetensors", "onnx", "zip")

@@ -5,9 +5,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 UNKNOWN = "unknown"
 USER_CODE = "user_code"
@@ -17,18 +15,14 @@ USER_CODE = "user_code"
 class EvidenceLine:
     """A line of a log. ``line`` counts from 1 in the whole file; 0 if it was not counted."""
 
-    file: str
-    line: int
-    text: str
+    file: str = ""
+    line: int = 0
+    text: str = ""
 
     @property
     def place(self) -> str:
         """The place, such as "rank-3.log:214", or only the file."""
         return f"{self.file}:{self.line}" if self.line else self.file
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> EvidenceLine:
-        return cls(str(raw.get("file", "")), int(raw.get("line", 0)), str(raw.get("text", "")))
 
 
 @dataclass(frozen=True)

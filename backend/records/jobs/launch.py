@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from backend.records.base.schema import READ, STRICT, Record
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.stop_request import STOP_GRACE_S
 
@@ -21,8 +22,15 @@ class RankPlan:
     gpu: str = ""
 
 
+def _config(raw: Mapping[str, Any]) -> JobConfig:
+    parsed = parse_job(raw)
+    if parsed.config is None:
+        raise ValueError(parsed.faults[0].sentence)
+    return parsed.config
+
+
 @dataclass(frozen=True)
-class Launch:
+class Launch(Record, what="launch record", rules=STRICT):
     """One run with all its parameters. Every path is absolute and the same on every node.
 
     ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone" the
@@ -32,7 +40,7 @@ class Launch:
 
     job_id: str
     run: int
-    config: JobConfig
+    config: JobConfig = field(metadata={READ: _config})
     argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
     model_source: str
@@ -62,20 +70,4 @@ class Launch:
         return f"{self.job_id}-{name}"
 
     def to_dict(self) -> dict[str, Any]:
-        raw = asdict(self)
-        raw["config"] = self.config.to_dict()
-        return raw
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Launch:
-        try:
-            values = dict(raw)
-            parsed = parse_job(values["config"])
-            if parsed.config is None:
-                raise ValueError(parsed.faults[0].sentence)
-            values["config"] = parsed.config
-            values["argv"] = tuple(values["argv"])
-            values["ranks"] = tuple(RankPlan(**rank) for rank in values["ranks"])
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"launch record that cannot be used: {error}") from error
+        return {**super().to_dict(), "config": self.config.to_dict()}

@@ -6,9 +6,9 @@ the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from backend.records.base.schema import Record
 
 _NAMES = {
     "python": "Python",
@@ -21,7 +21,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class RunEnvironment:
+class RunEnvironment(Record, what="environment record"):
     """The environment of one run. ``threads`` are those of one rank; ``device`` is the model of
     rank 0's GPU or CPU. What could not be found out is ""."""
 
@@ -36,28 +36,6 @@ class RunEnvironment:
     device: str = ""
     threads: int = 0
     nodes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> RunEnvironment:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It was not written by `to_dict`.
-        """
-        try:
-            return cls(
-                run=int(raw["run"]),
-                seed=int(raw["seed"]),
-                processes=int(raw["processes"]),
-                threads=int(raw.get("threads", 0)),
-                nodes=tuple(str(node) for node in raw.get("nodes", ())),
-                **{key: str(raw.get(key, "")) for key in _NAMES},
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"environment record without a usable {error}") from error
 
 
 def differences(then: RunEnvironment, now: RunEnvironment) -> tuple[str, ...]:

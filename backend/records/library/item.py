@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from backend.records.base.schema import Record
 from backend.records.base.validation import sanitize
 
 
@@ -57,7 +58,7 @@ def left_out_facts(paths: Sequence[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class LibraryItem:
+class LibraryItem(Record, what="library record"):
     """One version of a dataset, model or loader.
 
     ``sha256`` is the hash of the sorted relative paths and contents of its files. ``facts`` is the
@@ -90,28 +91,6 @@ class LibraryItem:
             f"Left out {count} (files of operating systems and tools, link loops): "
             f"{', '.join(shown)}{more}."
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        raw = asdict(self)
-        raw["kind"] = self.kind.value
-        return raw
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> LibraryItem:
-        try:
-            return cls(
-                kind=Kind(raw["kind"]),
-                name=str(raw["name"]),
-                version=int(raw["version"]),
-                sha256=str(raw["sha256"]),
-                bytes=int(raw["bytes"]),
-                files=int(raw["files"]),
-                created=str(raw["created"]),
-                source=str(raw.get("source", "")),
-                facts=dict(raw.get("facts", {})),
-            )
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"library record without a usable {error}") from error
 
 
 @dataclass(frozen=True)

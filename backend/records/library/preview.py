@@ -8,12 +8,29 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Any, Union
 
 from backend.records.base import number_format
+from backend.records.base.schema import LENIENT, READ, Record, Rules
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import finite
+
+
+def _text(raw: Any) -> str:
+    return sanitize(str(raw), 1000)
+
+
+def _number(raw: Any) -> float | None:
+    return None if raw is None else finite(LENIENT.readers[float](raw))
+
+
+_RULES = Rules(
+    {**LENIENT.readers, str: _text, Union[float, None]: _number}, as_is=frozenset({int, bool})
+)
+_AS_IT_IS = {READ: str}
+"""Metadata of text that is shown in several lines, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +45,7 @@ class SamplePart:
     shape: tuple[int, ...] | None
     dtype: str
     look: str
-    png: str = ""
+    png: str = field(default="", metadata=_AS_IT_IS)
     """The thumbnail, a PNG file in base64."""
     values: tuple[float | None, ...] = ()
     rows: tuple[tuple[float | None, ...], ...] = ()
@@ -99,6 +116,10 @@ class Histogram:
     width: float
     counts: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        if not (isfinite(self.low) and 0 < self.width < inf):
+            raise ValueError("a histogram without a range")
+
     @property
     def high(self) -> float:
         return self.low + self.width * len(self.counts)
@@ -129,11 +150,11 @@ class ItemFault:
     sentence: str
     remedy: str = ""
     index: int | None = None
-    traceback: str = ""
+    traceback: str = field(default="", metadata=_AS_IT_IS)
 
 
 @dataclass(frozen=True)
-class Preview:
+class Preview(Record, what="preview", rules=_RULES):
     """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
 
     ``faults`` prevent training; ``warnings`` are sentences about data that can be trained on but
@@ -158,7 +179,7 @@ class Preview:
     fault_count: int = 0
     faults: tuple[ItemFault, ...] = ()
     warnings: tuple[str, ...] = ()
-    output: str = ""
+    output: str = field(default="", metadata=_AS_IT_IS)
     """The end of what the user's code printed."""
 
     @property
@@ -173,41 +194,6 @@ class Preview:
     def inf_count(self) -> int:
         return sum(channel.inf_count for channel in self.statistics)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Preview:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: `to_dict` did not write it.
-        """
-        try:
-            return cls(
-                split=str(raw["split"]),
-                class_name=str(raw["class_name"]),
-                count=int(raw["count"]),
-                examined=int(raw["examined"]),
-                samples=tuple(_sample(value) for value in raw["samples"]),
-                class_samples=tuple(_sample(value) for value in raw["class_samples"]),
-                shapes=tuple(
-                    ShapeCount(str(v["path"]), _shape(v["shape"]), str(v["dtype"]), int(v["count"]))
-                    for v in raw["shapes"]
-                ),
-                classes=tuple(
-                    ClassCount(_text(v["name"]), int(v["count"])) for v in raw["classes"]
-                ),
-                statistics=tuple(_statistics(value) for value in raw["statistics"]),
-                item_time_ms=float(raw["item_time_ms"]),
-                fault_count=int(raw["fault_count"]),
-                faults=tuple(_fault(value) for value in raw["faults"]),
-                warnings=tuple(_text(value) for value in raw["warnings"]),
-                output=str(raw.get("output", "")),
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"preview without a usable {error}") from error
-
 
 @dataclass(frozen=True)
 class LayerRow:
@@ -220,7 +206,7 @@ class LayerRow:
 
 
 @dataclass(frozen=True)
-class ModelCheck:
+class ModelCheck(Record, what="model check", rules=_RULES):
     """A model that was imported and built, and the result of one step on one batch.
 
     ``loss`` is None if no batch was tried; then ``warnings`` says why.
@@ -231,7 +217,7 @@ class ModelCheck:
     parameter_bytes: int
     layers: tuple[LayerRow, ...] = ()
     loss: float | None = None
-    metrics: Mapping[str, float | None] | None = None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
     batch: str = ""
     """Shapes of the batch that was tried: ``([4, 1, 8, 8] float32, [4] int64)``."""
     output_shape: str = ""
@@ -239,133 +225,17 @@ class ModelCheck:
     backward_ms: float | None = None
     has_metrics: bool = False
     warnings: tuple[str, ...] = ()
-    output: str = ""
+    output: str = field(default="", metadata=_AS_IT_IS)
     """The end of what the user's code printed."""
 
     @property
     def was_tried(self) -> bool:
         return bool(self.batch)
 
-    def to_dict(self) -> dict[str, Any]:
-        raw = asdict(self)
-        raw["metrics"] = {name: finite(value) for name, value in (self.metrics or {}).items()}
-        return raw
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> ModelCheck:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: `to_dict` did not write it.
-        """
-        try:
-            return cls(
-                parameters=int(raw["parameters"]),
-                trainable_parameters=int(raw["trainable_parameters"]),
-                parameter_bytes=int(raw["parameter_bytes"]),
-                layers=tuple(
-                    LayerRow(str(v["name"]), str(v["kind"]), int(v["parameters"]), str(v["output"]))
-                    for v in raw["layers"]
-                ),
-                loss=_number(raw["loss"]),
-                metrics={str(name): _number(value) for name, value in raw["metrics"].items()},
-                batch=str(raw["batch"]),
-                output_shape=str(raw["output_shape"]),
-                forward_ms=_number(raw["forward_ms"]),
-                backward_ms=_number(raw["backward_ms"]),
-                has_metrics=bool(raw["has_metrics"]),
-                warnings=tuple(_text(value) for value in raw["warnings"]),
-                output=str(raw.get("output", "")),
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"model check without a usable {error}") from error
-
 
 @dataclass(frozen=True)
-class DataSize:
+class DataSize(Record, what="data size"):
     """Number of training and validation samples of a job; ``validation`` None: no validation."""
 
     training: int
     validation: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> DataSize:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: `to_dict` did not write it.
-        """
-        try:
-            validation = raw["validation"]
-            return cls(int(raw["training"]), None if validation is None else int(validation))
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"data size without a usable {error}") from error
-
-
-def _sample(raw: Mapping[str, Any]) -> SamplePreview:
-    return SamplePreview(
-        index=int(raw["index"]),
-        parts=tuple(_part(value) for value in raw["parts"]),
-        target=_text(raw["target"]),
-        time_ms=float(raw["time_ms"]),
-        of_class=_text(raw["of_class"]),
-    )
-
-
-def _part(raw: Mapping[str, Any]) -> SamplePart:
-    return SamplePart(
-        path=str(raw["path"]),
-        shape=_shape(raw["shape"]),
-        dtype=str(raw["dtype"]),
-        look=str(raw["look"]),
-        png=str(raw["png"]),
-        values=tuple(_number(value) for value in raw["values"]),
-        rows=tuple(tuple(_number(value) for value in row) for row in raw["rows"]),
-        text=_text(raw["text"]),
-    )
-
-
-def _statistics(raw: Mapping[str, Any]) -> ChannelStatistics:
-    return ChannelStatistics(
-        path=str(raw["path"]),
-        channel=int(raw["channel"]),
-        mean=_number(raw["mean"]),
-        std=_number(raw["std"]),
-        low=_number(raw["low"]),
-        high=_number(raw["high"]),
-        nan_count=int(raw["nan_count"]),
-        inf_count=int(raw["inf_count"]),
-        histogram=None if raw["histogram"] is None else _histogram(raw["histogram"]),
-    )
-
-
-def _histogram(raw: Mapping[str, Any]) -> Histogram:
-    low, width = finite(float(raw["low"])), finite(float(raw["width"]))
-    if low is None or width is None or width <= 0:
-        raise ValueError("a histogram without a range")
-    return Histogram(low, width, tuple(int(count) for count in raw["counts"]))
-
-
-def _fault(raw: Mapping[str, Any]) -> ItemFault:
-    index = raw["index"]
-    return ItemFault(
-        sentence=_text(raw["sentence"]),
-        remedy=_text(raw["remedy"]),
-        index=None if index is None else int(index),
-        traceback=str(raw["traceback"]),
-    )
-
-
-def _text(raw: Any) -> str:
-    return sanitize(str(raw), 1000)
-
-
-def _shape(raw: Any) -> tuple[int, ...] | None:
-    return None if raw is None else tuple(int(size) for size in raw)
-
-
-def _number(raw: Any) -> float | None:
-    return None if raw is None else finite(float(raw))

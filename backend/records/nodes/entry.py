@@ -5,14 +5,12 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import Any
 
 from backend.records.base.layout import NodeHome
-from backend.records.base.schema import check_schema
+from backend.records.base.schema import STRICT, Record
 
 ENTRY_SCHEMA = 1
 _INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
@@ -56,7 +54,7 @@ class PythonFound:
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(Record, what="description of a node", rules=STRICT):
     """Facts about a node before anything is installed on it (``info.json``).
 
     ``clock_offset_s`` is the node's clock minus the desktop's, None if they were not compared.
@@ -89,20 +87,6 @@ class NodeFacts:
     """What restarts the agent after a reboot: "systemd", "crontab" or "" (nothing)."""
     login_shell: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> NodeFacts:
-        try:
-            values = dict(raw)
-            values["pythons"] = tuple(PythonFound(**one) for one in values.get("pythons", ()))
-            values["interfaces"] = tuple(Interface(**one) for one in values.get("interfaces", ()))
-            values["gpus"] = tuple(str(name) for name in values.get("gpus", ()))
-            return cls(**values)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"facts of a node that cannot be used: {error}") from error
-
 
 @dataclass(frozen=True)
 class NodeInstallation:
@@ -125,12 +109,9 @@ class NodeInstallation:
     """The cluster's key can start only training runs on this node."""
     bytes: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class NodeEntry:
+class NodeEntry(Record, what="node", newest=ENTRY_SCHEMA, rules=STRICT):
     """``nodes/<name>/node.json``: one node, as the desktop that added it wrote it."""
 
     name: str
@@ -177,28 +158,6 @@ class NodeEntry:
         if self.facts is not None:
             found += [one.address for one in self.facts.interfaces if not one.is_inner]
         return tuple(dict.fromkeys(found))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> NodeEntry:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
-        """
-        check_schema(raw, "node", ENTRY_SCHEMA)
-        try:
-            values = dict(raw)
-            values["address"] = NodeAddress(**values["address"])
-            if values.get("facts") is not None:
-                values["facts"] = NodeFacts.from_dict(values["facts"])
-            if values.get("installation") is not None:
-                values["installation"] = NodeInstallation(**values["installation"])
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"node that cannot be used: {error}") from error
 
 
 @dataclass(frozen=True)

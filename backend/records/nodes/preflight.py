@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
+from backend.records.base.schema import Record
 from backend.records.jobs.config import Placement
 
 
@@ -47,7 +48,7 @@ class Fix(Enum):
 
 
 @dataclass(frozen=True)
-class PreflightFinding:
+class PreflightFinding(Record, what="finding"):
     """The result of one check. ``nodes`` are those it is about; none for the desktop itself.
 
     A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could
@@ -68,9 +69,6 @@ class PreflightFinding:
     @property
     def blocks(self) -> bool:
         return not self.ok and not self.is_warning
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "fix": self.fix.value}
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from backend.records.base.schema import STRICT, Record
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry
@@ -127,7 +128,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class NodeReading:
+class NodeReading(Record, what="node reading", rules=STRICT):
     """Everything that is known of a node at one moment."""
 
     name: str
@@ -160,33 +161,6 @@ class NodeReading:
             return None
         return self.network_in_bytes_per_s + self.network_out_bytes_per_s
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> NodeReading:
-        try:
-            values = dict(raw)
-            cpu = dict(values["cpu"])
-            cpu["core_use_percent"] = tuple(cpu.get("core_use_percent", ()))
-            values["cpu"] = Cpu(**cpu)
-            values["gpus"] = tuple(
-                Gpu(
-                    **{
-                        **gpu,
-                        "clock_event_reasons": tuple(gpu.get("clock_event_reasons", ())),
-                        "processes": tuple(GpuProcess(**p) for p in gpu.get("processes", ())),
-                        "mig_instances": tuple(
-                            MigInstance(**one) for one in gpu.get("mig_instances", ())
-                        ),
-                    }
-                )
-                for gpu in values.get("gpus", ())
-            )
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"node reading that cannot be used: {error}") from error
-
 
 class OrphanReason(str, Enum):
     """Why a process is an orphan."""
@@ -203,7 +177,7 @@ class OrphanReason(str, Enum):
 
 
 @dataclass(frozen=True)
-class Orphan:
+class Orphan(Record, what="orphan", rules=STRICT):
     """A process of a run that is over; ``run_tag`` is ``<job id>/<run>``.
 
     ``why`` is the sentence of ``reason``. A node with an older version gives no reason.
@@ -217,27 +191,6 @@ class Orphan:
     run_tag: str
     why: str
     reason: OrphanReason | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "reason": None if self.reason is None else self.reason.value}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Orphan:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It was not written by `to_dict`.
-        """
-        try:
-            reason = raw.get("reason")
-            values = {
-                **raw,
-                "process": ProcessIdentity.from_dict(raw["process"]),
-                "reason": None if reason is None else OrphanReason(reason),
-            }
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"orphan that cannot be used: {error}") from error
 
 
 @dataclass(frozen=True)

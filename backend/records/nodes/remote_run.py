@@ -5,32 +5,24 @@ Standard library only and Python 3.9: the records are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import AttemptFolder
+from backend.records.base.schema import Record
 
 
 @dataclass(frozen=True)
-class RemoteRun:
+class RemoteRun(Record, what="record of a run elsewhere", needs=("is_home",)):
     """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all files are fetched."""
 
     node: str
     is_home: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> RemoteRun:
-        return cls(str(raw["node"]), bool(raw["is_home"]))
 
 
 def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
     """Read the record of a run, None if its files are written to the data root itself."""
     try:
         return RemoteRun.from_dict(read_json(attempt.staged_marker))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError):
         return None

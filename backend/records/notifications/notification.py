@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
+from backend.records.base.schema import Record
 from backend.records.jobs.state import JobState
 
 SCHEMA = 1
@@ -52,7 +52,7 @@ class NotificationTarget:
 
 
 @dataclass(frozen=True)
-class Channels:
+class Channels(Record, what="settings of notices", newest=SCHEMA):
     """Notification settings of one user for one data root.
 
     ``since`` is UTC, ISO 8601: runs that ended before are not notified.
@@ -84,31 +84,7 @@ class Channels:
         return state.has_failed
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Channels:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
-        """
-        try:
-            if int(raw["schema"]) > SCHEMA:
-                raise ValueError("settings of notices in a newer format")
-            mail = None
-            if raw.get("mail"):
-                values = dict(raw["mail"])
-                mail = Mail(**{**values, "to": tuple(map(str, values["to"]))})
-            return cls(
-                str(raw.get("webhook", "")),
-                mail,
-                bool(raw.get("tells_finished", True)),
-                str(raw.get("since", "")),
-                bool(raw.get("from_nodes", False)),
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"settings of notices without a usable {error}") from error
+        return {"schema": SCHEMA, **super().to_dict()}
 
 
 @dataclass(frozen=True)

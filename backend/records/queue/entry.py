@@ -9,12 +9,12 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite
 from typing import Any
 
-from backend.records.base.schema import check_schema
+from backend.records.base.schema import READ, STRICT, Record
 from backend.records.base.timestamps import moment
 from backend.records.jobs.config import THIS_COMPUTER, Placement, parse_placement
 
@@ -77,8 +77,18 @@ def place_words(key: str) -> str:
     return "this computer" if is_a_desk(key) else key
 
 
+def _placement(raw: Iterable[Mapping[str, Any]]) -> tuple[Placement, ...]:
+    keys = ("node", "gpus", "processes")
+    placement, faults = parse_placement(
+        [{key: one[key] for key in keys if one.get(key)} for one in raw]
+    )
+    if faults or not placement:
+        raise ValueError(f"queued job without a usable placement: {faults}")
+    return placement
+
+
 @dataclass(frozen=True)
-class QueueEntry:
+class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
     """``jobs/<id>/queued.json``: one waiting job, and everything that determines its order.
 
     ``run`` is the run that it waits for: when that is claimed, the entry is obsolete. ``machine``
@@ -89,7 +99,7 @@ class QueueEntry:
     job_id: str
     name: str
     run: int
-    placement: tuple[Placement, ...]
+    placement: tuple[Placement, ...] = field(metadata={READ: _placement})
     machine: str
     host: str = ""
     priority: int = 0
@@ -116,45 +126,14 @@ class QueueEntry:
     def order(self) -> tuple[float, float, str, str]:
         return (-self.priority, self.place, self.queued, self.job_id)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> QueueEntry:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
-        """
-        check_schema(raw, "queued job", SCHEMA)
-        try:
-            placement, faults = parse_placement(
-                [
-                    {key: one[key] for key in ("node", "gpus", "processes") if one.get(key)}
-                    for one in raw["placement"]
-                ]
-            )
-            if faults or not placement:
-                raise ValueError(f"queued job without a usable placement: {faults}")
-            if raw.get("not_before"):
-                moment(str(raw["not_before"]))
-            texts = ("job_id", "name", "machine", "host", "not_before", "queued", "user", "refusal")
-            known = cls(
-                **{
-                    **raw,
-                    **{key: str(raw[key]) for key in texts if key in raw},
-                    "placement": placement,
-                    "run": int(raw["run"]),
-                    "priority": int(raw.get("priority", 0)),
-                    "place": float(raw.get("place", 0.0)),
-                    "needed_bytes": int(raw.get("needed_bytes", 0)),
-                }
-            )
-            if not isfinite(known.place):
-                raise ValueError("queued job without a place")
-            return known
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"queued job that cannot be used: {error}") from error
+        entry = super().from_dict(raw)
+        if entry.not_before:
+            moment(entry.not_before)
+        if not isfinite(entry.place):
+            raise ValueError("queued job without a place")
+        return entry
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
     if file is None or not bundle.has(place + SIDECAR_SUFFIX):
         return f"the checkpoint {sanitize(name)} is missing from it"
     try:
-        record = Checkpoint.from_sidecar(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
+        record = Checkpoint.from_dict(json.loads(bundle.read(place + SIDECAR_SUFFIX)))
     except (ValueError, RecursionError):
         return f"the record of the checkpoint {sanitize(name)} cannot be used"
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):

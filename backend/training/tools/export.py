@@ -87,7 +87,7 @@ def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoin
 
     try:
         with path.open("rb") as file:
-            record = Checkpoint.from_sidecar(read_json(path.with_suffix(SIDECAR_SUFFIX)))
+            record = Checkpoint.from_dict(read_json(path.with_suffix(SIDECAR_SUFFIX)))
             if _sha256(file, record.bytes, report) != record.sha256:
                 raise BackendError(
                     f"The checkpoint {record.name} was changed after it was written: its hash "
@@ -332,7 +332,7 @@ def _save_zip(
         example = _example(request)
         if example is not None:
             _add(archive, sums, "example.pt", example)
-        details = json.dumps(record.to_sidecar(), indent=1, sort_keys=True) + "\n"
+        details = json.dumps(record.to_dict(), indent=1, sort_keys=True) + "\n"
         _add(archive, sums, "checkpoint.json", details.encode())
         for name, text in dict(request.get("files", {})).items():
             _add(archive, sums, str(name), str(text).encode())

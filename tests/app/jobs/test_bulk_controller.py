@@ -121,7 +121,7 @@ def real_ids(services, tmp_path):
     sha256 = hashlib.sha256(content).hexdigest()
     made_at = "2026-11-21T07:30:00Z"
     record = Checkpoint(place.stem, 1, 1, 4, 4, len(content), sha256, "c" * 64, made_at, {})
-    replace_json(place.with_suffix(".json"), record.to_sidecar())
+    replace_json(place.with_suffix(".json"), record.to_dict())
     return tuple(made)
 
 

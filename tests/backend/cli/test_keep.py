@@ -19,7 +19,7 @@ def test_a_checkpoint_is_kept_for_ever_from_a_shell(tmp_path, capsys):
     (checkpoints / f"{NAME}.pt").write_bytes(b"weights")
     digest = hashlib.sha256(b"weights").hexdigest()
     record = Checkpoint(NAME, 1, 1, 10, 0, 7, digest, "", "2026-11-21T07:30:00Z")
-    replace_json(checkpoints / f"{NAME}.json", record.to_sidecar())
+    replace_json(checkpoints / f"{NAME}.json", record.to_dict())
     common = ["--data-root", str(root), "--catalogue", str(tmp_path / "here" / "c.sqlite")]
 
     def said(*words):

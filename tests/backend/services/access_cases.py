@@ -303,6 +303,6 @@ def add_checkpoint(run: FarRun, step: int, content: bytes = PAYLOAD) -> str:
         created="2026-11-21T07:30:00Z",
         metrics={"validation/loss": 1.0 / step},
     )
-    replace_json(folder / f"{name}.json", record.to_sidecar())
+    replace_json(folder / f"{name}.json", record.to_dict())
     replace_json(run.folder.latest, {"name": name})
     return name

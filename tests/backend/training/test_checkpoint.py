@@ -59,7 +59,7 @@ def test_latest_names_a_checkpoint_that_loads_and_others_may_read(
 ) -> None:
     disk = Disk(monkeypatch)
     save(folder, 1, 2)
-    record = Checkpoint.from_sidecar(read_json(folder.latest))
+    record = Checkpoint.from_dict(read_json(folder.latest))
     assert record.name == "epoch-0002-step-000002"
     path = path_of(folder, 2)
     assert load_checkpoint(path)["model"]["w"][0, 0] == 2

@@ -77,9 +77,7 @@ def test_a_checkpoint_whose_record_was_replaced_is_read_anew(tmp_path: Path) -> 
     path = folder.checkpoints / "one.pt"
     path.write_bytes(b"abc")
     for loss in (0.5, 0.25):
-        replace_json(
-            path.with_suffix(".json"), replace(record, metrics={"loss": loss}).to_sidecar()
-        )
+        replace_json(path.with_suffix(".json"), replace(record, metrics={"loss": loss}).to_dict())
         (found,) = list_checkpoints(folder, file.config.checkpoint)
         assert found.metrics == {"loss": loss}
 

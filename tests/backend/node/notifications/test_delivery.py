@@ -377,7 +377,7 @@ def test_what_is_wished_for_comes_back_from_its_file_and_a_target_hides_its_addr
     assert "secret" not in str(channels.targets)
     swapped = replace(channels, mail=replace(mail, to=("c@d", "a@b"), port=465))
     assert swapped.targets == channels.targets, "the same people, and so the same claim"
-    with pytest.raises(ValueError, match="newer"):
+    with pytest.raises(ValueError, match="reads up to 1"):
         Channels.from_dict({"schema": 99})
 
 

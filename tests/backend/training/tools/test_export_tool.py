@@ -57,7 +57,7 @@ class Made:
         content = self.path.read_bytes()
         sha256 = hashlib.sha256(content).hexdigest()
         record = replace(self.record, bytes=len(content), sha256=sha256)
-        replace_json(self.path.with_suffix(".json"), record.to_sidecar())
+        replace_json(self.path.with_suffix(".json"), record.to_dict())
 
     def export(self, export_format: str, output: Path | None = None) -> Path:
         to = output or self.folder / f"out.{export_format}"

@@ -1,0 +1,198 @@
+"""Every record goes to JSON and comes back; what another process wrote is read or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import pkgutil
+import sys
+import typing
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from functools import cache
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import backend.records
+from backend.records.base.schema import READ, STRICT, Misfit, Record, build, type_of
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import JobConfig, Placement
+from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RunExit, RunStatus
+from backend.records.library.preview import Histogram, ModelCheck, Preview
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from tests.fakes.trained import CONFIG
+
+for module in pkgutil.walk_packages(backend.records.__path__, "backend.records."):
+    importlib.import_module(module.name)
+RECORDS = sorted(
+    (one for one in Record.__subclasses__() if one.__module__.startswith("backend.")),
+    key=lambda one: one.__name__,
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+TEXT = st.text(st.characters(categories=("L", "N", "P", "S")), max_size=20)
+NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+PLAIN: Mapping[Any, st.SearchStrategy[Any]] = {
+    str: TEXT,
+    bool: st.booleans(),
+    int: st.integers(0, 2**53),
+    float: NUMBER,
+    Any: st.none() | TEXT | NUMBER,
+    JobConfig: st.just(CONFIG),
+    Histogram: st.builds(Histogram, NUMBER, st.floats(1e-9, 1e9), st.just((3, 4))),
+}
+FIELDS = {
+    "schema": st.just(1),
+    "not_before": st.sampled_from(["", "2026-11-22T06:00:00Z"]),
+    "placement": st.sampled_from([(Placement("a", 2),), (Placement("b", gpus=("GPU-1",)),)]),
+}
+
+
+@cache
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Return a strategy for the values of a type."""
+    inner = get_args(kind)
+    if kind in PLAIN:
+        return PLAIN[kind]
+    if get_origin(kind) is Union:
+        return st.none() | values_of(inner[0])
+    if get_origin(kind) is tuple:
+        return st.lists(values_of(inner[0]), max_size=2).map(tuple)
+    if get_origin(kind) is Mapping:
+        return st.dictionaries(TEXT, values_of(inner[1]), max_size=2)
+    if issubclass(kind, Enum):
+        return st.sampled_from(kind)
+    names = vars(sys.modules[kind.__module__])
+    fields = {
+        one.name: FIELDS[one.name]
+        if one.name in FIELDS
+        else values_of(type_of(str(one.type), names))
+        for one in dataclasses.fields(kind)
+        if one.metadata.get(READ, True)
+    }
+    return st.builds(kind, **fields)
+
+
+def through_json(raw: Mapping[str, Any]) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(json.dumps(raw, allow_nan=False))
+    return read
+
+
+@pytest.mark.parametrize("record", RECORDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_record_comes_back_from_json_as_it_was(record: type[Record], data: st.DataObject) -> None:
+    written = data.draw(values_of(record))
+    assert record.from_dict(through_json(written.to_dict())) == written
+
+
+@pytest.mark.parametrize("record", RECORDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_f35_no_json_is_worse_than_a_value_error(record: type[Record], data: st.DataObject) -> None:
+    whole = data.draw(values_of(record)).to_dict()
+    changes = data.draw(st.dictionaries(st.sampled_from(sorted(whole)), ANYTHING, min_size=1))
+    for candidate in (changes, {**whole, **changes}):
+        with suppress(ValueError):
+            record.from_dict(candidate)
+
+
+class _WithoutOr(type):
+    """The type of types in Python 3.9."""
+
+    def __or__(cls, _other: object) -> Any:
+        raise TypeError("unsupported operand type(s) for |")
+
+    __ror__ = __or__
+
+
+class _Old(metaclass=_WithoutOr):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("Old", "Old"),
+        ("Old | None", "Optional[Old]"),
+        ("None | Old", "Optional[Old]"),
+        ("Old | int | None", "Union[Old, int, None]"),
+        ("Mapping[str, Old | None]", "Mapping[str, Optional[Old]]"),
+        ("Mapping[str, Old | None] | None", "Optional[Mapping[str, Optional[Old]]]"),
+        ("tuple[Old, ...] | None", "Optional[tuple[Old, ...]]"),
+        ("tuple[tuple[Old | None, ...], ...]", "tuple[tuple[Optional[Old], ...], ...]"),
+    ],
+)
+def test_an_annotation_is_evaluated_without_the_operator_of_python_3_10(
+    text: str, same: str
+) -> None:
+    names = {**vars(typing), "Old": _Old}
+    assert type_of(text, names) == type_of(same, names)
+
+
+def test_a_number_that_is_not_finite_is_written_as_null() -> None:
+    status = RunStatus(JobState.TRAINING, metrics={"loss": math.nan, "gain": math.inf, "ok": 1.0})
+    assert through_json(status.to_dict())["metrics"] == {"loss": None, "gain": None, "ok": 1.0}
+
+
+def test_what_a_checkpoint_only_is_at_the_moment_is_neither_written_nor_read() -> None:
+    made = Checkpoint("e1", 1, 1, 8, 0, 9, "a", "b", "", {}, is_best=True, path="/p")
+    raw = made.to_dict()
+    assert not {"is_latest", "is_best", "is_kept", "path"} & set(raw)
+    assert Checkpoint.from_dict({**raw, "path": "/etc", "is_kept": True}).path == ""
+    assert made.to_json()["is_best"] is True
+
+
+def test_a_key_of_a_newer_program_is_ignored_or_refused() -> None:
+    ended = RunExit(1, JobState.ERROR, "", RankError("It broke."))
+    assert RunExit.from_dict({**ended.to_dict(), "wisdom": 42}) == ended
+    entry = NodeEntry("gpu1", NodeAddress("gpu1")).to_dict()
+    with pytest.raises(ValueError, match=r"^node without a usable wisdom: it is unknown$"):
+        NodeEntry.from_dict({**entry, "wisdom": 42})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"run": None}, "run: it must be a whole number, not NoneType"),
+        ({"argv": "mpirun"}, "argv: it must be a list, not text"),
+        ({"ranks": [{"rank": 0}]}, "ranks[0].local_rank: it is missing"),
+        ({"hashes": {"model": 3}}, "hashes.model: it must be text, not a whole number"),
+        ({"grace_s": "long"}, "grace_s: it must be a number, not text"),
+        ({"apart": 1}, "apart: it must be true or false, not a whole number"),
+    ],
+)
+def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], sentence: str) -> None:
+    ranks = (RankPlan(0, 0, "a", "a"),)
+    launch = Launch("id", 1, CONFIG, ("mpirun",), ranks, "m", "l", "d")
+    with pytest.raises(ValueError, match="launch record") as caught:
+        Launch.from_dict({**launch.to_dict(), **changes})
+    assert str(caught.value) == f"launch record without a usable {sentence}"
+
+
+def test_a_list_may_be_too_long() -> None:
+    rules = dataclasses.replace(STRICT, most_elements=2)
+    assert build(Placement, {"node": "a", "gpus": ["b", "c"]}, rules).gpus == ("b", "c")
+    with pytest.raises(Misfit, match=r"^gpus contains more than 2 elements$"):
+        build(Placement, {"node": "a", "gpus": ["b", "c", "d"]}, rules)
+
+
+def test_text_of_users_code_can_command_no_terminal() -> None:
+    raw = Preview("training", "D", 1, 1, warnings=("\x1b[2Jx",), output="one\ntwo").to_dict()
+    found = Preview.from_dict({**raw, "item_time_ms": "2.5"})
+    assert (found.warnings, found.output, found.item_time_ms) == (("?[2Jx",), "one\ntwo", 2.5)
+    check = ModelCheck(1, 1, 4).to_dict()
+    assert ModelCheck.from_dict({**check, "loss": math.nan, "metrics": {"a": math.inf}}) == (
+        ModelCheck(1, 1, 4, metrics={"a": None})
+    )
