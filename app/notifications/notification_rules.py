@@ -6,13 +6,14 @@ Finished jobs: if the user chose so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from backend.records.base.schema import READ, Record
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -23,32 +24,23 @@ MERGE_MS = 30_000
 _NAMES_SHOWN = 6
 
 
+def _moment(raw: str) -> datetime:
+    return datetime.fromisoformat(raw).astimezone()
+
+
 @dataclass(frozen=True)
-class Notice:
+class Notice(Record, what="a notice"):
     """One notification. ``job_id`` or ``node`` is the target of a click; neither for several."""
 
     title: str
     text: str
-    when: datetime
+    when: datetime = field(metadata={READ: _moment})
     job_id: str = ""
     node: str = ""
     family: str = "bad"
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "when": self.when.isoformat()}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Notice:
-        """Read the output of `to_dict`.
-
-        Raises:
-            ValueError: It was not written by `to_dict`.
-        """
-        try:
-            words = {key: str(raw[key]) for key in ("title", "text", "job_id", "node", "family")}
-            return cls(when=datetime.fromisoformat(raw["when"]).astimezone(), **words)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a notice without a usable {error}") from error
+        return {**super().to_dict(), "when": self.when.isoformat()}
 
 
 class Run(NamedTuple):

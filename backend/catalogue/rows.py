@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from functools import lru_cache
 from sys import intern
 from typing import Any
 
 from sqlalchemy import RowMapping
 
+from backend.records.base.schema import plain
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, finite
 from backend.records.jobs.summary import JobSummary, make_line
 from backend.records.jobs.view import JobView
-from backend.records.library.item import Kind, LibraryItem, Pin
+from backend.records.library.item import LibraryItem, Pin
 
 
 def item_to_row(item: LibraryItem) -> dict[str, Any]:
@@ -27,17 +27,7 @@ def item_to_row(item: LibraryItem) -> dict[str, Any]:
 
 
 def row_to_item(row: RowMapping) -> LibraryItem:
-    return LibraryItem(
-        kind=Kind(row["kind"]),
-        name=row["name"],
-        version=row["version"],
-        sha256=row["sha256"],
-        bytes=row["bytes"],
-        files=row["files"],
-        created=row["created"],
-        source=row["source"],
-        facts=json.loads(row["facts"]),
-    )
+    return LibraryItem.from_dict({**row, "facts": json.loads(row["facts"])})
 
 
 def job_to_row(view: JobView) -> dict[str, Any]:
@@ -61,13 +51,13 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "steps_per_epoch": view.steps_per_epoch,
             "best_name": best_name,
             "best_value": finite(best_value),
-            "metrics": _json({name: finite(value) for name, value in view.metrics.items()}),
+            "metrics": _json(plain(view.metrics)),
             "message": view.message,
             "error": "" if view.error is None else _json(view.error.to_dict()),
             "notes": view.notes,
             "tags": _json(list(view.tags)),
             "config": _json(_without_secrets(view.config)),
-            "pins": _json({key: asdict(pin) for key, pin in view.pins.items()}),
+            "pins": _json(plain(view.pins)),
             "search": searched("\n".join((view.id, view.name, view.notes, *view.tags))),
         }
     )

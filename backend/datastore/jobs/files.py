@@ -29,6 +29,7 @@ from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
+from backend.records.base.schema import plain
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -154,7 +155,7 @@ def meta_of(
         "created": created,
         "user": user,
         "host": socket.gethostname(),
-        "pins": {kind: asdict(pin) for kind, pin in pins.items()},
+        "pins": plain(pins),
         "config_sha256": config.sha256(),
     }
 

@@ -230,7 +230,7 @@ class RunStateReader:
         except FileNotFoundError:
             if self._status is not None:
                 problems.append("status.json is gone; the values are the last ones seen.")
-        except (OSError, ValueError, OverflowError) as error:
+        except (OSError, ValueError) as error:
             shown = "the last good ones" if self._status is not None else "missing"
             problems.append(f"status.json cannot be read, so the values are {shown}: {error}.")
 
@@ -241,7 +241,7 @@ class RunStateReader:
             return RunExit.from_dict(read_json(self._folder.attempt(run).exit))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        except (OSError, ValueError) as error:
             problems.append(f"exit.json of run {run} cannot be read: {error}.")
             return None
 
@@ -253,7 +253,7 @@ class RunStateReader:
             supervisor = ProcessIdentity.from_dict(raw)
         except FileNotFoundError:
             return Supervision.NOT_SEEN
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
             return Supervision.ELSEWHERE
         return supervision_of(supervisor)
@@ -272,5 +272,5 @@ def _ended_as(folder: JobFolder, run: int) -> JobState | None:
         return None
     try:
         return RunExit.from_dict(read_json(folder.attempt(run).exit)).state
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None

@@ -50,7 +50,7 @@ class JobFolderReader:
             status = replace(
                 status, state=end.state, message=end.message, error=end.error, updated=end.ended
             )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             # The run is active, or its end was not recorded; the status is all there is.
             pass
         return view_of(file, status)

@@ -76,7 +76,7 @@ def _living(folder: NodeFolder, bundle: str = "") -> list[ProcessIdentity]:
     try:
         raw = read_json(folder.info)
         found = ProcessIdentity.from_dict(raw)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return []
     if (bundle and raw.get("bundle") != bundle) or not process_identity.is_alive(found):
         return []

@@ -80,18 +80,16 @@ class EnergyMeter:
             return _Counters(_by_uuid(self._driver.read()[0]))
         try:
             reading = NodeReading.from_dict(read_json(self._root.node(node).status))
-            interval_s = float(reading.interval_s)
-            return _Counters(
-                _by_uuid(reading.gpus), float(reading.heartbeat) * interval_s, interval_s
-            )
-        except (OSError, ValueError, TypeError):
+            interval_s = reading.interval_s
+            return _Counters(_by_uuid(reading.gpus), reading.heartbeat * interval_s, interval_s)
+        except (OSError, ValueError, OverflowError):
             # A node with its own data root writes its readings elsewhere. A file that another user
             # wrote must not end the supervisor.
             return None
 
 
 def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float]:
-    return {gpu.uuid: float(gpu.energy_j) for gpu in gpus if gpu.energy_j is not None}
+    return {gpu.uuid: gpu.energy_j for gpu in gpus if gpu.energy_j is not None}
 
 
 def _was_there(first: _Counters, last: _Counters, lasted_s: float) -> bool:

@@ -45,7 +45,7 @@ def message_of(
     """
     try:
         ended = RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
     if not channels.wants(ended.state, ended.ended):
         return None

@@ -97,7 +97,7 @@ def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
         return None
     try:
         claimer = ProcessIdentity.from_dict(read_json(attempt.claimed))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
     return (
         claimer

@@ -132,7 +132,7 @@ def _desk_of(folder: JobFolder, launch: Launch) -> str:
     try:
         raw = read_json(folder.attempt(launch.run).supervisor)
         supervisor = ProcessIdentity.from_dict(raw)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         # Just claimed: it may be this one, and its supervisor will record it soon.
         return machine()
     return machine() if process_identity.is_here(supervisor) else _FOREIGN_DESK

@@ -191,13 +191,9 @@ class QueueWatch:
         except (OSError, ValueError) as error:
             return {name: NodeView(why_down=f"{name} cannot be read: {error}.")}
         why = "" if entry.in_service else f"{name} is out of service."
-        try:
-            reading, is_alive = self._beats.read(name)
-            if reading is None or not is_alive:
-                why = why or f"{name} is offline."
-            if reading is None:
-                return {name: NodeView(why_down=why)}
-            return {name: node_view_of(reading, live.tags, why_down=why)}
-        except (TypeError, ValueError, AttributeError):
-            # A user who can write to its folder may write anything; the other nodes continue.
-            return {name: NodeView(why_down=f"The status of {name} cannot be used.")}
+        reading, is_alive = self._beats.read(name)
+        if reading is None or not is_alive:
+            why = why or f"{name} is offline."
+        if reading is None:
+            return {name: NodeView(why_down=why)}
+        return {name: node_view_of(reading, live.tags, why_down=why)}

@@ -99,7 +99,7 @@ def _rank_exits(folder: JobFolder, run: int, launch: Launch | None) -> tuple[Ran
     found: list[tuple[int, RankExit]] = []
     for plan in launch.ranks if launch is not None else ():
         path = folder.attempt(run).rank_exit(plan.rank)
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(OSError, ValueError):
             written = path.stat().st_mtime_ns
             found.append((written, RankExit.from_dict(read_json(path))))
     return tuple(record for _, record in sorted(found, key=lambda pair: pair[0]))

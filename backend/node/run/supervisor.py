@@ -340,7 +340,7 @@ class Supervisor:
             try:
                 written = path.stat().st_mtime_ns
                 fresh.append((written, RankExit.from_dict(read_json(path))))
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError):
                 continue
         self._exits += [one for _, one in sorted(fresh, key=lambda pair: pair[0])]
 

@@ -99,7 +99,7 @@ class RunWatch:
             return None
         try:
             supervisor = ProcessIdentity.from_dict(read_json(attempt.supervisor))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError):
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():

@@ -57,7 +57,7 @@ class AgentLock:
         """Return the agent that holds the lock, or None if no living one does."""
         try:
             found = ProcessIdentity.from_dict(json.loads(self.path.read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             return None
         return found if process_identity.is_alive(found) else None
 

@@ -97,8 +97,8 @@ class Record:
         cls._what, cls._newest, cls._needs, cls._rules = what, newest, frozenset(needs), rules
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain values; a number that is not finite becomes None."""
-        return dict(_plain(self))
+        """Return the record as `plain` values."""
+        return dict(plain(self))
 
     @classmethod
     def from_dict(cls: type[_R], raw: Mapping[str, Any]) -> _R:
@@ -154,17 +154,18 @@ def _stored(record: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(record) if f.metadata.get(READ, True))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return ``value`` as JSON has it; a number that is not finite becomes None."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: plain(one) for key, one in value.items()}
     if hasattr(value, _FIELDS):
-        return {name: _plain(getattr(value, name)) for name in _stored(value.__class__)}
+        return {name: plain(getattr(value, name)) for name in _stored(value.__class__)}
     return value
 
 

@@ -37,6 +37,19 @@ LR_SCALINGS = ("linear", "sqrt", "none")
 MODES = ("min", "max")
 """Whether the lowest or the highest value of a metric is the best."""
 
+_KEYS = (
+    *("name", "notes", "validation_dataset", "validation_loader", "start_from", "tags"),
+    *("model", "dataset", "loader", "strategy", "epochs", "batch_size", "seed", "optimizer"),
+    *("schedule", "gradient_norm", "mixed_precision", "loader_workers", "stop_on_nan"),
+    *("stall_limit_s", "stop_on_divergence", "checkpoint", "early_stop", "environment"),
+    "placement",
+)
+"""The keys of a job file in their order."""
+_OPTIONAL = frozenset(
+    {*_KEYS[1:6], "stop_on_divergence", "early_stop", "environment"},
+)
+"""The keys that are left out if they have no value."""
+
 
 @dataclass(frozen=True)
 class StrategyConfig:
@@ -169,61 +182,21 @@ class JobConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job file as plain values, without those that equal their default."""
-        raw: dict[str, Any] = {"name": self.name}
-        for key in ("notes", "validation_dataset", "validation_loader", "start_from"):
-            if getattr(self, key):
-                raw[key] = getattr(self, key)
-        if self.tags:
-            raw["tags"] = list(self.tags)
-        raw.update(model=self.model, dataset=self.dataset, loader=self.loader)
-        raw["strategy"] = {"name": self.strategy.name, "lr_scaling": self.strategy.lr_scaling}
-        raw.update(epochs=self.epochs, batch_size=self.batch_size, seed=self.seed)
-        raw["optimizer"] = {
-            "name": self.optimizer.name,
-            "lr": self.optimizer.lr,
-            **{
-                k: list(v) if isinstance(v, tuple) else v
-                for k, v in self.optimizer.settings.items()
-            },
-        }
-        raw["schedule"] = {
-            "name": self.schedule.name,
-            "warmup_epochs": self.schedule.warmup_epochs,
-            **self.schedule.settings,
-        }
-        if self.gradient_norm is not None:
-            raw["gradient_norm"] = self.gradient_norm
-        raw.update(
-            mixed_precision=self.mixed_precision,
-            loader_workers=self.loader_workers,
-            stop_on_nan=self.stop_on_nan,
-            stall_limit_s=self.stall_limit_s,
-        )
-        if self.stop_on_divergence:
-            raw["stop_on_divergence"] = True
-        policy = self.checkpoint
-        raw["checkpoint"] = {
-            **{
-                key: getattr(policy, key)
-                for key in ("every_epochs", "every_steps", "every_minutes")
-                if getattr(policy, key) is not None
-            },
-            "keep_latest": policy.keep_latest,
-            "keep_best": policy.keep_best,
-            "best_metric": policy.best_metric,
-            "best_mode": policy.best_mode,
-        }
-        if self.early_stop is not None:
-            raw["early_stop"] = {
-                "metric": self.early_stop.metric,
-                "mode": self.early_stop.mode,
-                "patience_epochs": self.early_stop.patience_epochs,
-                "min_delta": self.early_stop.min_delta,
-            }
-        if self.environment:
-            raw["environment"] = dict(self.environment)
+        raw: dict[str, Any] = {key: getattr(self, key) for key in _KEYS}
+        raw["tags"], raw["environment"] = list(self.tags), dict(self.environment)
+        raw["strategy"] = dict(vars(self.strategy))
+        for part in ("optimizer", "schedule"):
+            values = dict(vars(raw[part]))
+            settings = values.pop("settings").items()
+            own = {key: list(v) if isinstance(v, tuple) else v for key, v in settings}
+            raw[part] = {**values, **own}
+        policy = vars(self.checkpoint).items()
+        raw["checkpoint"] = {key: value for key, value in policy if value is not None}
+        raw["early_stop"] = self.early_stop and dict(vars(self.early_stop))
         raw["placement"] = [one.to_dict() for one in self.placement]
-        return raw
+        if self.gradient_norm is None:
+            del raw["gradient_norm"]
+        return {key: value for key, value in raw.items() if value or key not in _OPTIONAL}
 
     def sha256(self) -> str:
         """Return a hash of the settings that does not depend on how they were written."""

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from backend.records.base.schema import plain
 from backend.records.base.timestamps import seconds
 from backend.records.base.validation import Fault
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, UnrecordedEnd, finite
+from backend.records.jobs.status import RankError, UnrecordedEnd
 from backend.records.library.item import Pin
 from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
@@ -137,9 +138,9 @@ class JobView:
             "step": self.step,
             "total_steps": self.total_steps,
             "world_size": self.world_size,
-            "metrics": {name: finite(value) for name, value in self.metrics.items()},
+            "metrics": plain(self.metrics),
             "message": self.message,
-            "error": None if self.error is None else self.error.to_dict(),
+            "error": plain(self.error),
             "created": self.created,
             "started": self.started,
             "ended": self.ended,
@@ -148,12 +149,9 @@ class JobView:
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": self.eta_s,
-            "pins": {
-                kind: {"name": p.name, "version": p.version, "sha256": p.sha256}
-                for kind, p in self.pins.items()
-            },
+            "pins": plain(self.pins),
             "doubt": self.doubt,
-            "alarms": [alarm.to_dict() for alarm in self.alarms],
+            "alarms": plain(self.alarms),
         }
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from backend.records.base.schema import Record
+from backend.records.base.schema import Record, plain
 from backend.records.jobs.config import Placement
 
 
@@ -111,8 +111,8 @@ class Preflight:
             "passed": self.passed,
             "nodes": list(self.nodes),
             "took_s": round(self.took_s, 2),
-            "findings": [finding.to_dict() for finding in self.findings],
-            "smaller": [asdict(placement) for placement in self.smaller],
+            "findings": plain(self.findings),
+            "smaller": plain(self.smaller),
         }
 
     def after_part(self, part: Preflight, asked: Sequence[str]) -> Preflight:

@@ -6,11 +6,11 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from backend.records.base.schema import STRICT, Record
+from backend.records.base.schema import STRICT, Record, plain
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry
@@ -302,6 +302,6 @@ class NodeState:
             "name": self.name,
             "state": self.presence.value,
             "message": self.message,
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": plain(self.findings),
             **{key: value for key, value in reading.items() if key not in ("name", "heartbeat")},
         }

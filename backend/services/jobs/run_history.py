@@ -100,7 +100,7 @@ def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) 
 def _exit(folder: JobFolder, run: int) -> RunExit | None:
     try:
         return RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None
 
 

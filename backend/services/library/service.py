@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
@@ -29,6 +29,7 @@ from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
+from backend.records.base.schema import Record
 from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -58,11 +59,7 @@ _JOBS_LOOKED_AT = 200
 _MOST_BYTES = 64_000_000
 
 
-class _Found(Protocol):
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-T = TypeVar("T", bound=_Found)
+T = TypeVar("T", bound=Record)
 
 
 class _KeptResults:
