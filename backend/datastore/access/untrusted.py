@@ -34,9 +34,9 @@ def _text(raw: Any) -> str:
     return sanitize(STRICT.readers[str](raw), _LONGEST_TEXT)
 
 
-def _in_range(kind: type) -> Reader:
+def _in_range(kind: Any) -> Reader:
     def read(raw: Any) -> Any:
-        number = STRICT.readers[kind](raw)
+        number = raw if type(raw) is kind else STRICT.readers[kind](raw)
         if not 0 <= number <= _LARGEST:  # False for NaN
             raise Misfit("is out of range")
         return number
