@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from backend import VERSION
+from backend.cli.common_options import SubcommandGroup
 from backend.cli.compare import add_arguments as add_compare
 from backend.cli.notice import add_words as add_notice
 from backend.cli.sweep import add_arguments as add_sweep
@@ -76,35 +77,6 @@ def make_parser() -> argparse.ArgumentParser:
     add_template(words.branch("template", "saved settings for new jobs"))
     add_notice(words.branch("notice", "notifications of ended jobs"))
     return parser
-
-
-class SubcommandGroup:
-    """A level of subcommands; each leaf takes the common options."""
-
-    def __init__(
-        self,
-        parser: argparse.ArgumentParser,
-        common: argparse.ArgumentParser,
-        dest: str,
-        required: bool = True,
-    ) -> None:
-        self._common = common
-        self._subparsers = parser.add_subparsers(dest=dest, metavar="COMMAND", required=required)
-
-    def leaf(self, name: str, does: str) -> argparse.ArgumentParser:
-        return self._subparsers.add_parser(
-            name,
-            help=does,
-            description=does[0].upper() + does[1:] + ".",
-            parents=[self._common],
-            allow_abbrev=False,
-        )
-
-    def branch(self, name: str, does: str) -> SubcommandGroup:
-        parser = self._subparsers.add_parser(
-            name, help=does, parents=[self._common], allow_abbrev=False
-        )
-        return SubcommandGroup(parser, self._common, "action")
 
 
 def _demo(words: SubcommandGroup) -> None:

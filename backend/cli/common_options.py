@@ -1,4 +1,4 @@
-"""Options of several subcommands: where to run, and progress."""
+"""Levels of subcommands, and options of several of them: where to run, and progress."""
 
 from __future__ import annotations
 
@@ -13,6 +13,35 @@ from backend.records.jobs.config import parse_placement
 if TYPE_CHECKING:
     from backend.records.jobs.config import Placement
     from backend.services.context.container import Services
+
+
+class SubcommandGroup:
+    """A level of subcommands; each leaf takes the common options."""
+
+    def __init__(
+        self,
+        parser: argparse.ArgumentParser,
+        common: argparse.ArgumentParser,
+        dest: str,
+        required: bool = True,
+    ) -> None:
+        self._common = common
+        self._subparsers = parser.add_subparsers(dest=dest, metavar="COMMAND", required=required)
+
+    def leaf(self, name: str, does: str) -> argparse.ArgumentParser:
+        return self._subparsers.add_parser(
+            name,
+            help=does,
+            description=does[0].upper() + does[1:] + ".",
+            parents=[self._common],
+            allow_abbrev=False,
+        )
+
+    def branch(self, name: str, does: str) -> SubcommandGroup:
+        parser = self._subparsers.add_parser(
+            name, help=does, parents=[self._common], allow_abbrev=False
+        )
+        return SubcommandGroup(parser, self._common, "action")
 
 
 def placement_of(arguments: argparse.Namespace) -> tuple[Placement, ...]:

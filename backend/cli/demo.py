@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
-from backend.cli.printing import in_bytes, print_json, print_line, print_note
+from backend.cli.jobs import watch
+from backend.cli.printing import FAILED, OK, in_bytes, print_json, print_line, print_note
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
 from backend.services.context.example import create_example
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 
 def run_demo(services: Services, workers: int, as_json: bool) -> int:
-    from backend.cli.jobs import watch
-    from backend.cli.printing import FAILED, OK
-
     view = create_example(services, workers)
     print_note(f"Training “{view.name}” on this computer, {view.world_size} processes ({view.id})")
     services.jobs.start(view.id)

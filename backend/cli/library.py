@@ -12,6 +12,7 @@ from backend.cli.printing import (
     OK,
     in_bytes,
     in_local_time,
+    plain,
     print_facts,
     print_json,
     print_line,
@@ -189,8 +190,6 @@ def clear_mirror(services: Services, arguments: argparse.Namespace, as_json: boo
 
 
 def _print_record(record: object, as_json: bool) -> None:
-    from backend.cli.printing import plain
-
     if as_json:
         print_json(record)
         return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from backend.base.errors import BackendError
+from backend.cli.common_options import SubcommandGroup
 from backend.cli.printing import OK, print_facts, print_json, print_line, print_note
 from backend.records.base.program_name import COMMAND
 from backend.records.notifications.notification import (
@@ -28,7 +29,6 @@ from backend.records.notifications.notification import (
 )
 
 if TYPE_CHECKING:
-    from backend.cli.arguments import SubcommandGroup
     from backend.services.context.container import Services
 
 PASSWORD = "RINGMASTER_MAIL_PASSWORD"

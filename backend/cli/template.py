@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.base.errors import BackendError
+from backend.cli.common_options import SubcommandGroup
 from backend.cli.printing import OK, print_json, print_line, print_note, print_table
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.template import Template
 
 if TYPE_CHECKING:
-    from backend.cli.arguments import SubcommandGroup
     from backend.services.context.container import Services
 
 

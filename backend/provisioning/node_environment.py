@@ -19,7 +19,8 @@ from backend.base.log import suppress
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheelhouse import Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
-from backend.ssh.interface import RemoteFile, Shell
+from backend.ssh.interface import Shell
+from backend.ssh.sftp import RemoteFile
 
 STAMP = "ringmaster.json"
 _BUILDING = ".building-"

@@ -35,13 +35,12 @@ from backend.ssh.interface import (
     HostKeyUnknown,
     LoginRefused,
     PassphraseNeeded,
-    RemoteFile,
     Shell,
     Unreachable,
 )
 from backend.ssh.known_hosts import KnownHosts, host_key
 from backend.ssh.remote_command import execute
-from backend.ssh.sftp import SftpFiles
+from backend.ssh.sftp import RemoteFile, SftpFiles
 from backend.ssh.ssh_config import DEFAULT_KEYS, Hop, Lookup, route
 
 CONNECT_LIMIT_S = 10.0

@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.node.system.wording import last_said
 from backend.records.nodes.entry import HostKey
-
-if TYPE_CHECKING:
-    from backend.ssh.sftp import SftpFiles
+from backend.ssh.sftp import RemoteFile, SftpFiles
 
 
 @dataclass(frozen=True)
@@ -36,23 +34,6 @@ class CommandResult:
     def complaint(self) -> str:
         """The last line of its output, for a sentence."""
         return last_said(self.err or self.out) or f"it ended with code {self.code}"
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """Attributes of a remote file."""
-
-    path: str
-    bytes: int
-    is_folder: bool
-    is_plain: bool = True
-    """Neither a folder nor a pipe or a device, which may never end."""
-    mtime_s: int = 0
-    """By the clock of the disk; SFTP has whole seconds."""
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
 
 
 class Shell(Protocol):

@@ -15,17 +15,34 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.ssh.interface import RemoteFile
 
 _PIECE_BYTES = 32 * 1024
 _PIECES_PER_BATCH = 32
 OnBytes = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """Attributes of a remote file."""
+
+    path: str
+    bytes: int
+    is_folder: bool
+    is_plain: bool = True
+    """Neither a folder nor a pipe or a device, which may never end."""
+    mtime_s: int = 0
+    """By the clock of the disk; SFTP has whole seconds."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 class SftpFiles:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend.records.base.atomic_files import replace_bytes
-from backend.ssh.interface import CommandResult, RemoteFile, Unreachable
+from backend.ssh.interface import CommandResult, Unreachable
+from backend.ssh.sftp import RemoteFile
 
 _PIECE_BYTES = 1 << 20
 

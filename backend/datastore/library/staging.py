@@ -18,6 +18,7 @@ from pathlib import Path
 
 from backend.base.log import suppress
 from backend.datastore.access.folder_modes import make_folder
+from backend.node.system import process_identity
 from backend.records.jobs.status import ProcessIdentity
 
 _FOLDER_MODE = 0o755
@@ -75,8 +76,6 @@ def sweep(staging: Staging) -> None:
 
 
 def _own() -> tuple[str, str, int, int]:
-    from backend.node.system import process_identity
-
     host = re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:40]
     try:
         mine = process_identity.own()
@@ -89,8 +88,6 @@ def _own() -> tuple[str, str, int, int]:
 def _is_left_over(path: Path, match: re.Match[str]) -> bool:
     host, boot, _, _ = _own()
     if boot and match["boot"] == boot:
-        from backend.node.system import process_identity
-
         builder = ProcessIdentity(
             socket.gethostname(), process_identity.boot_id(), int(match["pid"]), int(match["ticks"])
         )

@@ -29,8 +29,8 @@ from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder
 from backend.records.base.mirror_usage import MirrorRoom
 from backend.records.library.item import FileEntry
-from backend.ssh.interface import RemoteFile, Shell
-from backend.ssh.sftp import SftpFiles
+from backend.ssh.interface import Shell
+from backend.ssh.sftp import RemoteFile, SftpFiles
 
 _FOLDER_MODE = 0o700
 _PRUNED = ".pruned"

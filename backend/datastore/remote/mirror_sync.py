@@ -32,9 +32,9 @@ from backend.records.base.layout import (
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.library.item import Kind
-from backend.ssh.interface import RemoteFile, Shell
+from backend.ssh.interface import Shell
 from backend.ssh.persistent_connection import PersistentConnection
-from backend.ssh.sftp import SftpFiles
+from backend.ssh.sftp import RemoteFile, SftpFiles
 
 _RACY_S = 3
 _SMALL_BYTES = 4_000_000

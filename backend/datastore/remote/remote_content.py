@@ -20,8 +20,8 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
 from backend.records.base.validation import sanitize
-from backend.ssh.interface import CommandResult, LoginRefused, RemoteFile, Shell, Unreachable
-from backend.ssh.sftp import SftpFiles
+from backend.ssh.interface import CommandResult, LoginRefused, Shell, Unreachable
+from backend.ssh.sftp import RemoteFile, SftpFiles
 
 _NO_PROGRAM = 127
 _PIECE_BYTES = 4_000_000

@@ -39,8 +39,8 @@ from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.nodes.remote_run import remote_run_of
-from backend.ssh.interface import RemoteFile, Shell, Unreachable
-from backend.ssh.sftp import SftpFiles
+from backend.ssh.interface import Shell, Unreachable
+from backend.ssh.sftp import RemoteFile, SftpFiles
 
 _QUIET_S = 30.0
 """After a node was silent, reads do not wait for it again before it answers or this time passed."""

@@ -21,7 +21,6 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import Mounted, OnBytes
 from backend.datastore.nodes import files as node_files
 from backend.datastore.remote.staged_root import StagedRoot, made_by
-from backend.node.run.finalize import launch_of
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
@@ -32,6 +31,7 @@ from backend.records.base.layout import (
     NodeFolder,
 )
 from backend.records.base.remote_root import RemoteRoot
+from backend.records.jobs.launch import launch_of
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.ssh.interface import Shell, Unreachable
@@ -241,7 +241,7 @@ class StagingAccess(Mounted):
         run = folder.newest_run()
         if _carried(folder) is None or folder.attempt(run).exit.exists():
             return None
-        launch = launch_of(folder, run)
+        launch = launch_of(folder.launch, run)
         for plan in launch.ranks if launch is not None else ():
             if folder.rank_log(plan.rank) == log:
                 return self._named(plan.node)

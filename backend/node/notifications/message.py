@@ -8,11 +8,10 @@ from pathlib import Path
 
 from backend.base.log import suppress
 from backend.node.diagnosis.log_text import tidy
-from backend.node.run.finalize import launch_of
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import sanitize
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.notifications.notification import Channels, RunEndMessage
@@ -49,7 +48,7 @@ def message_of(
         return None
     if not channels.wants(ended.state, ended.ended):
         return None
-    launch = launch_of(folder, run)
+    launch = launch_of(folder.launch, run)
     if launch is not None and launch.steps_limit:
         return None
     error = ended.error

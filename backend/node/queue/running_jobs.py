@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from backend.base.log import suppress
-from backend.node.run import finalize
 from backend.node.system import process_identity
 from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.jobs.config import THIS_COMPUTER
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
 from backend.records.queue.entry import Running, Seat, node_key
 
@@ -63,7 +62,8 @@ class LiveRuns:
             if not run:
                 continue
             tags.add(run_tag(job, run))
-            launch = finalize.launch_of(folder, run) or _frozen(folder, run)
+            # A run that was just claimed has only the launch that it was queued with.
+            launch = launch_of(folder.launch, run) or launch_of(folder.queued_launch, run)
             if launch is None:
                 is_complete = False
             else:
@@ -96,15 +96,6 @@ class LiveRuns:
             return False
         since = self._claims.setdefault(key, self._monotonic())
         return self._monotonic() > since + START_LIMIT_S
-
-
-def _frozen(folder: JobFolder, run: int) -> Launch | None:
-    """Return the launch that a run was queued with, if it has just been claimed."""
-    try:
-        launch = Launch.from_dict(read_json(folder.queued_launch))
-    except (OSError, ValueError):
-        return None
-    return launch if launch.run == run else None
 
 
 def _running(folder: JobFolder, launch: Launch) -> Running:

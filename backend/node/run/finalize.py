@@ -9,14 +9,13 @@ from __future__ import annotations
 from enum import Enum
 
 from backend.base.log import suppress
-from backend.node.run.run_outcome import EndedRun, run_exit
-from backend.node.run.supervisor import final_status
+from backend.node.run.run_outcome import EndedRun, final_status, run_exit
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus, UnrecordedEnd
 
 
@@ -60,7 +59,7 @@ def close_run(
     tag = run_tag(folder.job_id, run)
     leftovers = process_cleanup.end_tagged(tag, 1.0)
     temp_dirs.remove(tag)
-    launch = launch_of(folder, run)
+    launch = launch_of(folder.launch, run)
     record = run_exit(
         EndedRun(
             run=run,
@@ -84,15 +83,6 @@ def close_run(
     except OSError as error:
         return status, f"The end of run {run} cannot be written: {error.strerror}."
     return status, ""
-
-
-def launch_of(folder: JobFolder, run: int) -> Launch | None:
-    """Read how the run was launched; None when that is no longer readable."""
-    try:
-        launch = Launch.from_dict(read_json(folder.launch))
-    except (OSError, ValueError):
-        return None
-    return launch if launch.run == run else None
 
 
 def _rank_exits(folder: JobFolder, run: int, launch: Launch | None) -> tuple[RankExit, ...]:

@@ -16,9 +16,9 @@ from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
 from backend.records.base.layout import epoch_and_step
 from backend.records.jobs.diagnosis import UNKNOWN, Explanation
-from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit
+from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
 
 _NOTICED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
@@ -95,6 +95,18 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
     return RunExit(
         found.run, state, message, error, found.launcher_code, leftovers=leftovers, ended=ended
     )
+
+
+def final_status(
+    record: RunExit, last: RunStatus | None, launch: Launch | None = None
+) -> RunStatus:
+    """Return the last status of a run: rank 0's last figures, and how it ended."""
+    if last is None or last.run != record.run:
+        heartbeat = last.heartbeat if last is not None else 0
+        last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
+        if launch is not None:
+            last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
+    return replace(last.ended_as(record), heartbeat=last.heartbeat + 1)
 
 
 def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:

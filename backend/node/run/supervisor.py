@@ -23,10 +23,11 @@ from backend.base import log
 from backend.base.log import suppress
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
+from backend.node.notifications import send as notifications
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
-from backend.node.run.run_outcome import EndedRun, run_exit
+from backend.node.run.run_outcome import EndedRun, final_status, run_exit
 from backend.node.system import mpi, prctl, process_cleanup, process_identity, temp_dirs, wording
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
@@ -74,15 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prctl.let_go(folder.attempt(options.run).supervisor_log)
     log.to_file_at_end(folder.attempt(options.run).supervisor_log)
     Supervisor(folder, options.run).supervise()
-    _notify(folder, options.run)
+    notifications.begin(folder, options.run)
     return 0
-
-
-def _notify(folder: JobFolder, run: int) -> None:
-    # Imported only now: the run is over, and a fault in a notification cannot harm it.
-    from backend.node.notifications import send as send_notice
-
-    send_notice.begin(folder, run)
 
 
 class Supervisor:
@@ -387,18 +381,6 @@ class Supervisor:
         last = final_status(record, status, launch)
         write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
         return record
-
-
-def final_status(
-    record: RunExit, last: RunStatus | None, launch: Launch | None = None
-) -> RunStatus:
-    """The last status of a run: rank 0's last figures, and how it ended."""
-    if last is None or last.run != record.run:
-        heartbeat = last.heartbeat if last is not None else 0
-        last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
-        if launch is not None:
-            last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
-    return replace(last.ended_as(record), heartbeat=last.heartbeat + 1)
 
 
 def _environment(launch: Launch, tag: str) -> Mapping[str, str]:

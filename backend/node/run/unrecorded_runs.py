@@ -75,8 +75,9 @@ class RunWatch:
         from backend.node.notifications import send as send_notice
         from backend.node.run import finalize
         from backend.records.jobs.config import THIS_COMPUTER
+        from backend.records.jobs.launch import launch_of
 
-        launch = finalize.launch_of(folder, run)
+        launch = launch_of(folder.launch, run)
         if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
             self._settled[job] = changed
             return False

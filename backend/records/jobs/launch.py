@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from backend.records.base.atomic_files import read_json
 from backend.records.base.schema import READ, STRICT, Record
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.stop_request import STOP_GRACE_S
@@ -71,3 +73,12 @@ class Launch(Record, what="launch record", rules=STRICT):
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "config": self.config.to_dict()}
+
+
+def launch_of(path: Path, run: int) -> Launch | None:
+    """Read the launch of run ``run``; None if the file cannot be read or is of another run."""
+    try:
+        launch = Launch.from_dict(read_json(path))
+    except (OSError, ValueError):
+        return None
+    return launch if launch.run == run else None

@@ -19,7 +19,7 @@ from backend.datastore.jobs.run_status import (
     Supervision,
     judge,
 )
-from backend.node.run.supervisor import final_status
+from backend.node.run.run_outcome import final_status
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
