@@ -119,7 +119,7 @@ class SftpFiles:
             return _remote_file(path, self._client.stat(path))
 
     def make_folder(self, path: str, mode: int | None = None) -> None:
-        """Make a folder like `backend.datastore.access.folder_modes.make_folder`.
+        """Make a folder like `backend.records.base.folder_modes.make_folder`.
 
         Raises:
             FileExistsError: It exists. If two make it at one time, one of them gets this.

@@ -28,7 +28,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import last_status
 from backend.training import lazy_dynamo
 
 # The workers of a process pool import this module, too, and must find the user's modules.
@@ -165,7 +165,7 @@ class Rank:
             epochs=config.epochs,
             world_size=len(launch.ranks),
             global_batch=config.batch_size * len(launch.ranks),
-            before=_last_status(self._folder),
+            before=last_status(self._folder),
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         reporter.other_trouble = lambda: checkpointer.trouble
@@ -236,14 +236,6 @@ def _torn_apart(seen: int, planned: int) -> BackendError:
         "the mpirun that started it and its MPI library come from different installations.",
         "Set the node up again. “Check” on the node's page names both installations.",
     )
-
-
-def _last_status(folder: JobFolder) -> RunStatus | None:
-    """Read the status that the start of this run wrote; None if it cannot be read."""
-    try:
-        return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
-        return None
 
 
 if __name__ == "__main__":

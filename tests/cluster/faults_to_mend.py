@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from backend.datastore.access.folder_modes import make_folder
 from backend.provisioning.code_archive import PACKAGE, bundle_name
+from backend.records.base.folder_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
 from backend.services.preflight import findings as words
 from tests.cluster.ready import ReadyCluster

@@ -12,6 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from backend.datastore.access.root_access import MOUNTED
 from backend.datastore.jobs import files as job_files
+from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.preallocated_file import PreallocatedFile
@@ -89,7 +90,7 @@ def test_f26_a_wish_to_stop_needs_no_room_and_means_one_run(disk: Path) -> None:
     assert job_files.request_stop(folder, 1)
     assert stop_requested(folder.lock, 1)
     assert not job_files.request_stop(folder, 1)
-    job_files.clear_old_stop_request(folder, 2)
+    run_start.clear_old_stop_request(folder, 2)
     assert not stop_requested(folder.lock, 2)
     with pytest.raises(OSError, match="No space left"):
         MOUNTED.create(disk / "claim", b"x")

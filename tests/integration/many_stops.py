@@ -18,6 +18,7 @@ import torch
 
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
+from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.heartbeat import RankHeartbeat
@@ -48,7 +49,7 @@ def main() -> None:
         moment = moments.uniform(0, LONGEST_S)
         timer = threading.Timer(moment, job_files.request_stop, (folder, run))
         if workers is not None:
-            job_files.clear_old_stop_request(folder, run)
+            run_start.clear_old_stop_request(folder, run)
             timer.start()
         trainer = Trainer(
             this, folder, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers

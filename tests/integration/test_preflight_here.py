@@ -13,7 +13,7 @@ import pytest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.cli.preflight import preflight
-from backend.datastore.jobs import files as job_files
+from backend.node.run import run_start
 from backend.records.base import number_format
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
@@ -134,7 +134,7 @@ def test_a_job_whose_first_run_was_claimed_stays(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(folder: JobFolder, *_: object, **__: object) -> bool:
-        assert job_files.claim_run(folder, 1)
+        assert run_start.claim(folder, 1)
         replace_json(folder.attempt(1).exit, RunExit(1, JobState.ERROR, "No room.").to_dict())
         raise BackendError("The supervisor did not start.")
 

@@ -8,23 +8,22 @@ nothing has to be done before reading, and the file system makes the changes.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.access import folder_modes, hashes
-from backend.records.base.atomic_files import replace_bytes, replace_json
+from backend.datastore.access import hashes
 from backend.records.base.layout import JobFolder, NodeFolder
+from backend.records.base.local_files import Files, LocalFiles
 from backend.records.base.mirror_usage import MirrorRoom
 from backend.records.library.item import FileEntry, Kind
 
 OnBytes = Callable[[int], None]
 
 
-class DataRootAccess(Protocol):
+class DataRootAccess(Files, Protocol):
     """Paths are those below `DataRoot.path`; on a mirror they stand for remote files.
 
     Every call may raise `OSError`, and `BackendError` if the remote host does not answer.
@@ -56,9 +55,6 @@ class DataRootAccess(Protocol):
 
     def refresh_library(self, kind: Kind) -> None:
         """Fetch the list of versions."""
-
-    def refresh_file(self, path: Path) -> None:
-        """Fetch one small file, or remove it if it was removed."""
 
     def has_files_of(self, folder: JobFolder) -> bool:
         """Return whether the checkpoints of a job are here, not only their sidecars."""
@@ -105,27 +101,6 @@ class DataRootAccess(Protocol):
 
     # Changing.
 
-    def names(self, folder: Path) -> list[str]: ...
-
-    def exists(self, path: Path) -> bool: ...
-
-    def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
-        """See `folder_modes.make_folder`."""
-
-    def replace_bytes(self, path: Path, value: bytes) -> None: ...
-
-    def replace_json(self, path: Path, value: Any) -> None: ...
-
-    def create(self, path: Path, value: bytes) -> None:
-        """Create a new file; FileExistsError if it exists."""
-
-    def rename(self, old: Path, new: Path) -> None: ...
-
-    def remove(self, path: Path) -> None:
-        """Remove one file; a missing one is not an error."""
-
-    def remove_tree(self, path: Path) -> None: ...
-
     def publish(self, built: Path, progress: Progress) -> None:
         """Move a folder that was ``built`` here to where it can be renamed."""
 
@@ -167,7 +142,7 @@ def not_staged(nodes: Sequence[str]) -> BackendError:
     )
 
 
-class Mounted:
+class Mounted(LocalFiles):
     """The data root is a folder here."""
 
     is_mounted = True
@@ -192,9 +167,6 @@ class Mounted:
         pass
 
     def refresh_library(self, kind: Kind) -> None:
-        pass
-
-    def refresh_file(self, path: Path) -> None:
         pass
 
     def has_files_of(self, folder: JobFolder) -> bool:
@@ -248,40 +220,6 @@ class Mounted:
             "The data root is mounted here; this computer keeps no mirror of it.",
             "Open a data root over SSH to use a mirror: --data-root ssh://HOST/PATH.",
         )
-
-    def names(self, folder: Path) -> list[str]:
-        return os.listdir(folder)
-
-    def exists(self, path: Path) -> bool:
-        return path.exists()
-
-    def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
-        folder_modes.make_folder(path, exist_ok=exist_ok)
-
-    def replace_bytes(self, path: Path, value: bytes) -> None:
-        replace_bytes(path, value)
-
-    def replace_json(self, path: Path, value: Any) -> None:
-        replace_json(path, value)
-
-    def create(self, path: Path, value: bytes) -> None:
-        with path.open("xb") as file:
-            try:
-                # Flush now, so that a full disk raises here.
-                file.write(value)
-                file.flush()
-            except OSError:
-                path.unlink(missing_ok=True)
-                raise
-
-    def rename(self, old: Path, new: Path) -> None:
-        os.rename(old, new)
-
-    def remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-
-    def remove_tree(self, path: Path) -> None:
-        shutil.rmtree(path, ignore_errors=True)
 
     def publish(self, built: Path, progress: Progress) -> None:
         pass

@@ -13,12 +13,12 @@ from pathlib import Path
 import tomli_w
 
 from backend.base.progress import Progress
-from backend.datastore.access.folder_modes import make_folder
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.bundles.archive_files import VerifiedArchive
 from backend.datastore.jobs import files as job_files
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_bytes, replace_json
+from backend.records.base.folder_modes import make_folder
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.bundles.job_archive import CHECKPOINTS, HISTORY, Manifest
 from backend.records.jobs.config import JobConfig

@@ -28,7 +28,7 @@ from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, read_once
-from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
+from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.schema import plain
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, parse_placement
 from backend.records.jobs.state import JobState
@@ -240,33 +240,6 @@ def write_notes(
     share.replace_json(folder.notes, {"name": name, "notes": notes, "tags": list(tags)})
 
 
-def claim_run(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
-    """Make ``attempts/<run>``. Return False if another program was first."""
-    share.make_folder(folder.attempts, exist_ok=True)
-    try:
-        share.make_folder(folder.attempt(run).path)
-    except FileExistsError:
-        return False
-    return True
-
-
-def move_earlier_runs(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
-    """Move the files of earlier runs to ``runs/<n>`` before ``run`` starts over."""
-    target = folder.runs / str(run - 1)
-    share.make_folder(folder.runs, exist_ok=True)
-    share.make_folder(target)
-    there = share.names(folder.path)
-    for part in STARTED_OVER:
-        if part in there:
-            share.rename(folder.path / part, target / part)
-    share.make_folder(target / "attempts")
-    for attempt in share.names(folder.attempts):
-        if attempt.isdecimal() and int(attempt) < run:
-            share.rename(folder.attempts / attempt, target / "attempts" / attempt)
-    for empty in (folder.logs, folder.output, folder.checkpoints):
-        share.make_folder(empty, exist_ok=True)
-
-
 def request_stop(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> bool:
     """Create ``job.lock`` for ``run``. Return False if that request existed already."""
     wish = asdict(_stop_request(run))
@@ -297,18 +270,6 @@ def _create_wish(lock: Path, wish: bytes, share: DataRootAccess) -> None:
     except (OSError, BackendError):
         # A full disk can still create a name, and an empty lock is a request (`stop_request`).
         share.create(lock, b"")
-
-
-def clear_old_stop_request(folder: JobFolder, run: int, share: DataRootAccess = MOUNTED) -> None:
-    """Remove a request to stop an earlier run before ``run`` starts; keep one for this run."""
-    share.refresh_file(folder.lock)
-    with suppress(FileNotFoundError):
-        try:
-            meant = int(read_json(folder.lock)["run"])
-        except (ValueError, KeyError, TypeError):
-            meant = 0
-        if meant < run:
-            share.remove(folder.lock)
 
 
 def move_to_trash(root: DataRoot, folder: JobFolder, share: DataRootAccess = MOUNTED) -> Path:

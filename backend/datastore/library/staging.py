@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.log import suppress
-from backend.datastore.access.folder_modes import make_folder
 from backend.node.system import process_identity
+from backend.records.base.folder_modes import make_folder
 from backend.records.jobs.status import ProcessIdentity
 
 _FOLDER_MODE = 0o755

@@ -22,10 +22,11 @@ from typing import TypeVar
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.access import folder_modes, hashes
+from backend.datastore.access import hashes
 from backend.datastore.jobs.checkpoint_files import newest_name
 from backend.datastore.remote import remote_content
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same
+from backend.records.base import folder_modes
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,

@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from backend.base.log import suppress
 from backend.node.notifications.transport import NotSent
 from backend.node.system import process_identity
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import AttemptFolder
+from backend.records.base.local_files import Files, LocalFiles
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.notifications.notification import NotificationTarget, RunEndMessage
 
@@ -35,26 +36,6 @@ ABANDONED_S = 2 * DELAYS_S[-1]
 """A claim on another computer that has not changed for this long has no holder any more."""
 
 Send = Callable[[NotificationTarget, RunEndMessage], None]
-
-
-class Writer(Protocol):
-    """Writer of the run's folder; a `DataRootAccess` is one."""
-
-    def create(self, path: Path, value: bytes) -> None:
-        """Create a file, or raise FileExistsError."""
-
-    def replace_json(self, path: Path, value: Any) -> None: ...
-
-
-class LocalFiles:
-    """Writer of a folder that is mounted here."""
-
-    def create(self, path: Path, value: bytes) -> None:
-        with path.open("xb") as file:
-            file.write(value)
-
-    def replace_json(self, path: Path, value: Any) -> None:
-        replace_json(path, value)
 
 
 @dataclass
@@ -79,7 +60,7 @@ class NotificationDelivery:
         message: RunEndMessage,
         targets: tuple[NotificationTarget, ...],
         send: Send,
-        writer: Writer | None = None,
+        writer: Files | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._attempt = attempt

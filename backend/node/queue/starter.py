@@ -1,9 +1,7 @@
 """Start of a queued job without a user: its launch was created when it was queued.
 
-It repeats what a desktop does at a start (`services.run_start`) with plain files, because this runs
-on a node without a catalogue. Making ``attempts/<n>`` is the claim, so that of a desktop and an
-agent one starts. After it every step can be repeated: an agent that ended in between finds its own
-name in ``claimed.json`` when it is back, and continues.
+An agent that ended between claim and start finds its own name in ``claimed.json`` when it is back,
+and continues: every step of `run_start` can be repeated.
 """
 
 from __future__ import annotations
@@ -12,21 +10,17 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
 from backend.node.queue import entries as queue_entries
-from backend.node.run import finalize
+from backend.node.run import finalize, run_start
 from backend.node.system import process_identity
 from backend.node.system.start_supervisor import start_supervisor
-from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.base.layout import STARTED_OVER, DataRoot, JobFolder
+from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import last_status
 
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
@@ -44,8 +38,9 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     if folder.newest_run() >= run:
         return False
     _insist(root, folder, launch)
-    if not _claim(folder, run):
+    if not run_start.claim(folder, run):
         return False
+    replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
     begin(root, folder, launch)
     return True
 
@@ -57,16 +52,11 @@ def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         OSError: The job's folder cannot be written.
     """
     run = launch.run
-    before = _status(folder)
-    if run > 1 and not launch.resume_from:
-        _move_earlier_runs(folder, run)
-    _clear_old_wish(folder, run)
-    replace_json(folder.launch, launch.to_dict())
-    replace_json(folder.status, first_status(launch, before, timestamps.now()).to_dict())
+    run_start.write(folder, launch)
     try:
         start_supervisor(folder, run, launch.python, launch.environment.get("PYTHONPATH", ""))
     except BackendError as error:
-        finalize.close_run(folder, run, str(error), _status(folder))
+        finalize.close_run(folder, run, str(error), last_status(folder))
     queue_entries.leave(root, folder)
 
 
@@ -80,44 +70,6 @@ def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
     launch = _launch(folder, run)
     replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
     begin(root, folder, launch)
-
-
-def first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatus:
-    """Return STARTING; a resumed run shows the job's progress from its first moment."""
-    starting = RunStatus(
-        state=JobState.STARTING,
-        run=launch.run,
-        epochs=launch.config.epochs,
-        world_size=launch.config.world_size,
-        gpus=sum(bool(plan.gpu) for plan in launch.ranks),
-        earlier_gpu_s=0.0,
-        earlier_energy_j=0.0,
-        started=now,
-        updated=now,
-    )
-    if before is None:
-        return starting
-    starting = replace(starting, heartbeat=before.heartbeat + 1)
-    if not launch.resume_from:
-        return starting
-    # A start that was interrupted continues with the status that it wrote itself.
-    is_own = before.run == launch.run
-    took_s = timestamps.seconds(before.updated) - timestamps.seconds(
-        before.started or before.updated
-    )
-    took_s = 0.0 if is_own else max(0.0, took_s)
-    gpu_s = before.earlier_gpu_s
-    return replace(
-        starting,
-        earlier_s=before.earlier_s + took_s,
-        earlier_gpu_s=None if gpu_s is None else gpu_s + before.gpus * took_s,
-        earlier_energy_j=before.earlier_energy_j if is_own else before.total_energy_j,
-        epoch=before.epoch,
-        step=before.step,
-        total_steps=before.total_steps,
-        steps_per_epoch=before.steps_per_epoch,
-        metrics=before.metrics,
-    )
 
 
 def _launch(folder: JobFolder, run: int) -> Launch:
@@ -189,53 +141,3 @@ def _changed(content: Path, digest: str, *, is_code: bool) -> str:
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
     return ""
-
-
-def _claim(folder: JobFolder, run: int) -> bool:
-    attempt = folder.attempt(run)
-    try:
-        attempt.path.mkdir()
-    except FileExistsError:
-        return False
-    # The user of a desktop must be able to close the run.
-    with suppress(PermissionError):
-        attempt.path.chmod(stat.S_IMODE(folder.attempts.stat().st_mode))
-    replace_json(attempt.claimed, process_identity.own().to_dict())
-    return True
-
-
-def _move_earlier_runs(folder: JobFolder, run: int) -> None:
-    """Move the files of earlier runs to ``runs/<n>``; files that were moved already stay there."""
-    target = folder.runs / str(run - 1)
-    mode = stat.S_IMODE(folder.path.stat().st_mode)
-    for path in (folder.runs, target, target / "attempts"):
-        path.mkdir(exist_ok=True)
-        with suppress(PermissionError):
-            path.chmod(mode)
-    for part in STARTED_OVER:
-        with suppress(FileNotFoundError):
-            if not (target / part).exists():
-                (folder.path / part).rename(target / part)
-    for name in os.listdir(folder.attempts):
-        if name.isdecimal() and int(name) < run:
-            (folder.attempts / name).rename(target / "attempts" / name)
-    for empty in (folder.logs, folder.output, folder.checkpoints):
-        empty.mkdir(exist_ok=True)
-        with suppress(PermissionError):
-            empty.chmod(mode)
-
-
-def _clear_old_wish(folder: JobFolder, run: int) -> None:
-    with suppress(FileNotFoundError):
-        try:
-            meant = int(read_json(folder.lock)["run"])
-        except (ValueError, KeyError, TypeError):
-            meant = 0
-        if meant < run:
-            folder.lock.unlink()
-
-
-def _status(folder: JobFolder) -> RunStatus | None:
-    with suppress(OSError, ValueError):
-        return RunStatus.from_dict(read_json(folder.status))
-    return None

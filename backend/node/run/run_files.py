@@ -13,13 +13,6 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 
 
-def last_status(folder: JobFolder) -> RunStatus | None:
-    try:
-        return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
-        return None
-
-
 def has_begun(status: RunStatus | None) -> bool:
     """Return whether the ranks make steps, and so follow a stop request by themselves.
 

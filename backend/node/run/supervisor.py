@@ -34,7 +34,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
+from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
 from backend.records.jobs.stop_request import kill_requested, stop_requested, stop_requested_by
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -133,7 +133,7 @@ class Supervisor:
             energy_j = meter.used_j()
         leftovers = self._clear_up(launch)
         newest = run_files.newest_checkpoint(self._folder)
-        status = run_files.last_status(self._folder)
+        status = last_status(self._folder)
         return self._close(
             EndedRun(
                 run=self._run,
@@ -279,7 +279,7 @@ class Supervisor:
                 return False
             self._stop_seen = self._progress_at = now
         is_to_end = kill_requested(self._folder.lock, self._run)
-        if not run_files.has_begun(run_files.last_status(self._folder)):
+        if not run_files.has_begun(last_status(self._folder)):
             self._ended_early = is_to_end or now > self._stop_seen + _TO_FIRST_STEP_S
             return self._ended_early
         if is_to_end:

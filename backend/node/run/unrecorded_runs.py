@@ -12,11 +12,10 @@ import socket
 import time
 from collections.abc import Callable
 
-from backend.node.run import run_files
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.jobs.status import ProcessIdentity
+from backend.records.jobs.status import ProcessIdentity, last_status
 
 _log = logging.getLogger(__name__)
 _OLD_JOBS_PER_ROUND = 200
@@ -82,7 +81,7 @@ class RunWatch:
             self._settled[job] = changed
             return False
         why = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)]
-        _, problem = finalize.close_run(folder, run, why.sentence, run_files.last_status(folder))
+        _, problem = finalize.close_run(folder, run, why.sentence, last_status(folder))
         _log.info("Closed run %d of job %s (%s). %s", run, job, why.value, problem)
         if problem:
             self._not_before[job] = self._monotonic() + _AGAIN_AFTER_S

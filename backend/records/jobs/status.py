@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
 from backend.records.base.schema import Record
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.diagnosis import EvidenceLine
@@ -105,6 +107,14 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
             energy_j=record.energy_j,
             updated=record.ended or self.updated,
         )
+
+
+def last_status(folder: JobFolder) -> RunStatus | None:
+    """Return the status that was written last; None if it cannot be read."""
+    try:
+        return RunStatus.from_dict(read_json(folder.status))
+    except (OSError, ValueError):
+        return None
 
 
 def finite(value: float | None) -> float | None:

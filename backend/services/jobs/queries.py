@@ -167,7 +167,7 @@ class JobQueries:
             history = self._whole_history(then.history)
             policy = file.config.checkpoint
             best = best_value(list_checkpoints(then, policy, self._share), policy)
-        view = view_of(file, run_history.last_status(then), best)
+        view = view_of(file, run_history.status_or_lost(then), best)
         return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:

@@ -16,7 +16,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit, RunStatus
+from backend.records.jobs.status import RunExit, RunStatus, last_status
 from backend.records.jobs.view import JobRun, JobView
 
 Read = Callable[[Path], HistoryUpdate]
@@ -60,19 +60,16 @@ def runs_of(
     return tuple(sorted(found, key=lambda run: run.number, reverse=True))
 
 
-def last_status(folder: JobFolder) -> RunStatus:
+def status_or_lost(folder: JobFolder) -> RunStatus:
     """Return the status of the last run in a folder; without a record it was lost."""
-    try:
-        return RunStatus.from_dict(read_json(folder.status))
-    except (OSError, ValueError):
-        return RunStatus(JobState.LOST, run=folder.newest_run())
+    return last_status(folder) or RunStatus(JobState.LOST, run=folder.newest_run())
 
 
 def _runs_in(folder: JobFolder, number: int, share: DataRootAccess, read: Read) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
     share.refresh_history(folder)
     history = read(folder.history)
-    status = last_status(folder)
+    status = status_or_lost(folder)
     begins = {start.run: start.first_step for start in history.run_starts}
     last_of_all = int(history.steps[-1]) if len(history.steps) else 0
     found = []

@@ -1,6 +1,6 @@
 """Start a run: from a job's folder to a supervisor that no longer needs this desktop.
 
-Everything that can be refused comes before the claim (`datastore.jobs.files.claim_run`), and little
+Everything that can be refused comes before the claim (`backend.node.run.run_start`), and little
 comes after it: if a desktop dies in between, the run never begins.
 """
 
@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
-from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
 from backend.launch.placement import NodePaths, one_site, rank_plans, require_one_kind
-from backend.node.queue import starter as queue_starter
-from backend.node.run import run_files
+from backend.node.run import run_start
 from backend.node.system import wording
-from backend.records.base import timestamps
 from backend.records.base.layout import SIDECAR_SUFFIX, DataRoot, JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
@@ -102,7 +99,6 @@ class RunStarter:
         prepared = self.prepare(file, run, resume_from=resume_from, start_from=start_from)
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
-        status = queue_starter.first_status(launch, run_files.last_status(folder), timestamps.now())
         progress = progress or Progress()
         share = self._share
         if plan.blind:
@@ -111,13 +107,9 @@ class RunStarter:
             needed = (*weights, *(path for path in sidecars if path.exists()))
             share.provide(plan.blind, folder, self._versions(file), needed, progress)
         with self._nodes.head(plan.ranks) as head:
-            if not job_files.claim_run(folder, run, share):
+            if not run_start.claim(folder, run, share):
                 return False
-            if run > 1 and not resume_from:
-                job_files.move_earlier_runs(folder, run, share)
-            job_files.clear_old_stop_request(folder, run, share)
-            share.replace_json(folder.launch, launch.to_dict())
-            share.replace_json(folder.status, status.to_dict())
+            run_start.write(folder, launch, share)
             if plan.blind:
                 share.hand_over(plan.blind, folder, run, Progress())
             head.start(folder, run, plan.site)

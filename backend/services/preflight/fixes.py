@@ -14,13 +14,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.datastore.access.folder_modes import take_after
 from backend.node.checks import orphans
 from backend.node.system.wording import place
 from backend.provisioning import agent_commands
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
+from backend.records.base.folder_modes import take_after
 from backend.records.base.layout import DataRoot, NodeHome
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp

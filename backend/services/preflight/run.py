@@ -21,13 +21,13 @@ from typing import Any
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
-from backend.datastore.access.folder_modes import is_narrower
 from backend.launch.network import common_subnet
 from backend.node.system.mpi import find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.code_archive import bundle_name
+from backend.records.base.folder_modes import is_narrower
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig
 from backend.records.nodes.entry import NodeEntry

@@ -15,6 +15,7 @@ from backend.base.errors import BackendError
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import JobFile
+from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
@@ -98,7 +99,7 @@ def test_f23_of_many_who_claim_a_run_one_gets_it(tmp_path: Path) -> None:
 
     def claim() -> bool:
         barrier.wait()
-        return job_files.claim_run(folder, 1)
+        return run_start.claim(folder, 1)
 
     with ThreadPoolExecutor(8) as pool:
         claims = [pool.submit(claim) for _ in range(8)]
@@ -123,10 +124,10 @@ def test_a_wish_to_stop_is_for_one_run(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     job_files.request_stop(folder, 1)
     assert not stop_requested(folder.lock, 2)
-    job_files.clear_old_stop_request(folder, 2)
+    run_start.clear_old_stop_request(folder, 2)
     assert not folder.lock.exists()
     job_files.request_stop(folder, 2)
-    job_files.clear_old_stop_request(folder, 2)
+    run_start.clear_old_stop_request(folder, 2)
     assert stop_requested(folder.lock, 2)
     folder.lock.unlink()
     job_files.request_stop(folder, 1)
@@ -142,7 +143,7 @@ def test_a_lock_that_a_person_touched_is_a_wish(tmp_path: Path) -> None:
 
 def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
-    job_files.claim_run(folder, 1)
+    run_start.claim(folder, 1)
     files = {
         "output/history.toml": b"history",
         "checkpoints/epoch-0001-step-000010.pt": b"weights",
@@ -154,8 +155,8 @@ def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> 
     for name, content in files.items():
         (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
         (folder.path / name).write_bytes(content)
-    job_files.claim_run(folder, 2)
-    job_files.move_earlier_runs(folder, 2)
+    run_start.claim(folder, 2)
+    run_start.move_earlier_runs(folder, 2)
     moved = folder.runs / "1"
     assert {n: (moved / n).read_bytes() for n in files} == files
     assert folder.newest_run() == 2

@@ -11,7 +11,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.datastore.jobs.files import clear_old_stop_request
+from backend.node.run.run_start import clear_old_stop_request
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.datastore.access.folder_modes import make_folder
+from backend.records.base.folder_modes import make_folder
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o2775, 0o777])

@@ -1,0 +1,110 @@
+"""The files of a run from its claim to its supervisor, for desktop, agent and queue keeper alike.
+
+Making ``attempts/<n>`` is the claim, so that of two programs one starts. Each step after it can be
+repeated: a program that ended in between may continue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from backend.base.log import suppress
+from backend.records.base import timestamps
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import STARTED_OVER, JobFolder
+from backend.records.base.local_files import Files, LocalFiles
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunStatus, last_status
+
+_LOCAL = LocalFiles()
+
+
+def claim(folder: JobFolder, run: int, files: Files = _LOCAL) -> bool:
+    """Make ``attempts/<run>``. Return False if another program was first."""
+    files.make_folder(folder.attempts, exist_ok=True)
+    try:
+        files.make_folder(folder.attempt(run).path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def write(folder: JobFolder, launch: Launch, files: Files = _LOCAL) -> None:
+    """Write what the supervisor of a claimed run begins with.
+
+    A run that does not resume begins with empty folders: the files of earlier runs are moved.
+    """
+    before = last_status(folder)
+    if launch.run > 1 and not launch.resume_from:
+        move_earlier_runs(folder, launch.run, files)
+    clear_old_stop_request(folder, launch.run, files)
+    files.replace_json(folder.launch, launch.to_dict())
+    status = _first_status(launch, before, timestamps.now())
+    files.replace_json(folder.status, status.to_dict())
+
+
+def move_earlier_runs(folder: JobFolder, run: int, files: Files = _LOCAL) -> None:
+    """Move the files of earlier runs to ``runs/<n>``; files that were moved already stay there."""
+    target = folder.runs / str(run - 1)
+    for path in (folder.runs, target, target / "attempts"):
+        files.make_folder(path, exist_ok=True)
+    there, moved = files.names(folder.path), files.names(target)
+    for part in STARTED_OVER:
+        if part in there and part not in moved:
+            files.rename(folder.path / part, target / part)
+    for name in files.names(folder.attempts):
+        if name.isdecimal() and int(name) < run:
+            files.rename(folder.attempts / name, target / "attempts" / name)
+    for empty in (folder.logs, folder.output, folder.checkpoints):
+        files.make_folder(empty, exist_ok=True)
+
+
+def clear_old_stop_request(folder: JobFolder, run: int, files: Files = _LOCAL) -> None:
+    """Remove a request to stop an earlier run before ``run`` starts; keep one for this run."""
+    files.refresh_file(folder.lock)
+    with suppress(FileNotFoundError):
+        try:
+            meant = int(read_json(folder.lock)["run"])
+        except (ValueError, KeyError, TypeError):
+            meant = 0
+        if meant < run:
+            files.remove(folder.lock)
+
+
+def _first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatus:
+    """Return STARTING; a resumed run shows the job's progress from its first moment."""
+    starting = RunStatus(
+        state=JobState.STARTING,
+        run=launch.run,
+        epochs=launch.config.epochs,
+        world_size=launch.config.world_size,
+        gpus=sum(bool(plan.gpu) for plan in launch.ranks),
+        earlier_gpu_s=0.0,
+        earlier_energy_j=0.0,
+        started=now,
+        updated=now,
+    )
+    if before is None:
+        return starting
+    starting = replace(starting, heartbeat=before.heartbeat + 1)
+    if not launch.resume_from:
+        return starting
+    # A start that was interrupted continues with the status that it wrote itself.
+    is_own = before.run == launch.run
+    took_s = timestamps.seconds(before.updated) - timestamps.seconds(
+        before.started or before.updated
+    )
+    took_s = 0.0 if is_own else max(0.0, took_s)
+    gpu_s = before.earlier_gpu_s
+    return replace(
+        starting,
+        earlier_s=before.earlier_s + took_s,
+        earlier_gpu_s=None if gpu_s is None else gpu_s + before.gpus * took_s,
+        earlier_energy_j=before.earlier_energy_j if is_own else before.total_energy_j,
+        epoch=before.epoch,
+        step=before.step,
+        total_steps=before.total_steps,
+        steps_per_epoch=before.steps_per_epoch,
+        metrics=before.metrics,
+    )
