@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping
 
 from backend.records.base.schema import plain
 from backend.records.base.timestamps import seconds
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig, parse_job, without_secrets
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, finite
 from backend.records.jobs.summary import JobSummary, make_line
@@ -56,7 +56,7 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "error": "" if view.error is None else _json(view.error.to_dict()),
             "notes": view.notes,
             "tags": _json(list(view.tags)),
-            "config": _json(_without_secrets(view.config)),
+            "config": _json(without_secrets(view.config)),
             "pins": _json(plain(view.pins)),
             "search": searched("\n".join((view.id, view.name, view.notes, *view.tags))),
         }
@@ -194,14 +194,6 @@ def _tags(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def _references(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((intern(key), Pin(**pin).reference) for key, pin in json.loads(text).items())
-
-
-def _without_secrets(config: JobConfig) -> dict[str, Any]:
-    """Drop the values of environment variables, which may be tokens; keep their names."""
-    raw = config.to_dict()
-    if config.environment:
-        raw["environment"] = dict.fromkeys(config.environment, "")
-    return raw
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,6 @@ from typing import IO, Any, cast
 import torch
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
 from backend.records.base import number_format, timestamps
 from backend.records.base.atomic_files import FILE_MODE, read_json, replace_json
 from backend.records.base.layout import (
@@ -35,7 +34,7 @@ from backend.records.base.layout import (
     JobFolder,
     checkpoint_name,
 )
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 
@@ -125,7 +124,7 @@ class Checkpointer:
 
     def newest_sound(self) -> Checkpoint | None:
         """Return the newest checkpoint up to `sound_step`."""
-        known = list_checkpoints(self._folder.checkpoints)
+        known = read_checkpoints(self._folder.checkpoints)
         return _newest_until(known, self.sound_step)
 
     def _copy(self, value: Any, path: str, seen: dict[Any, torch.Tensor]) -> Any:
@@ -175,7 +174,7 @@ class Checkpointer:
 
     def _retire(self) -> None:
         """Remove what the policy does not keep; two verified checkpoints always stay."""
-        known = list_checkpoints(self._folder.checkpoints)
+        known = read_checkpoints(self._folder.checkpoints)
         for old in retired(known, self._policy, self.sound_step):
             path = Path(old.path)
             # The record first: a file without a record is not a checkpoint.
@@ -257,17 +256,6 @@ def kept_names(folder: Path) -> set[str]:
     """Return the checkpoints that a user keeps permanently."""
     # NFS caches that a file does not exist, but not a folder's content.
     return {path.stem for path in folder.glob(f"*{KEEP_SUFFIX}")}
-
-
-def list_checkpoints(folder: Path) -> list[Checkpoint]:
-    """Read the records in ``folder``, oldest first. Nothing is verified."""
-    found = []
-    kept = kept_names(folder)
-    for path in folder.glob(f"*{CHECKPOINT_SUFFIX}"):
-        with suppress(OSError, ValueError):
-            record = Checkpoint.from_dict(read_json(sidecar_of(path)))
-            found.append(replace(record, path=str(path), is_kept=path.stem in kept))
-    return sorted(found, key=lambda c: (c.step, c.created))
 
 
 class _HashingFile:
@@ -397,7 +385,7 @@ def fault_of(path: Path) -> str:
 
 def offer_before(path: Path) -> str:
     """Name the newest undamaged checkpoint before this one."""
-    known = list_checkpoints(path.parent)
+    known = read_checkpoints(path.parent)
     step = next((c.step for c in known if c.name == path.stem), None)
     for other in reversed(known):
         if other.name == path.stem or (step is not None and other.step > step):

@@ -11,19 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
-from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     SIDECAR_SUFFIX,
     JobFolder,
 )
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
-
-_REMEMBERED = 1024
 
 
 class Damaged(BackendError):
@@ -34,30 +31,13 @@ def list_checkpoints(
     folder: JobFolder, policy: CheckpointPolicy, share: DataRootAccess = MOUNTED
 ) -> tuple[Checkpoint, ...]:
     """Return every checkpoint that has both file and sidecar, oldest first."""
-    found: list[Checkpoint] = []
     # A mirror has a sidecar only while the remote file exists.
     suffix = CHECKPOINT_SUFFIX if share.has_files_of(folder) else SIDECAR_SUFFIX
-    kept: set[str] = set()
-    with suppress(FileNotFoundError):
-        for entry in folder.checkpoints.iterdir():
-            if entry.suffix == KEEP_SUFFIX:
-                kept.add(entry.stem)
-            if entry.suffix != suffix or entry.name.startswith(".") or entry == folder.latest:
-                continue
-            path = entry.with_suffix(CHECKPOINT_SUFFIX)
-            # A checkpoint that is being made or removed has no sidecar, or soon no file.
-            with suppress(OSError, ValueError):
-                found.append(_checkpoint_of(path.with_suffix(SIDECAR_SUFFIX)))
-    found.sort(key=lambda record: (record.step, record.epoch, record.run))
+    found = read_checkpoints(folder.checkpoints, suffix)
     latest = newest_name(folder) or (found[-1].name if found else "")
     best = _best(found, policy)
     return tuple(
-        replace(
-            record,
-            is_latest=record.name == latest,
-            is_best=record.name == best,
-            is_kept=record.name in kept,
-        )
+        replace(record, is_latest=record.name == latest, is_best=record.name == best)
         for record in found
     )
 
@@ -69,13 +49,6 @@ def keep(record: Checkpoint, is_kept: bool, share: DataRootAccess = MOUNTED) -> 
         share.replace_json(mark, {})
     else:
         share.remove(mark)
-
-
-@read_once(_REMEMBERED)
-def _checkpoint_of(sidecar: Path) -> Checkpoint:
-    record = Checkpoint.from_dict(read_json(sidecar))
-    path = sidecar.with_suffix(CHECKPOINT_SUFFIX)
-    return replace(record, name=path.stem, path=str(path))
 
 
 def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
+from backend.base.log import suppress
 from backend.node.system import process_identity
 from backend.records.base.layout import RUN_VARIABLE
 from backend.records.jobs.status import ProcessIdentity
@@ -121,5 +122,7 @@ def reap() -> dict[int, int]:
 
 
 def pids() -> list[int]:
-    """Return the pid of every process here."""
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    """Return the pid of every process here; none on systems without ``/proc``."""
+    with suppress(FileNotFoundError):
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return []

@@ -216,7 +216,7 @@ class JobFolder:
     @property
     def latest(self) -> Path:
         """Names the newest verified checkpoint; changes only after verification."""
-        return self.checkpoints / "latest.json"
+        return self.checkpoints / LATEST
 
     @property
     def runs(self) -> Path:
@@ -386,6 +386,7 @@ def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json")
 """Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
 
+LATEST = "latest.json"
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"
 """Next to each checkpoint: its hash, size, epoch, step, metrics (`records.jobs.checkpoint`)."""

@@ -8,12 +8,18 @@ resume or an export.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from backend.base.log import suppress
+from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, LATEST, SIDECAR_SUFFIX
 from backend.records.base.schema import READ, Record
 
 _DERIVED = {READ: None}
+
+_REMEMBERED = 1024
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,33 @@ class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints: all fields."""
         return asdict(self)
+
+
+def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Checkpoint]:
+    """Read the records of the checkpoints in ``folder``, oldest first. Nothing is verified.
+
+    A file with ``suffix`` shows that there is a checkpoint.
+    """
+    found: list[Checkpoint] = []
+    kept: set[str] = set()
+    with suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            if path.suffix == KEEP_SUFFIX:
+                kept.add(path.stem)
+            if path.suffix != suffix or path.name.startswith(".") or path.name == LATEST:
+                continue
+            # A checkpoint that is being made or removed has no sidecar, or soon no file.
+            with suppress(OSError, ValueError):
+                found.append(_record(path.with_suffix(SIDECAR_SUFFIX)))
+    found.sort(key=lambda record: (record.step, record.epoch, record.run))
+    return [replace(record, is_kept=record.name in kept) for record in found]
+
+
+@read_once(_REMEMBERED)
+def _record(sidecar: Path) -> Checkpoint:
+    record = Checkpoint.from_dict(read_json(sidecar))
+    path = sidecar.with_suffix(CHECKPOINT_SUFFIX)
+    return replace(record, name=path.stem, path=str(path))
 
 
 EXPORT_FORMATS = ("pt", "safetensors", "onnx", "zip")

@@ -266,6 +266,14 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     return ParsedJob(None if faults else config, config, tuple(faults))
 
 
+def without_secrets(config: JobConfig) -> dict[str, Any]:
+    """Return the job file without the values of variables, which may be tokens."""
+    raw = config.to_dict()
+    if config.environment:
+        raw["environment"] = dict.fromkeys(config.environment, "")
+    return raw
+
+
 def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a job file without its ``beside``: that permission is for one job only."""
     copy = dict(raw)

@@ -42,7 +42,7 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours
+from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours, without_secrets
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
@@ -428,7 +428,7 @@ class JobService(JobLifecycle):
             self._library.open_content(Kind.MODEL, file.pins["model"].reference),
             part(Kind.LOADER, file.pins["loader"].reference),
             part(Kind.DATASET, file.pins["dataset"].reference),
-            files={"job.toml": tomli_w.dumps(_without_secrets(file.config))},
+            files={"job.toml": tomli_w.dumps(without_secrets(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
             run_goes_on=view.state.is_live,
@@ -483,14 +483,6 @@ def _not_in_trash(job_id: str) -> BackendError:
         f"There is no job “{sanitize(job_id)}” in the trash.",
         "Give its whole id: the name of its folder there.",
     )
-
-
-def _without_secrets(config: JobConfig) -> dict[str, Any]:
-    """The job file for others: a variable may hold a token, so only its name goes along."""
-    raw = config.to_dict()
-    if config.environment:
-        raw["environment"] = dict.fromkeys(config.environment, "")
-    return raw
 
 
 def _tags(value: object) -> tuple[str, ...]:

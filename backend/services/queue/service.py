@@ -7,16 +7,15 @@ leads are started by a keeper, a small process that outlives the window.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.jobs import audit_log
@@ -84,7 +83,7 @@ class QueueService:
 
         The first call may wait for the next heartbeats of the nodes' agents.
         """
-        with _world("The queue could not be read"):
+        with as_backend_error("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root, self._share))
             who = queue_files.who_paused(self._root, self._share)
         paused = "" if who is None else f"The queue is paused{who}."
@@ -137,7 +136,7 @@ class QueueService:
             )
         self._insist_on_agent(config.placement[0].node)
         self._nodes.prepare_head(prepared.plan.ranks)
-        with _world(f"The job {job_id} could not be queued"):
+        with as_backend_error(f"The job {job_id} could not be queued"):
             others = queue_files.entries(self._root, self._share)
             entry = QueueEntry(
                 job_id=job_id,
@@ -163,7 +162,7 @@ class QueueService:
 
     def dequeue(self, job_id: str) -> JobView:
         """Remove a job from the queue; a job that is not queued stays as it is."""
-        with _world(f"The job {job_id} could not be removed from the queue"):
+        with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh(job_id)
             waited = entry_of(folder) is not None
             queue_files.leave(self._root, folder, self._share)
@@ -192,7 +191,7 @@ class QueueService:
     def reorder(self, job_id: str, *, before: str = "", after: str = "") -> QueuePlace:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved = self._entry(job_id)
-        with _world("The queue could not be read"):
+        with as_backend_error("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root, self._share))
         rest = [entry for entry in entries if entry.job_id != job_id]
         beside = self._entry(before or after)
@@ -207,18 +206,18 @@ class QueueService:
     def to_top(self, job_id: str) -> QueuePlace:
         """Move a job before all others."""
         self._entry(job_id)
-        with _world("The queue could not be read"):
+        with as_backend_error("The queue could not be read"):
             first = in_order(queue_files.entries(self._root, self._share))[0]
         return self.reorder(job_id, before=first.job_id)
 
     def pause(self) -> Queue:
         """Start nothing from the queue, on any node, until it is resumed."""
-        with _world("The queue could not be paused"):
+        with as_backend_error("The queue could not be paused"):
             queue_files.pause(self._root, self._share)
         return self.read()
 
     def resume(self) -> Queue:
-        with _world("The queue could not be resumed"):
+        with as_backend_error("The queue could not be resumed"):
             queue_files.resume(self._root, self._share)
         self.keep()
         return self.read()
@@ -229,7 +228,7 @@ class QueueService:
         Cheap if no job waits. After a reboot, it runs only after this call.
         """
         key = node_key(THIS_COMPUTER, machine())
-        with _world("The queue could not be read"):
+        with as_backend_error("The queue could not be read"):
             if not self._share.is_mounted or lock_of(self._root).holder() is not None:
                 return
             entries = queue_files.entries(self._root, self._share)
@@ -269,14 +268,14 @@ class QueueService:
             self._put(replace(entries[n], place=(number + 1) * STEP))
 
     def _put(self, entry: QueueEntry) -> None:
-        with _world(f"The job {entry.job_id} could not be moved in the queue"):
+        with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):
             # A job that was started or removed meanwhile does not return to the queue.
             if entry_of(self._fresh(entry.job_id)) is not None:
                 queue_files.put(self._root, entry, self._share)
 
     def _fresh(self, job_id: str) -> JobFolder:
         folder = self._root.job(job_id)
-        with _world(f"The job {job_id} could not be read"):
+        with as_backend_error(f"The job {job_id} could not be read"):
             self._share.refresh_job(folder)
         return folder
 
@@ -298,7 +297,7 @@ class QueueService:
             return
         path = self._root.node(head).info
         starts = False
-        with _world(f"The agent of {head} could not be looked up"), suppress(ValueError):
+        with as_backend_error(f"The agent of {head} could not be looked up"), suppress(ValueError):
             self._share.refresh_file(path)
             with suppress(FileNotFoundError):
                 starts = read_json(path).get("starts_queued") is True
@@ -311,7 +310,7 @@ class QueueService:
     # State of the nodes.
 
     def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
-        with _world("The jobs could not be read"):
+        with as_backend_error("The jobs could not be read"):
             self._share.refresh_jobs()
             live = self._live.read()
         keys = {seat.node for entry in entries for seat in entry.seats}
@@ -365,11 +364,3 @@ def _check_priority(priority: int) -> None:
 
 def _stamp(when: datetime | None) -> str:
     return "" if when is None else timestamps.stamp(when, "seconds")
-
-
-@contextlib.contextmanager
-def _world(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BackendError(f"{what}: {error.strerror or error}.") from error

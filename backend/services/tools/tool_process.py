@@ -27,6 +27,7 @@ import tomli_w
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
+from backend.node.system.process_cleanup import descendants, tagged
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
 from backend.records.base.validation import sanitize
@@ -415,8 +416,8 @@ class _Run:
                 process.stdin.close()
         deadline = time.monotonic() + _KILL_S
         while time.monotonic() < deadline:
-            left = set(_tagged(self._tag)) | set(_below(process.pid))
-            left.discard(process.pid)
+            found = (*tagged(self._tag), *descendants(process.pid))
+            left = {one.pid for one in found} - {process.pid}
             for pid in left:
                 _kill(pid)
             if process.poll() is None:
@@ -471,27 +472,3 @@ def _kill_group(pid: int) -> None:
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
     _kill(pid)
-
-
-def _tagged(tag: str) -> Iterator[int]:
-    """Yield living processes with the tag; none on systems without ``/proc``."""
-    wanted = f"{RUN_VARIABLE}={tag}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)
-
-
-def _below(pid: int) -> Iterator[int]:
-    """Yield living descendants of a process."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
-            if state not in (b"Z", b"X"):
-                children.setdefault(int(parent), []).append(int(stat.parent.name))
-    waiting = [pid]
-    while waiting:
-        found = children.get(waiting.pop(), [])
-        yield from found
-        waiting += found

@@ -15,7 +15,7 @@ import torch
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.training import checkpoint
 from backend.training.checkpoint import (
@@ -337,4 +337,4 @@ def more(writer: Checkpointer, *steps: int, weight: float | None = None) -> None
 
 def there(folder: JobFolder) -> list[int]:
     """The steps of the checkpoints that have both file and record."""
-    return [one.step for one in checkpoint.list_checkpoints(folder.checkpoints)]
+    return [one.step for one in read_checkpoints(folder.checkpoints)]
