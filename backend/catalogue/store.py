@@ -38,12 +38,7 @@ from sqlalchemy.orm import Session
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.catalogue import migrate
-from backend.catalogue.location import (
-    MOUNTS,
-    make_private,
-    make_private_folder,
-    network_file_system,
-)
+from backend.catalogue.location import make_private, make_private_folder
 from backend.catalogue.rows import (
     LINE_COLUMNS,
     item_to_row,
@@ -54,6 +49,7 @@ from backend.catalogue.rows import (
     searched,
 )
 from backend.catalogue.tables import HEAD, JobRow, LibraryItemRow
+from backend.node.system.mounts import MOUNTS, network_mount
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
@@ -264,7 +260,7 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
         CatalogueError: It lies on a network share, is damaged, belongs to a newer Ringmaster or
             another program, or is locked. The file was not changed.
     """
-    kind = network_file_system(path, mounts)
+    kind, _ = network_mount(path, mounts)
     if kind:
         raise CatalogueError(
             f"The catalogue {path} is on a network share ({kind}), where two desktops would "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
@@ -48,12 +47,7 @@ class Bar(Progress):
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -111,12 +105,7 @@ class RunBars:
     def __enter__(self) -> RunBars:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

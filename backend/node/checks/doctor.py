@@ -20,6 +20,7 @@ from pathlib import Path
 
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
+from backend.node.system.mounts import network_mount
 from backend.records.nodes.reading import Finding
 
 _INSTALL = "./installers/run doctor"
@@ -27,13 +28,6 @@ _INSTALL = "./installers/run doctor"
 _IMPORT_LIMIT_S = 120
 _SMOKE_LIMIT_S = 120
 _LEAST_FREE_BYTES = 2 * 10**9
-_NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"),
-        *("nfs4", "orangefs", "smb3", "smbfs", "virtiofs"),
-        *("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
-    }
-)
 _TORCH = "import torch; print(torch.__version__)"
 _HOROVOD = (
     "import importlib.metadata as m; import horovod.torch as h; "
@@ -164,8 +158,8 @@ def _gpus() -> Finding:
 
 
 def _catalogue(path: Path) -> Finding:
-    kind, mount = file_system(path)
-    if kind in _NETWORK_FILE_SYSTEMS:
+    kind, mount = network_mount(path)
+    if kind:
         return Finding(
             "catalogue",
             False,
@@ -173,7 +167,7 @@ def _catalogue(path: Path) -> Finding:
             "data.",
             "Choose a folder on this computer's own disk with --catalogue.",
         )
-    return Finding("catalogue", True, f"The catalogue is on a local disk ({kind}).")
+    return Finding("catalogue", True, "The catalogue is on a local disk.")
 
 
 def _two_ranks(python: str) -> Finding:
@@ -198,22 +192,6 @@ def two_ranks_command(mpirun: str, python: str) -> list[str]:
 def two_ranks_agree(output: str) -> bool:
     """Return whether both printed the right sum; two jobs of size 1 print another one."""
     return output.split().count("sum") == 2 and output.split().count("2") == 2
-
-
-def file_system(path: Path, mounts: str = "/proc/self/mounts") -> tuple[str, str]:
-    """Return kind and mount point of the file system that a path is on, or would be on."""
-    wanted = os.path.realpath(path)
-    best = ("", "")
-    with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields = line.split()
-            # Blanks and similar characters are written as \040 there.
-            point = fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape")
-            inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
-            # Of two mounts at one place the later one covers the earlier one.
-            if inside and len(point) >= len(best[1]):
-                best = (fields[2], point)
-    return best
 
 
 def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[bool, str]:

@@ -16,9 +16,9 @@ import pytest
 from sqlalchemy import Connection
 
 from backend.catalogue import migrate
-from backend.catalogue.location import network_file_system
 from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
 from backend.catalogue.tables import HEAD, Base
+from backend.node.system.mounts import network_mount
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import item, job
 
@@ -149,12 +149,12 @@ def test_f41_of_two_mounts_on_one_place_the_later_counts(tmp_path: Path) -> None
         f"1 0 0:1 / {tmp_path} rw - nfs4 a:/b rw\n2 1 0:2 / {tmp_path} rw - ext4 /dev/x rw\n"
         "not a line\n"
     )
-    assert network_file_system(tmp_path / "c", mounts) == ""
-    assert network_file_system(tmp_path / "c", tmp_path / "no such file") == ""
+    assert network_mount(tmp_path / "c", mounts) == ("", "")
+    assert network_mount(tmp_path / "c", tmp_path / "no such file") == ("", "")
 
 
 def test_this_computers_own_disk_is_no_share(tmp_path: Path) -> None:
-    assert network_file_system(tmp_path / "c.sqlite") == ""
+    assert network_mount(tmp_path / "c.sqlite") == ("", "")
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.node.checks import doctor
-from backend.node.checks.doctor import DoctorPaths, file_system, findings
+from backend.node.checks.doctor import DoctorPaths, findings
 from backend.node.system import mpi
 from backend.records.nodes.reading import Finding
 
@@ -84,38 +84,10 @@ def test_a_full_or_forbidden_data_root_is_told(tmp_path: Path) -> None:
     assert found.sentence.startswith("The data root /proc is not writable: ")
 
 
-MOUNTS = """\
-/dev/vda1 / ext4 rw 0 0
-server:/export /home nfs4 rw 0 0
-/dev/vdb1 /home/me/own\\040disk xfs rw 0 0
-//nas/share /mnt/nas cifs rw 0 0
-host: /mnt/ssh fuse.sshfs rw 0 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/var/x", "ext4"),
-        ("/home/me/.local/catalogue.sqlite", "nfs4"),
-        ("/home/me/own disk/catalogue.sqlite", "xfs"),
-        ("/homework/x", "ext4"),
-        ("/mnt/nas/x", "cifs"),
-        ("/mnt/ssh/deep/er", "fuse.sshfs"),
-    ],
-)
-def test_f41_m22_the_mount_a_catalogue_lies_on_is_known(
-    tmp_path: Path, path: str, kind: str
-) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(MOUNTS)
-    assert file_system(Path(path), str(mounts))[0] == kind
-
-
 def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "file_system", lambda path: ("nfs4", "/home"))
+    monkeypatch.setattr(doctor, "network_mount", lambda path: ("nfs4", "/home"))
     found = by_name(findings(DoctorPaths(tmp_path, Path("/home/me/c.sqlite"), "/bin/false")))[
         "catalogue"
     ]
