@@ -21,7 +21,6 @@ from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
 from backend.records.queue.entry import Running, Seat, node_key
 
-"""A supervisor leaves its record within a second of its start, or it never started."""
 _FOREIGN_DESK = "?"
 
 

@@ -158,7 +158,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         words, key = metric_words(name), name
         if way and (name in judged or name.startswith("validation/")):
             values = tuple(value(figures) for _, figures in jobs)
-            best = _best(values, way)
+            best = best_of(values, way)
             yield ComparedRow(key, f"Best {words}", values, best, RowKind.METRIC)
             key = f"last {name}"
         values = tuple(last(figures) for _, figures in jobs)
@@ -171,7 +171,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         ("seconds", "Training time", _trained),
     ):
         values = tuple(seconds(view, figures) for view, figures in jobs)
-        best = _best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
+        best = best_of(values, "min") if key == "epoch_seconds" else (False,) * len(views)
         yield ComparedRow(key, words, values, best, RowKind.SECONDS)
     now_s = time.time()
     for key, words, used, each in (
@@ -190,7 +190,7 @@ def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
         yield ComparedRow(key, label(key), values, (False,) * len(views))
 
 
-def _best(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
+def best_of(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
     """Mark the best values; none if there is only one value or all are equal."""
     told = [value for value in values if value is not None]
     if not way or len(set(told)) < 2:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.records.jobs import flat_settings
-from backend.records.jobs.comparison import better, judged_metrics
+from backend.records.jobs.comparison import best_of, better, judged_metrics
 from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.setting_labels import label, value_words
 from backend.records.jobs.view import JobView
@@ -105,7 +105,7 @@ def parallel(
         axis, column = _number_axis(METRIC, title, values, texts, in_words)
         axes.append(axis)
         columns.append(column)
-    best = _best(values, way)
+    best = best_of(values, way)
     lines = tuple(
         ParallelLine(
             view.id,
@@ -137,14 +137,6 @@ def _value(view: JobView, metric: str) -> float | None:
     if view.best_metric is None or view.best_metric[0] != metric:
         return None
     return view.best_metric[1] if math.isfinite(view.best_metric[1]) else None
-
-
-def _best(values: Sequence[float | None], way: str) -> list[bool]:
-    told = [value for value in values if value is not None]
-    if not way or len(set(told)) < 2:
-        return [False] * len(values)
-    top = min(told) if way == "min" else max(told)
-    return [value == top for value in values]
 
 
 def _setting_axis(

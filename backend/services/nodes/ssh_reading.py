@@ -35,6 +35,7 @@ _NODE_MODULES = (
     "system/process_info",
     "system/timeout_call",
 )
+"""They import only the standard library: a node that was not set up has no psutil."""
 _FROM_MEMORY = (
     "import os, sys; "
     "memory = os.memfd_create('ringmaster'); "

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
+
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_json
@@ -147,23 +149,11 @@ def _hold(rope: int) -> None:
 def _end_descendants() -> None:
     """Kill processes that user code left: all become children of this subreaper, layer by layer."""
     deadline = time.monotonic() + _KILL_S
-    while (children := _children()) and time.monotonic() < deadline:
-        for pid in children:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    while (children := psutil.Process().children()) and time.monotonic() < deadline:
+        for child in children:
+            with suppress(psutil.Error):
+                child.kill()
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         time.sleep(0.01)
-
-
-def _children() -> list[int]:
-    """Return living direct children from ``/proc``: not every kernel has its ``children`` file."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            # The name before the last bracket may contain any character.
-            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
-            if int(parent) == os.getpid() and state not in (b"Z", b"X"):
-                found.append(int(stat.parent.name))
-    return found
