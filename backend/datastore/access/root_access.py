@@ -133,16 +133,34 @@ class DataRootAccess(Files, Protocol):
     def close(self) -> None: ...
 
 
-def not_staged(nodes: Sequence[str]) -> BackendError:
-    sees = "does" if len(nodes) == 1 else "do"
-    return BackendError(
-        f"{' and '.join(nodes)} {sees} not see the data root, and this computer does not mount it, "
-        "so it cannot copy files between the two.",
-        "Start the job from a computer that mounts the data root.",
-    )
+class NotStaging:
+    """The part of a `DataRootAccess` that copies no files to nodes."""
+
+    def provide(
+        self,
+        nodes: Sequence[str],
+        folder: JobFolder,
+        versions: Sequence[Path],
+        files: Sequence[Path],
+        progress: Progress,
+    ) -> None:
+        sees = "does" if len(nodes) == 1 else "do"
+        raise BackendError(
+            f"{' and '.join(nodes)} {sees} not see the data root, and this computer does not mount "
+            "it, so it cannot copy files between the two.",
+            "Start the job from a computer that mounts the data root.",
+        )
+
+    def hand_over(
+        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
+    ) -> None:
+        self.provide(nodes, folder, (), (), progress)
+
+    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
+        pass
 
 
-class Mounted(LocalFiles):
+class Mounted(LocalFiles, NotStaging):
     """The data root is a folder here."""
 
     is_mounted = True
@@ -225,24 +243,6 @@ class Mounted(LocalFiles):
         pass
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
-        pass
-
-    def provide(
-        self,
-        nodes: Sequence[str],
-        folder: JobFolder,
-        versions: Sequence[Path],
-        files: Sequence[Path],
-        progress: Progress,
-    ) -> None:
-        raise not_staged(nodes)
-
-    def hand_over(
-        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
-    ) -> None:
-        raise not_staged(nodes)
-
-    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         pass
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
-from backend.datastore.access.root_access import not_staged
+from backend.datastore.access.root_access import NotStaging
 from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_here
@@ -37,7 +37,7 @@ _PRUNED = ".pruned"
 _PRUNE_S = 86_400.0
 
 
-class Mirror(MirrorReader):
+class Mirror(MirrorReader, NotStaging):
     """A `DataRootAccess` for a local copy of the files of a remote data root.
 
     ``connect`` opens a connection to the host. Every call may run on any thread.
@@ -246,24 +246,6 @@ class Mirror(MirrorReader):
 
     def has_files_of(self, folder: JobFolder) -> bool:
         return False
-
-    def provide(
-        self,
-        nodes: Sequence[str],
-        folder: JobFolder,
-        versions: Sequence[Path],
-        files: Sequence[Path],
-        progress: Progress,
-    ) -> None:
-        raise not_staged(nodes)
-
-    def hand_over(
-        self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
-    ) -> None:
-        raise not_staged(nodes)
-
-    def bring_home(self, folder: JobFolder, progress: Progress) -> None:
-        pass
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
         end = folder.attempt(run).exit
