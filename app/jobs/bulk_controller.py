@@ -20,6 +20,7 @@ from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.list.bulk_dialogs import TagDialog
+from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
 _LANE = "many jobs"
@@ -51,20 +52,20 @@ class ManyJobs(QObject):
         self._window = window
         self._controller = jobs
         self._dialog: DialogHolder[TagDialog] = DialogHolder()
-        many = page.many
-        page.table.model.edited.connect(self._edit)
-        many.tag_requested.connect(self._ask_tags)
-        many.stop_requested.connect(self._stop)
-        many.export_requested.connect(self._ask_folder)
-        many.clone_requested.connect(self._clone)
+        for model in (page.table.model, page.sweep.model):
+            model.edited.connect(self._edit)
+        page.job_actions.many_tag_requested.connect(self._ask_tags)
+        page.job_actions.many_stop_requested.connect(self._stop)
+        page.job_actions.many_export_requested.connect(self._ask_folder)
+        page.job_actions.many_clone_requested.connect(self._clone)
 
-    @Slot(str, str, object, object)
-    def _edit(self, job_id: str, what: str, was: object, value: object) -> None:
+    @Slot(CellEdit)
+    def _edit(self, new: CellEdit) -> None:
         self._runner.run(
-            f"job {job_id}",
-            partial(self._jobs.edit, job_id, what, was, value),
+            f"job {new.job_id}",
+            partial(self._jobs.edit, new.job_id, new.column, new.before, new.after),
             self._page.show_view,
-            partial(self._not_edited, job_id),
+            partial(self._not_edited, new.job_id),
         )
 
     def _not_edited(self, job_id: str, error: BackendError) -> None:

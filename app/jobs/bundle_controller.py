@@ -52,8 +52,8 @@ class BundleController(QObject):
         self._dialog: DialogHolder[QDialog] = DialogHolder()
         self._progress: Progress | None = None
         self._judged: tuple[str, int] = ("", 0)
-        self._detail.bundle_requested.connect(self.ask)
-        self._detail.replayed_requested.connect(self.compare)
+        page.job_actions.bundle_requested.connect(self.ask)
+        page.job_actions.replayed_requested.connect(self.compare)
 
     # Export.
 

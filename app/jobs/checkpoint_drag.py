@@ -14,10 +14,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
-from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.service import JobService
 from widgets.common.lazy_file_drag import Promise
-from widgets.jobs.detail.job_detail import JobDetail
+from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
 
 _LANE = "carry out"
 _KEPT = 3
@@ -37,7 +36,7 @@ class CarryOut(QObject):
         self,
         jobs: JobService,
         runner: Runner,
-        detail: JobDetail,
+        actions: JobActions,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -46,14 +45,13 @@ class CarryOut(QObject):
         self._folder = Path(tempfile.gettempdir()) / f"ringmaster-{secrets.token_hex(8)}"
         self._made: deque[Path] = deque()
         self._missed: dict[tuple[str, ...], Path] = {}
-        detail.take_out_requested.connect(self.begin)
+        actions.drag_requested.connect(self.begin)
 
-    @Slot(str, object, str, str, object)
-    def begin(
-        self, job_id: str, checkpoint: Checkpoint, kind: str, name: str, promise: Promise
-    ) -> None:
+    @Slot(CheckpointDrag)
+    def begin(self, drag: CheckpointDrag) -> None:
         """Make the dragged file, or reuse the one that came too late for the last drag."""
-        key = (job_id, checkpoint.sha256, kind, name)
+        checkpoint, name, promise = drag.checkpoint, drag.file_name, drag.promise
+        key = (drag.job_id, checkpoint.sha256, drag.format, name)
         missed = self._missed.pop(key, None)
         if missed is not None:
             promise.path = str(missed)
@@ -80,7 +78,7 @@ class CarryOut(QObject):
                     f"“{name}” cannot be made in {self._folder.parent}: {error.strerror or error}.",
                     "Free some disk space there, or use Export….",
                 ) from error
-            return self._jobs.export(job_id, checkpoint.name, kind, target, progress)
+            return self._jobs.export(drag.job_id, checkpoint.name, drag.format, target, progress)
 
         self._runner.run(
             _LANE, make, partial(self._kept, promise, key), partial(self._refused, promise, key)

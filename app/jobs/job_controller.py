@@ -27,6 +27,7 @@ from backend.records.nodes.reading import NodeState
 from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
+from widgets.jobs.actions.job_actions import ExportRequest
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -76,37 +77,37 @@ class JobController(QObject):
         self._moving: dict[str, str] = {}
         poller.updated.connect(lambda update: self._move_on(update.view))
         poller.listed.connect(self._look_at_moving)
-        detail = page.detail
         page.opened.connect(self._open)
-        page.new_requested.connect(self.drafts.new_job)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.first_start.example_requested.connect(self.train_example)
-        detail.start_requested.connect(self.start)
-        detail.stop_requested.connect(self.stop)
-        detail.kill_requested.connect(self.kill)
-        detail.resume_requested.connect(self.resume)
-        detail.resume_elsewhere_requested.connect(self.resume_elsewhere)
-        detail.smaller_requested.connect(self.resume_smaller)
-        detail.start_over_requested.connect(self.start_over)
-        detail.start_cancelled.connect(self._starts.cancel)
-        detail.preflight_requested.connect(self.check_before_start)
-        detail.clone_requested.connect(self.clone)
-        detail.replay_requested.connect(self.replay)
-        detail.new_from_requested.connect(self._new_from)
-        detail.export_requested.connect(self.export)
-        detail.export_cancelled.connect(self._cancel_export)
-        detail.exports.folder_requested.connect(show_in_folder)
-        detail.rename_requested.connect(self._rename)
-        detail.notes_requested.connect(self._note)
-        detail.tags_requested.connect(self._tag)
-        detail.folder_requested.connect(self._open_folder)
-        detail.runs_requested.connect(self._runs)
-        detail.earlier_requested.connect(self._earlier)
-        detail.checkpoints_requested.connect(self._checkpoints)
-        detail.keep_requested.connect(self._keep)
-        detail.verify_requested.connect(self._verify)
-        detail.acts_requested.connect(self._acts)
-        detail.settings_requested.connect(self._settings)
+        actions = page.job_actions
+        actions.new_requested.connect(self.drafts.new_job)
+        actions.start_requested.connect(self.start)
+        actions.stop_requested.connect(self.stop)
+        actions.kill_requested.connect(self.kill)
+        actions.resume_requested.connect(self.resume)
+        actions.resume_elsewhere_requested.connect(self.resume_elsewhere)
+        actions.smaller_requested.connect(self.resume_smaller)
+        actions.start_over_requested.connect(self.start_over)
+        actions.start_cancelled.connect(self._starts.cancel)
+        actions.preflight_requested.connect(self.check_before_start)
+        actions.clone_requested.connect(self.clone)
+        actions.replay_requested.connect(self.replay)
+        actions.new_from_requested.connect(self._new_from)
+        actions.export_requested.connect(self.export)
+        actions.export_cancelled.connect(self._cancel_export)
+        actions.file_requested.connect(show_in_folder)
+        actions.rename_requested.connect(self._rename)
+        actions.notes_requested.connect(self._note)
+        actions.tags_requested.connect(self._tag)
+        actions.folder_requested.connect(self._open_folder)
+        actions.runs_requested.connect(self._runs)
+        actions.earlier_requested.connect(self._earlier)
+        actions.checkpoints_requested.connect(self._checkpoints)
+        actions.keep_requested.connect(self._keep)
+        actions.verify_requested.connect(self._verify)
+        actions.history_requested.connect(self._history)
+        actions.settings_requested.connect(self._settings)
 
     # The life of a job.
 
@@ -326,17 +327,17 @@ class JobController(QObject):
             lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
         )
 
-    @Slot(str, str, bool)
-    def _keep(self, job_id: str, checkpoint: str, is_kept: bool) -> None:
+    @Slot(str, Checkpoint)
+    def _keep(self, job_id: str, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint permanently, or stop keeping it."""
 
         def marked(_found: Checkpoint) -> None:
             self._checkpoints(job_id)
-            self._acts(job_id)
+            self._history(job_id)
 
         self._runner.run(
             f"job {job_id}",
-            partial(self._jobs.keep, job_id, checkpoint, is_kept=is_kept),
+            partial(self._jobs.keep, job_id, checkpoint.name, is_kept=not checkpoint.is_kept),
             marked,
             partial(self._refused, job_id),
         )
@@ -354,7 +355,7 @@ class JobController(QObject):
         )
 
     @Slot(str)
-    def _acts(self, job_id: str) -> None:
+    def _history(self, job_id: str) -> None:
         self._runner.run(
             f"read {job_id}",
             partial(self._jobs.acts, job_id),
@@ -414,15 +415,17 @@ class JobController(QObject):
 
     # Exports.
 
-    @Slot(str, str, str, str)
-    def export(self, job_id: str, checkpoint: str, file_format: str, path: str) -> None:
-        detail = self._page.detail
-        progress = self._runner.progress(partial(detail.show_export_progress, job_id))
+    @Slot(ExportRequest)
+    def export(self, request: ExportRequest) -> None:
+        job_id, exports = request.job_id, self._page.detail.exports
+        progress = self._runner.progress(partial(exports.show_progress, job_id))
         self._export = progress
         self._runner.run(
             f"export {job_id}",
-            lambda: self._jobs.export(job_id, checkpoint, file_format, Path(path), progress),
-            lambda made: detail.show_exported(job_id, str(made)),
+            lambda: self._jobs.export(
+                job_id, request.checkpoint, request.format, Path(request.path), progress
+            ),
+            lambda made: exports.show_done(job_id, str(made)),
             partial(self._refused, job_id),
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -15,6 +14,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
+from widgets.jobs.actions.job_actions import QueueChange, QueueMove
 from widgets.jobs.page.jobs_page import JobsPage
 
 _LANE = "queue"
@@ -46,13 +46,12 @@ class QueueController(QObject):
         self._page = page
         self._looking = False
         self._queue = Queue()
-        acts = page.detail.queue
-        acts.queue_requested.connect(self._enqueue)
-        acts.leave_requested.connect(self._leave)
-        acts.top_requested.connect(self._to_top)
-        acts.change_requested.connect(self._change)
-        page.move_requested.connect(self._move)
-        page.pause_requested.connect(self._pause)
+        page.job_actions.queue_requested.connect(self._enqueue)
+        page.job_actions.leave_requested.connect(self._leave)
+        page.job_actions.top_requested.connect(self._to_top)
+        page.job_actions.change_requested.connect(self._change)
+        page.job_actions.move_requested.connect(self._move)
+        page.job_actions.pause_requested.connect(self._pause)
 
     @Slot(object)
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
@@ -102,16 +101,18 @@ class QueueController(QObject):
     def _to_top(self, job_id: str) -> None:
         self._act(job_id, lambda: self._service.to_top(job_id))
 
-    @Slot(str, int, object)
-    def _change(self, job_id: str, priority: int, when: datetime | None) -> None:
+    @Slot(QueueChange)
+    def _change(self, new: QueueChange) -> None:
+        job_id, when = new.job_id, new.not_before
         self._act(
             job_id,
-            lambda: self._service.change(job_id, priority, when, at_once=when is None),
+            lambda: self._service.change(job_id, new.priority, when, at_once=when is None),
         )
 
-    @Slot(str, str, str)
-    def _move(self, job_id: str, before: str, after: str) -> None:
-        self._act(job_id, lambda: self._service.reorder(job_id, before=before, after=after))
+    @Slot(QueueMove)
+    def _move(self, move: QueueMove) -> None:
+        reorder = partial(self._service.reorder, before=move.before, after=move.after)
+        self._act(move.job_id, partial(reorder, move.job_id))
 
     @Slot(bool)
     def _pause(self, paused: bool) -> None:

@@ -50,8 +50,8 @@ class JobTrash(QObject):
         self._moved: dict[str, tuple[JobView, ...]] = {}
         """By tag; only the last moves, because a toast undoes only recent actions."""
         self._number = 0
-        page.many.trash_requested.connect(self._ask)
-        page.detail.remove_requested.connect(self._move_one)
+        page.job_actions.many_trash_requested.connect(self._ask)
+        page.job_actions.remove_requested.connect(self._move_one)
 
     @Slot(object)
     def _ask(self, ids: tuple[str, ...]) -> None:

@@ -286,7 +286,7 @@ class Program(QObject):
         )
         self._many_jobs = ManyJobs(services, runner, jobs, self._job_controller, window, self)
         self._job_trash = JobTrash(services, runner, jobs, window, self)
-        self._carry_out = CarryOut(services.jobs, runner, jobs.detail, self)
+        self._carry_out = CarryOut(services.jobs, runner, jobs.job_actions, self)
         self._bundle_controller = BundleController(services, runner, jobs, window, self)
         self._log_controller = LogController(services.logs, runner, jobs.detail.log, self)
         self._library_controller = LibraryController(
@@ -350,19 +350,18 @@ class Program(QObject):
         self.window.look_wished.connect(self._look_again)
 
     def _wire_compare(self) -> None:
-        controller, detail = self._compare_controller, self.jobs.detail
+        controller, actions = self._compare_controller, self.jobs.job_actions
         controller.place_wished.connect(partial(self.window.go, "compare"))
         self._poller.all_listed.connect(controller.see)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.drop)
-        self.jobs.many.compare_requested.connect(controller.compare)
-        self.jobs.many.csv_requested.connect(partial(self._take_away.save_csv, "curves"))
+        actions.compare_requested.connect(controller.compare)
+        actions.many_csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
-        detail.compare_requested.connect(lambda job_id: controller.compare((job_id,)))
-        for page in (detail, self.nodes):
-            page.save_requested.connect(self._take_away.save)
+        for source in (actions, self.nodes):
+            source.save_requested.connect(self._take_away.save)
         self.form.picture_requested.connect(self._take_away.save)
-        detail.csv_requested.connect(self._save_csv_of)
+        actions.csv_requested.connect(self._save_csv_of)
         self.frame.add_act(
             "Save all compared curves as CSV…",
             "download-simple",
@@ -389,7 +388,7 @@ class Program(QObject):
     def _wire_nodes(self) -> None:
         self._node_controller.listed.connect(self._show_nodes)
         self.window.side_bar.node_opened.connect(self._open_node)
-        self.jobs.detail.node_requested.connect(self._open_node)
+        self.jobs.job_actions.node_requested.connect(self._open_node)
         self.nodes.move_off_requested.connect(self._job_controller.move_off)
 
     def _offer_everything(self, services: Services) -> None:

@@ -41,15 +41,15 @@ def restore_session(
     """
     jobs = pages.jobs
     jobs.table.view.restore(preferences.job_table)
-    jobs.table.layout_changed.connect(lambda layout: remember(job_table=layout))
+    jobs.table.view.layout_changed.connect(lambda layout: remember(job_table=layout))
     jobs.sweeps.restore(preferences.sweep_folds)
     jobs.sweeps.folded.connect(lambda folds: remember(sweep_folds=folds))
     jobs.restore(preferences.open_job, as_table=preferences.jobs_as_table)
     jobs.opened.connect(lambda job_id: remember(open_job=job_id))
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
-    jobs.detail.restore_export_kind(preferences.export_format)
-    jobs.detail.export_kind_chosen.connect(lambda kind: remember(export_format=kind))
+    jobs.detail.exports.restore_kind(preferences.export_format)
+    jobs.job_actions.export_kind_chosen.connect(lambda kind: remember(export_format=kind))
     window.went.connect(partial(_remember_place, remember))
     widths = {
         key: width

@@ -69,12 +69,12 @@ def _(desk, press):
 def _trash(desk, press):
     """It asks, with the bytes; a no leaves all as it is."""
     asked = []
-    desk.jobs.many.trash_requested.connect(asked.append)
+    desk.jobs.job_actions.many_trash_requested.connect(asked.append)
     try:
         press()
         desk.wait(lambda: QApplication.activeModalWidget() is not None)
     finally:
-        desk.jobs.many.trash_requested.disconnect(asked.append)
+        desk.jobs.job_actions.many_trash_requested.disconnect(asked.append)
     assert asked == [(desk.ids["fast"],)]
     desk.press("Esc")
     assert desk.jobs.model.line(desk.ids["fast"]) is not None
@@ -91,11 +91,11 @@ def _(desk, press):
 def _(desk, press):
     detail = desk.open("slow")
     asked = []
-    detail.stop_requested.connect(asked.append)
+    detail.job_actions.stop_requested.connect(asked.append)
     try:
         press()
     finally:
-        detail.stop_requested.disconnect(asked.append)
+        detail.job_actions.stop_requested.disconnect(asked.append)
     assert asked == [desk.ids["slow"]]
     desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
 

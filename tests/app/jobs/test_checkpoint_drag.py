@@ -17,6 +17,7 @@ from tests.waiting import wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
 from widgets.common import lazy_file_drag
 from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 
 ONE, OTHER = checkpoint(10), checkpoint(20, is_best=True)
@@ -57,7 +58,7 @@ def background(qapp):
 
 @pytest.fixture
 def detail(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(FAILED)
     detail.show_checkpoints(FAILED.id, (ONE, OTHER))
@@ -66,7 +67,7 @@ def detail(qtbot):
 
 @pytest.fixture
 def carry(jobs, background, detail):
-    carry = CarryOut(jobs, background, detail)
+    carry = CarryOut(jobs, background, detail.job_actions)
     carry.heard = []
     carry.notified.connect(carry.heard.append)
     yield carry
@@ -84,7 +85,7 @@ def hold(monkeypatch, is_held):
 def take(detail, one=ONE):
     """The drag begins."""
     promise = Promise()
-    detail.checkpoints.drag_began.emit(one, promise)
+    detail.checkpoints._table.drag_began.emit(one, promise)
     return promise
 
 
@@ -98,10 +99,10 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
     (path,) = dropped(take(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     told = []
-    detail.export_kind_chosen.connect(told.append)
-    detail._open_export("")
+    detail.job_actions.export_kind_chosen.connect(told.append)
+    detail.export()
     detail.exports.dialog.now._format.choose("pt")
-    detail.exports.dialog.now._wish()
+    detail.exports.dialog.now._request()
     (path,) = dropped(take(detail, OTHER))
     assert path.name == "digits.pt"
     assert told == ["pt"]
@@ -115,8 +116,8 @@ def test_it_is_what_export_would_write_as_set_last_and_under_that_name(carry, de
 
 
 def test_a_format_that_nobody_knows_is_not_remembered(detail):
-    detail.restore_export_kind("docx")
-    detail._open_export("")
+    detail.exports.restore_kind("docx")
+    detail.export()
     assert detail.exports.dialog.now._format.key() == "zip"
 
 

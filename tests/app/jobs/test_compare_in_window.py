@@ -32,7 +32,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     page = program._pages.compare
     qtbot.waitUntil(lambda: program.jobs.total == 2)
     for job_id in jobs:
-        program.jobs.detail.compare_requested.emit(job_id)
+        program.jobs.detail.job_actions.compare_requested.emit((job_id,))
     assert program.window.place == "compare"
 
     def drawn(job_id):
@@ -68,7 +68,7 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
     program = open_program()
     qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
     for name, wish in (
-        ("job", program.jobs.detail.save_requested),
+        ("job", program.jobs.detail.job_actions.save_requested),
         ("node", program.nodes.save_requested),
         ("form", program.form.picture_requested),
         ("compare", program._pages.compare.save_requested),

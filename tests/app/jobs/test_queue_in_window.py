@@ -44,5 +44,5 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
     page.list.strip._button.click()
     qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
     qtbot.waitUntil(lambda: not page.list.strip.isVisible())
-    page.detail.stop_requested.emit(draft.id)
+    page.detail.job_actions.stop_requested.emit(draft.id)
     qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over)

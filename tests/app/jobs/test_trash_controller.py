@@ -95,7 +95,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
     qtbot, services, page, ids, trash, toast
 ):
     fill(services, ids[0])
-    page.many.trash_requested.emit(ids[:2])
+    page.job_actions.many_trash_requested.emit(ids[:2])
     dialog = trash._dialog.now
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
     dialog._go.click()
@@ -109,7 +109,7 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
 def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     qtbot, services, page, ids, trash, toast
 ):
-    page.many.trash_requested.emit(ids[:2])
+    page.job_actions.many_trash_requested.emit(ids[:2])
     # Somebody else was faster with one of them.
     services.jobs.remove(ids[1])
     trash._dialog.now._go.click()
@@ -123,7 +123,7 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
 
 
 def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
-    page.many.trash_requested.emit(ids[:1])
+    page.job_actions.many_trash_requested.emit(ids[:1])
     services.jobs.remove(ids[0])
     trash._dialog.now._go.click()
     assert toast._text.text().startswith("Moved 0 of 1 job to the trash. digits: There is no job")
@@ -131,7 +131,7 @@ def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash,
 
 
 def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
-    page.many.trash_requested.emit(ids)
+    page.job_actions.many_trash_requested.emit(ids)
     trash._dialog.now.reject()
     assert len(services.jobs.list()) == 3
     assert trash._dialog.now is None

@@ -206,7 +206,7 @@ def test_what_went_to_the_trash_comes_back_by_undo(program, hands, ids, qtbot):
     page: JobsPage = program.jobs
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
-    page.detail.remove_requested.emit(job_id)
+    page.detail.job_actions.remove_requested.emit(job_id)
     hands.wait(lambda: page.model.row_of(job_id) < 0 and toast._undo.isVisible())
     qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -84,7 +84,7 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     detail = desk.open("slow")
     frame = desk.program.frame
     asked = []
-    detail.stop_requested.connect(asked.append)
+    detail.job_actions.stop_requested.connect(asked.append)
     if open_layer == "bell":
         frame.bell.show()
     else:
@@ -92,5 +92,5 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     desk.press("Ctrl+.", "Esc")
     assert asked == []
     desk.press("Ctrl+.")
-    detail.stop_requested.disconnect(asked.append)
+    detail.job_actions.stop_requested.disconnect(asked.append)
     assert asked == [desk.ids["slow"]]

@@ -12,6 +12,7 @@ from tests.pictures.screens.jobs import open_job, table
 from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
 from tests.widgets.jobs import preflight_samples as looks
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
@@ -116,7 +117,7 @@ def _export(stage: Stage) -> ExportDialog:
     open_job(stage, lab.FINISHED)
     made = lab.checkpoints(lab.FINISHED)
     return stage.lay_over(
-        ExportDialog(lab.FINISHED.name, made, folder="/home/mai", parent=stage.window)
+        ExportDialog(JobActions(), lab.FINISHED, made, folder="/home/mai", parent=stage.window)
     )
 
 
@@ -211,7 +212,7 @@ def queue_priority(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
     page.show_queue(waiting, at_once=True)
-    stage.lay_over(QueueDialog(waiting.places[0].entry, stage.window))
+    stage.lay_over(QueueDialog(waiting.places[0].entry, JobActions(), stage.window))
 
 
 NAMES = [view.name for view in lab.JOBS[5:8]]

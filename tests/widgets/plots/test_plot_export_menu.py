@@ -21,7 +21,7 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     ]
     # A page that is not made yet comes to the front when it is.
     for signal in (
-        stage.jobs.detail.save_requested,
+        stage.jobs.detail.job_actions.save_requested,
         stage.compare.save_requested,
         stage.nodes.save_requested,
         stage.form.picture_requested,

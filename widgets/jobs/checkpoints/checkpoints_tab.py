@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, Signal, SignalInstance, Slot
 from PySide6.QtGui import QDrag, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
@@ -21,7 +22,9 @@ from widgets.common.lazy_file_drag import Promise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
-from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, format_title
+from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
+from widgets.jobs.checkpoints.export_dialog import export_name, format_title
+from widgets.jobs.checkpoints.exporter import Exporter
 
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
 _PROVED = "verified when it was saved"
@@ -42,29 +45,15 @@ def marks(checkpoint: Checkpoint) -> str:
 
 
 class CheckpointsTab(QWidget):
-    """The tab Checkpoints.
+    """The tab Checkpoints."""
 
-    Signals:
-        resume_requested: Name of the checkpoint to resume from.
-        new_from_requested: Name of the checkpoint a new job should start from.
-        export_requested: Name of the checkpoint to export.
-        keep_requested: Name of a checkpoint, and whether it is always kept.
-        verify_requested: Name of the checkpoint whose file is to be checked by its hash.
-        drag_began: See `CheckpointTable`.
-    """
-
-    resume_requested = Signal(str)
-    new_from_requested = Signal(str)
-    export_requested = Signal(str)
-    keep_requested = Signal(str, bool)
-    verify_requested = Signal(str)
-    drag_began = Signal(object, object)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: JobActions, exports: Exporter) -> None:
+        super().__init__()
+        self._actions = actions
+        self._exports = exports
+        self._view: JobView | None = None
         self._metric = ""
         self._verified: dict[str, tuple[str, str]] = {}
-        self._export_kind = USUAL_FORMAT
         self.model = CheckpointModel(
             (
                 TableColumn[Checkpoint]("Name", lambda one: one.name, self._name_tip),
@@ -90,22 +79,22 @@ class CheckpointsTab(QWidget):
             )
         )
         self._table = CheckpointTable()
-        self._table.drag_began.connect(self.drag_began)
+        self._table.drag_began.connect(self._drag)
         self._table.setModel(self.model)
         dress(self._table, "Checkpoints")
         self._widths = SharedWidth(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from this", icon="play")
-        self._resume.clicked.connect(lambda: self.resume_requested.emit(self._chosen()))
+        self._resume.clicked.connect(partial(self._request, actions.resume_requested))
         self._new = Button("New job from this", icon="plus")
-        self._new.clicked.connect(lambda: self.new_from_requested.emit(self._chosen()))
+        self._new.clicked.connect(partial(self._request, actions.new_from_requested))
         self._export = Button("Export…", icon="upload-simple")
-        self._export.clicked.connect(lambda: self.export_requested.emit(self._chosen()))
+        self._export.clicked.connect(self._ask_export)
         self._keep = Button(_KEEP, icon="push-pin")
-        self._keep.clicked.connect(self._wish_keep)
+        self._keep.clicked.connect(self._request_keep)
         self._verify = Button("Check file", icon="shield-check")
         self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
-        self._verify.clicked.connect(self._wish_verified)
+        self._verify.clicked.connect(partial(self._request, actions.verify_requested))
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
@@ -140,9 +129,8 @@ class CheckpointsTab(QWidget):
         if not self.model.rowCount():
             self._nothing.say("wifi-slash", "Could not read the checkpoints", sentence)
 
-    def show_checkpoints(
-        self, checkpoints: tuple[Checkpoint, ...], policy: CheckpointPolicy
-    ) -> None:
+    def show_checkpoints(self, view: JobView, checkpoints: tuple[Checkpoint, ...]) -> None:
+        self._view, policy = view, view.config.checkpoint
         kept = self._chosen()
         self._metric = policy.best_metric
         metric = metric_words(self._metric)
@@ -185,17 +173,13 @@ class CheckpointsTab(QWidget):
                 cell = self.model.index(number, _MARKS_COLUMN)
                 self.model.dataChanged.emit(cell, cell)
 
-    def set_export_kind(self, kind: str) -> None:
-        """Set the format in which a dragged checkpoint is exported."""
-        self._export_kind = kind
-
     def set_live(self, live: bool) -> None:
         """Disable Resume while the job runs."""
         self._live = live
         self._fit_buttons()
 
     def _name_tip(self, checkpoint: Checkpoint) -> str:
-        kind = format_title(self._export_kind)
+        kind = format_title(self._exports.kind)
         return (
             f"{checkpoint.name}\nDrag it into a folder to export it ({kind}, the last format used)"
         )
@@ -210,15 +194,27 @@ class CheckpointsTab(QWidget):
     def _chosen_one(self) -> Checkpoint | None:
         return next((one for one in self.model.rows if one.name == self._chosen()), None)
 
-    @Slot()
-    def _wish_keep(self) -> None:
-        chosen = self._chosen_one()
-        if chosen is not None:
-            self.keep_requested.emit(chosen.name, not chosen.is_kept)
+    def _request(self, signal: SignalInstance) -> None:
+        if self._view is not None:
+            signal.emit(self._view.id, self._chosen())
 
     @Slot()
-    def _wish_verified(self) -> None:
-        self.verify_requested.emit(self._chosen())
+    def _request_keep(self) -> None:
+        if self._view is not None:
+            self._actions.keep_requested.emit(self._view.id, self._chosen_one())
+
+    @Slot()
+    def _ask_export(self) -> None:
+        if self._view is not None:
+            self._exports.ask(self._view, self.model.rows, self._chosen())
+
+    @Slot(object, object)
+    def _drag(self, checkpoint: Checkpoint, promise: Promise) -> None:
+        if self._view is not None:
+            kind = self._exports.kind
+            name = export_name(self._view.name, kind)
+            drag = CheckpointDrag(self._view.id, checkpoint, kind, name, promise)
+            self._actions.drag_requested.emit(drag)
 
     def _marks(self, checkpoint: Checkpoint) -> str:
         words, _ = self._verified.get(checkpoint.sha256, ("", ""))

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button, SegmentedControl
@@ -18,6 +19,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, S6, Tone
+from widgets.jobs.actions.job_actions import ExportRequest, JobActions
 
 _FORMATS = {
     "zip": ("Zip", "Model source, weights, curves, and a load.py that needs only PyTorch."),
@@ -49,21 +51,12 @@ def file_stem(job_name: str) -> str:
 
 
 class ExportDialog(FittedDialog):
-    """Asks for the checkpoint, the format and the path.
-
-    Signals:
-        export_requested: Checkpoint name, "best" or "latest", format, path.
-        export_cancelled: Cancel the export that is under way.
-        folder_requested: Path of the exported file, to be shown in the file manager.
-    """
-
-    export_requested = Signal(str, str, str)
-    export_cancelled = Signal()
-    folder_requested = Signal(str)
+    """Asks for the checkpoint, the format and the path."""
 
     def __init__(
         self,
-        job_name: str,
+        actions: JobActions,
+        view: JobView,
         checkpoints: tuple[Checkpoint, ...],
         chosen: str = "",
         folder: str = "",
@@ -71,6 +64,8 @@ class ExportDialog(FittedDialog):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Export", _WIDTH, parent)
+        self._actions = actions
+        self._job_id = view.id
         self._under_way = False
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._checkpoint = ComboBox(name="Checkpoint")
@@ -78,17 +73,17 @@ class ExportDialog(FittedDialog):
         self._format = SegmentedControl(kinds, kind, name="As")
         self._format.chosen.connect(self._format_chosen)
         self._words = Label(_FORMATS[kind][1], "small", "text2", wrap=True)
-        self._path = LineEdit(str(PurePath(folder) / export_name(job_name, kind)), name="To")
+        self._path = LineEdit(str(PurePath(folder) / export_name(view.name, kind)), name="To")
         self._path.textChanged.connect(self._changed)
         self._checkpoint.currentIndexChanged.connect(self._changed)
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
         self._answer = TaskStatus("Exporting")
-        self._answer.cancelled.connect(self.export_cancelled)
-        self._answer.folder_requested.connect(self.folder_requested)
+        self._answer.cancelled.connect(actions.export_cancelled)
+        self._answer.folder_requested.connect(actions.file_requested)
         self._export = Button("Export", kind="primary")
         self._export.setDefault(True)
-        self._export.clicked.connect(self._wish)
+        self._export.clicked.connect(self._request)
         close = Button("Close")
         close.clicked.connect(self.reject)
         path = row((self._path, 1), choose, gap=S2)
@@ -147,7 +142,7 @@ class ExportDialog(FittedDialog):
 
     def reject(self) -> None:
         if self._under_way:
-            self.export_cancelled.emit()
+            self._actions.export_cancelled.emit()
         super().reject()
 
     def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
@@ -187,11 +182,12 @@ class ExportDialog(FittedDialog):
         self._export.setEnabled(ready and not self._under_way)
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         self.show_progress(None, "Starting…")
-        path = self._path.text().strip()
+        path, kind = self._path.text().strip(), self._format.key()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
-        self.export_requested.emit(checkpoint, self._format.key(), path)
+        self._actions.export_kind_chosen.emit(kind)
+        self._actions.export_requested.emit(ExportRequest(self._job_id, checkpoint, kind, path))
 
 
 def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:

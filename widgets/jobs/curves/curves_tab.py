@@ -22,6 +22,7 @@ from widgets.common.fields import Slider
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curve_marks import CurveMarks
 from widgets.jobs.curves.curves_layout import CurvesBody
@@ -56,18 +57,15 @@ class CurvesTab(QWidget):
     """All curves of the open job.
 
     Signals:
-        save_requested: A suggested file name, and the bytes to save.
-        csv_requested: The user asks for all curves of the job as a table.
         completed: All appended points are in the curves.
     """
 
-    save_requested = Signal(str, object)
-    csv_requested = Signal()
     completed = Signal()
 
-    def __init__(self, smoothing: float = 0.6, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._name = "curves"
+    def __init__(self, actions: JobActions, smoothing: float = 0.6) -> None:
+        super().__init__()
+        self._actions = actions
+        self._job_id, self._name = "", "curves"
         self._link = HoverLink(self)
         self._drawing = ChunkedWork(self)
         self._to_come: deque[HistoryUpdate] = deque()
@@ -92,7 +90,7 @@ class CurvesTab(QWidget):
         self._axes.chosen.connect(self._set_axis)
         save = IconButton("download-simple", "Save the curves")
         menu = QMenu(save)
-        menu.addAction("All curves as CSV…", self.csv_requested.emit)
+        menu.addAction("All curves as CSV…", lambda: actions.csv_requested.emit(self._job_id))
         save.setMenu(menu)
         self._loss = LargePlot("Loss", link=self._link)
         add_pictures(menu, lambda: self._loss, self._save)
@@ -121,9 +119,9 @@ class CurvesTab(QWidget):
         # Creating a plot takes 15 ms; created ahead, they do not delay opening the first job.
         self._spare = {base: self._make_plot(base) for base in _USUAL}
 
-    def clear(self, name: str) -> None:
-        """Remove the curves for another job."""
-        self._name = name
+    def clear(self, name: str, job_id: str = "") -> None:
+        """Remove the curves for another job, or another run."""
+        self._job_id, self._name = job_id, name
         self._drawing.stop()
         self._taking.stop()
         self._to_come.clear()
@@ -390,7 +388,7 @@ class CurvesTab(QWidget):
 
     @Slot(str, object)
     def _save(self, plot: str, content: bytes) -> None:
-        self.save_requested.emit(f"{self._name} {plot}", content)
+        self._actions.save_requested.emit(f"{self._name} {plot}", content)
 
 
 def _kind(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QEvent, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, Qt, Slot
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
@@ -25,12 +25,10 @@ from widgets.common.buttons import Button
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.focus import FocusLead
 from widgets.common.layout import col
-from widgets.common.lazy_file_drag import Promise
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
-from widgets.jobs.actions.signals import JobActions
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
-from widgets.jobs.checkpoints.export_actions import ExportActs
-from widgets.jobs.checkpoints.export_dialog import export_name
+from widgets.jobs.checkpoints.exporter import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import what_stop_costs
 from widgets.jobs.detail.job_header import JobHeader
@@ -44,7 +42,6 @@ from widgets.jobs.detail.slow_node import SlowNode, slow_node
 from widgets.jobs.detail.warning import finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
-from widgets.jobs.queue.queue_actions import QueueActs
 from widgets.jobs.ranks.rank_history import problems_of_job
 from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
@@ -52,47 +49,12 @@ from widgets.nodes.history.node_history import NodeHistory
 _ANNOUNCED_STEP = 0.1
 
 
-class JobDetail(JobActions):
-    """The right side of the page Jobs.
+class JobDetail(QWidget):
+    """The right side of the page Jobs; `job_actions` emits what the user requests."""
 
-    Signals, in addition to those of `JobActions`:
-        csv_requested (all its curves in one table), checkpoints_requested, settings_requested:
-            Job id.
-        resume_elsewhere_requested: Job id, and ``placement`` as a job file has it.
-        smaller_requested: Job id, and the batch size to resume with.
-        new_from_requested: Job id, checkpoint a new job should start from.
-        export_requested: Job id, checkpoint, format, path.
-        keep_requested: Job id, checkpoint, whether it is always kept.
-        verify_requested: Job id, checkpoint whose file is to be checked.
-        acts_requested: Job id; answer with `show_acts`.
-        export_kind_chosen: The format of an export, to be stored for the next one.
-        take_out_requested: A checkpoint is dragged out: job id, `Checkpoint`, format, file
-            name, and the `Promise` of the file.
-        notes_requested: Job id, text. tags_requested: job id, tuple.
-        save_requested: Suggested file name, bytes.
-        node_requested: The name of a node.
-    """
-
-    resume_elsewhere_requested = Signal(str, object)
-    smaller_requested = Signal(str, int)
-    csv_requested = Signal(str)
-    new_from_requested = Signal(str, str)
-    export_requested = Signal(str, str, str, str)
-    export_cancelled = Signal()
-    keep_requested = Signal(str, str, bool)
-    verify_requested = Signal(str, str)
-    acts_requested = Signal(str)
-    export_kind_chosen = Signal(str)
-    take_out_requested = Signal(str, object, str, str, object)
-    notes_requested = Signal(str, str)
-    tags_requested = Signal(str, object)
-    checkpoints_requested = Signal(str)
-    settings_requested = Signal(str)
-    save_requested = Signal(str, object)
-    node_requested = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: JobActions) -> None:
+        super().__init__()
+        self.job_actions = actions
         self._view: JobView | None = None
         self._announcer = _Announcer(self)
         self._checkpoints: tuple[Checkpoint, ...] | None = None
@@ -106,11 +68,10 @@ class JobDetail(JobActions):
         self._export_waits = False
         self._stopping_since_s: float | None = None
         """When the job was first seen stopping, by this computer's clock; those of nodes differ."""
-        self._earlier = EarlierRuns(self)
-        self.queue = QueueActs(self)
-        self.exports = ExportActs(self)
+        self._earlier = EarlierRuns(actions, self)
+        self.exports = Exporter(actions, self)
         self._elsewhere: DialogHolder[ElsewhereDialog] = DialogHolder()
-        self.header = JobHeader(self, self.queue)
+        self.header = JobHeader(actions, self.export, self.open_elsewhere)
         self._progress = JobProgress()
         self._banner = Banner()
         self._banner.hide()
@@ -139,7 +100,6 @@ class JobDetail(JobActions):
 
     def open_job(self, view: JobView) -> None:
         """Show another job, with its first tab."""
-        self.notes.flush()
         self._view = view
         self._announcer.open(view)
         self._checkpoints = None
@@ -149,20 +109,20 @@ class JobDetail(JobActions):
         self._place = None
         self._export_waits = False
         self._stopping_since_s = None
-        self._earlier.clear()
-        self.curves.clear(view.name)
+        self._earlier.open_job(view.id)
+        self.curves.clear(view.name, view.id)
         self.log.open_job(view)
         self.notes.open_job(view)
         self.settings.show_job(view)
         if view.run:
             self.checkpoints.begin_reading()
         else:
-            self.checkpoints.show_checkpoints((), view.config.checkpoint)
+            self.checkpoints.show_checkpoints(view, ())
         self.failure.clear()
         self._show()
         self._choose_tab("failure" if view.state.has_failed else "curves")
-        self.settings_requested.emit(view.id)
-        self.acts_requested.emit(view.id)
+        self.job_actions.settings_requested.emit(view.id)
+        self.job_actions.history_requested.emit(view.id)
 
     def show_update(self, update: RunUpdate) -> None:
         """Show an update of the job: its view, and points to append."""
@@ -196,10 +156,10 @@ class JobDetail(JobActions):
             self.log.open_job(view)
             self._choose_tab("failure")
         if turned or view.epoch != before.epoch:
-            self.checkpoints_requested.emit(view.id)
+            self.job_actions.checkpoints_requested.emit(view.id)
         said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
         if turned or said:
-            self.acts_requested.emit(view.id)
+            self.job_actions.history_requested.emit(view.id)
 
     def show_place(self, place: QueuePlace | None) -> None:
         """Set the place of the open job in the queue."""
@@ -211,7 +171,7 @@ class JobDetail(JobActions):
         if self._view is None or not self._is_open(job_id):
             return
         self._checkpoints = checkpoints
-        self.checkpoints.show_checkpoints(checkpoints, self._view.config.checkpoint)
+        self.checkpoints.show_checkpoints(self._view, checkpoints)
         if self._earlier.shown is None:
             self.curves.show_checkpoints(checkpoints)
         self.failure.show_checkpoints(checkpoints)
@@ -242,7 +202,7 @@ class JobDetail(JobActions):
         run = self._earlier.show_earlier(number) if self._is_open(job_id) else None
         if run is None:
             return
-        self.curves.clear(f"{then.view.name} run {number}")
+        self.curves.clear(f"{then.view.name} run {number}", job_id)
         self.curves.append(then.history)
         self.curves.show_view(then.view)
         self.log.open_job(replace(then.view, id=earlier_log(job_id, run.put_away)))
@@ -293,21 +253,13 @@ class JobDetail(JobActions):
             self._verdict = (sentence, is_same)
             self._show()
 
-    def show_export_progress(self, job_id: str, share: float | None, text: str) -> None:
-        if self._is_open(job_id):
-            self.exports.show_progress(share, text)
-
-    def show_exported(self, job_id: str, path: str) -> None:
-        if self._is_open(job_id):
-            self.exports.show_done(path)
-
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._view is not None:
             # The units of its figures may have changed.
             self._show()
             if self._checkpoints:
-                self.checkpoints.show_checkpoints(self._checkpoints, self._view.config.checkpoint)
+                self.checkpoints.show_checkpoints(self._view, self._checkpoints)
 
     def set_narrow(self, narrow: bool) -> None:
         """Show a back button in a narrow window, which shows either the list or the job."""
@@ -339,7 +291,7 @@ class JobDetail(JobActions):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return to the list on Esc, if no child used the key."""
         if event.key() == Qt.Key.Key_Escape and not event.modifiers():
-            self.back_requested.emit()
+            self.job_actions.back_requested.emit()
         else:
             super().keyPressEvent(event)
 
@@ -352,18 +304,19 @@ class JobDetail(JobActions):
     def export(self) -> None:
         """Open the export dialog, once the checkpoints are known."""
         self._export_waits = self._checkpoints is None
-        self._open_export("")
+        if self._view is not None and self._checkpoints:
+            self.exports.ask(self._view, self._checkpoints)
 
     # -- construction
 
     def _make_tabs(self) -> None:
-        self.curves = CurvesTab()
+        self.curves = CurvesTab(self.job_actions)
         self.ranks = RanksTab()
-        self.checkpoints = CheckpointsTab()
+        self.checkpoints = CheckpointsTab(self.job_actions, self.exports)
         self.log = LogTab()
         self.settings = SettingsTab()
-        self.notes = NotesTab()
-        self.failure = FailureTab(self.curves.run_curves)
+        self.notes = NotesTab(self.job_actions)
+        self.failure = FailureTab(self.job_actions, self.curves.run_curves)
         self._tabs = JobTabs(
             failure=self.failure,
             curves=self.curves,
@@ -375,46 +328,11 @@ class JobDetail(JobActions):
         )
 
     def _wire(self) -> None:
-        self.header.export_wished.connect(self.export)
-        self._earlier.chosen.connect(lambda number: self.earlier_requested.emit(self._id(), number))
-        self._earlier.newest_chosen.connect(self._wish_newest)
-        self.header.elsewhere_wished.connect(self.open_elsewhere)
-        self.exports.export_requested.connect(self.export_requested)
-        self.exports.export_cancelled.connect(self.export_cancelled)
-        self.exports.kind_chosen.connect(self.checkpoints.set_export_kind)
-        self.exports.kind_chosen.connect(self.export_kind_chosen)
         self._tabs.turned.connect(self._tab_turned)
-        self.curves.save_requested.connect(self.save_requested)
         self.curves.completed.connect(self.failure.show_points)
-        self.failure.save_requested.connect(self._save_of_job)
+        self.failure.plots.saved.connect(self._save_of_job)
         self.ranks.history.saved.connect(self._save_of_job)
-        self.curves.csv_requested.connect(lambda: self.csv_requested.emit(self._id()))
-        self.checkpoints.resume_requested.connect(self._resume_from)
-        self.checkpoints.new_from_requested.connect(
-            lambda name: self.new_from_requested.emit(self._id(), name)
-        )
-        self.checkpoints.export_requested.connect(self._open_export)
-        self.checkpoints.keep_requested.connect(
-            lambda name, is_kept: self.keep_requested.emit(self._id(), name, is_kept)
-        )
-        self.checkpoints.verify_requested.connect(
-            lambda name: self.verify_requested.emit(self._id(), name)
-        )
-        self.checkpoints.drag_began.connect(self._take_out)
-        self.notes.notes_changed.connect(lambda text: self.notes_requested.emit(self._id(), text))
-        self.notes.tags_changed.connect(lambda tags: self.tags_requested.emit(self._id(), tags))
-        self.failure.resume_requested.connect(self._resume_from)
-        self.failure.smaller_requested.connect(
-            lambda batch_size: self.smaller_requested.emit(self._id(), batch_size)
-        )
-        self.failure.moved_requested.connect(
-            lambda placement: self.resume_elsewhere_requested.emit(self._id(), placement)
-        )
         self.failure.choice_requested.connect(self.open_elsewhere)
-        self.failure.start_over_requested.connect(
-            lambda: self.start_over_requested.emit(self._id())
-        )
-        self.failure.clone_requested.connect(lambda: self.clone_requested.emit(self._id()))
         self.failure.log_requested.connect(self._show_log_of)
 
     # -- display
@@ -476,10 +394,10 @@ class JobDetail(JobActions):
     def _banner_actions(self, is_earlier: bool, node: str) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
-            button.clicked.connect(self._wish_newest)
+            button.clicked.connect(lambda: self.job_actions.newest_requested.emit(self._id()))
         elif node:
             button = Button("Show node")
-            button.clicked.connect(lambda: self.node_requested.emit(node))
+            button.clicked.connect(lambda: self.job_actions.node_requested.emit(node))
         else:
             return []
         return [button]
@@ -499,10 +417,6 @@ class JobDetail(JobActions):
 
     # -- events
 
-    @Slot()
-    def _wish_newest(self) -> None:
-        self.newest_requested.emit(self._id())
-
     def _id(self) -> str:
         return self._view.id if self._view is not None else ""
 
@@ -516,16 +430,12 @@ class JobDetail(JobActions):
     def _tab_turned(self, key: str) -> None:
         self._fit_header_act()
         if key == "checkpoints" and self._view is not None:
-            self.checkpoints_requested.emit(self._id())
+            self.job_actions.checkpoints_requested.emit(self._id())
 
     @Slot(str, object)
     def _save_of_job(self, plot: str, content: bytes) -> None:
         if self._view is not None:
-            self.save_requested.emit(f"{self._view.name} {plot}", content)
-
-    @Slot(str)
-    def _resume_from(self, checkpoint: str) -> None:
-        self.resume_requested.emit(self._id(), checkpoint)
+            self.job_actions.save_requested.emit(f"{self._view.name} {plot}", content)
 
     @Slot(str, int)
     def _show_log_of(self, source: str, line: int) -> None:
@@ -572,25 +482,10 @@ class JobDetail(JobActions):
             return
         placement = view.config.to_dict()["placement"]
         dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
-        dialog.resume_requested.connect(partial(self.resume_elsewhere_requested.emit, view.id))
+        dialog.resume_requested.connect(
+            partial(self.job_actions.resume_elsewhere_requested.emit, view.id)
+        )
         self._elsewhere.open(dialog)
-
-    @Slot(str)
-    def _open_export(self, checkpoint: str) -> None:
-        if self._view is not None and self._checkpoints:
-            self.exports.ask(self._view, self._checkpoints, checkpoint)
-
-    def restore_export_kind(self, kind: str) -> None:
-        """Restore the format that `export_kind_chosen` gave; an unknown one is ignored."""
-        self.exports.restore_kind(kind)
-        self.checkpoints.set_export_kind(self.exports.kind)
-
-    @Slot(object, object)
-    def _take_out(self, checkpoint: Checkpoint, promise: Promise) -> None:
-        if self._view is not None:
-            kind = self.exports.kind
-            name = export_name(self._view.name, kind)
-            self.take_out_requested.emit(self._view.id, checkpoint, kind, name, promise)
 
 
 class _Announcer:

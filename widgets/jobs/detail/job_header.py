@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.state import JobState
@@ -17,12 +17,11 @@ from widgets.common.labels import plain_tip
 from widgets.common.layout import col, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
-from widgets.jobs.actions.job_menu import add_acts
+from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_menu import QUEUE_TIP, Do, add_acts, add_queue_acts
 from widgets.jobs.actions.primary_action import KEYS_OF_ACTS, MainAct, PrimaryAction, main_act
-from widgets.jobs.actions.signals import JobActions
 from widgets.jobs.detail.header_facts import circumstances, facts
 from widgets.jobs.detail.job_name import JobName
-from widgets.jobs.queue.queue_actions import QUEUE_TIP, QueueActs
 from widgets.jobs.ranks.rank_strip import rank_marks
 
 _RING = 96
@@ -31,22 +30,17 @@ _RING = 96
 class JobHeader(QWidget):
     """Shows one job.
 
-    `JobActions` emits the actions that are requested, and `QueueActs` those of the queue.
-
-    Signals:
-        export_wished, elsewhere_wished: Open the dialog that exports, or that moves the job.
+    Args:
+        export, elsewhere: Open the dialog that exports, or that moves the job.
 
     Attributes:
         act: The button of the main action for the state.
     """
 
-    export_wished = Signal()
-    elsewhere_wished = Signal()
-
-    def __init__(self, wishes: JobActions, queue: QueueActs, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._wishes = wishes
-        self._queue = queue
+    def __init__(self, actions: JobActions, export: Do, elsewhere: Do) -> None:
+        super().__init__()
+        self._actions = actions
+        self._export, self._elsewhere = export, elsewhere
         self._view: JobView | None = None
         self._place: QueuePlace | None = None
         self._busy = ""
@@ -54,7 +48,7 @@ class JobHeader(QWidget):
         self._has_checkpoints: bool | None = None
         self._main: MainAct | None = None
         self._back = IconButton("arrow-left", "All jobs")
-        self._back.clicked.connect(self._wishes.back_requested)
+        self._back.clicked.connect(actions.back_requested)
         self._back.hide()
         self._ring = RankRing(_RING)
         self._name = JobName()
@@ -146,32 +140,32 @@ class JobHeader(QWidget):
             return
         match self._main.act:
             case PrimaryAction.START:
-                self._wishes.start_requested.emit(view.id)
+                self._actions.start_requested.emit(view.id)
             case PrimaryAction.CANCEL:
-                self._wishes.start_cancelled.emit(view.id)
+                self._actions.start_cancelled.emit(view.id)
             case PrimaryAction.STOP:
-                self._wishes.stop_requested.emit(view.id)
+                self._actions.stop_requested.emit(view.id)
             case PrimaryAction.KILL:
-                self._wishes.kill_requested.emit(view.id)
+                self._actions.kill_requested.emit(view.id)
             case PrimaryAction.RESUME:
-                self._wishes.resume_requested.emit(view.id, "")
+                self._actions.resume_requested.emit(view.id, "")
             case PrimaryAction.START_OVER:
-                self._wishes.start_over_requested.emit(view.id)
+                self._actions.start_over_requested.emit(view.id)
             case PrimaryAction.EXPORT:
-                self.export_wished.emit()
+                self._export()
 
     @Slot()
     def _do_wait(self) -> None:
         view = self._view
         if view is not None and view.state is JobState.QUEUED:
-            self._queue.leave_requested.emit(view.id)
+            self._actions.leave_requested.emit(view.id)
         elif view is not None:
-            self._queue.queue_requested.emit(view.id)
+            self._actions.queue_requested.emit(view.id)
 
     @Slot()
     def _ask_runs(self) -> None:
         if self._view is not None:
-            self._wishes.runs_requested.emit(self._view.id)
+            self._actions.runs_requested.emit(self._view.id)
 
     @Slot()
     def _fill_menu(self) -> None:
@@ -179,15 +173,15 @@ class JobHeader(QWidget):
         self._menu.clear()
         if view is None:
             return
-        self._queue.fill(self._menu, view, self._place, has_checkpoints=self._has_checkpoints)
+        add_queue_acts(self._menu, view, self._place, self._actions, self._has_checkpoints)
         if self._menu.actions():
             self._menu.addSeparator()
         add_acts(
             self._menu,
             view,
-            self._wishes,
-            export=self.export_wished.emit,
-            elsewhere=self.elsewhere_wished.emit,
+            self._actions,
+            export=self._export,
+            elsewhere=self._elsewhere,
             rename=self.rename,
             has_checkpoints=self._has_checkpoints,
             busy=bool(self._busy),
@@ -200,4 +194,4 @@ class JobHeader(QWidget):
     @Slot(str)
     def _rename(self, name: str) -> None:
         if self._view is not None:
-            self._wishes.rename_requested.emit(self._view.id, name)
+            self._actions.rename_requested.emit(self._view.id, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from PySide6.QtCore import QTimer, Signal, Slot
+from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
@@ -17,32 +17,27 @@ from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import col
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4
+from widgets.jobs.actions.job_actions import JobActions
 
 _SAVE_AFTER_MS = 800
 
 
 class NotesTab(QWidget):
-    """The tab Notes; it saves when the user stops typing.
+    """The tab Notes; it saves when the user stops typing."""
 
-    Signals:
-        notes_changed: The whole text.
-        tags_changed: All tags, as a tuple.
-    """
-
-    notes_changed = Signal(str)
-    tags_changed = Signal(object)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: JobActions) -> None:
+        super().__init__()
+        self._actions = actions
+        self._job_id = ""
         self._showing = False
         self._tags = LineEdit(placeholder="Tags, separated by commas", name="Tags")
-        self._tags.editingFinished.connect(self._tell_tags)
+        self._tags.editingFinished.connect(self._save_tags)
         self._text = TextBox(placeholder="Purpose and results of this job", name="Notes")
         self._text.textChanged.connect(self._typed)
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(_SAVE_AFTER_MS)
-        self._pause.timeout.connect(self._tell_notes)
+        self._pause.timeout.connect(self._save_notes)
         self._shown_tags: tuple[str, ...] = ()
         card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
         self._acts = TextBox(read_only=True, name="History")
@@ -54,6 +49,7 @@ class NotesTab(QWidget):
 
     def open_job(self, view: JobView) -> None:
         self.flush()
+        self._job_id = view.id
         self._acts.clear()
         self._showing = True
         self._text.setPlainText(view.notes)
@@ -73,7 +69,7 @@ class NotesTab(QWidget):
         """Save what was typed last, before another job is opened."""
         if self._pause.isActive():
             self._pause.stop()
-            self._tell_notes()
+            self._save_notes()
 
     @Slot()
     def _typed(self) -> None:
@@ -81,13 +77,13 @@ class NotesTab(QWidget):
             self._pause.start()
 
     @Slot()
-    def _tell_notes(self) -> None:
-        self.notes_changed.emit(self._text.toPlainText())
+    def _save_notes(self) -> None:
+        self._actions.notes_requested.emit(self._job_id, self._text.toPlainText())
 
     @Slot()
-    def _tell_tags(self) -> None:
+    def _save_tags(self) -> None:
         words = (word.strip() for word in self._tags.text().split(","))
         tags = tuple(dict.fromkeys(word for word in words if word))
         if tags != self._shown_tags:
             self._shown_tags = tags
-            self.tags_changed.emit(tags)
+            self._actions.tags_requested.emit(self._job_id, tags)

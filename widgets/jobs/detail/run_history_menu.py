@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from PySide6.QtCore import QObject, QPoint, Signal
+from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.base.timestamps import instant
@@ -15,30 +15,25 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobRun
 from widgets.common import formats
 from widgets.common.labels import literal
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.warning import JobFinding
 
 _REST = "Curves and log are from this run; the rest is current."
 
 
-class EarlierRuns(QObject):
-    """The runs of the job; `shown` is the one whose curves and log the page shows.
+class EarlierRuns:
+    """The runs of the job; `shown` is the one whose curves and log the page shows."""
 
-    Signals:
-        chosen: The number of a run; show its curves and log.
-        newest_chosen: Show those of the newest run.
-    """
-
-    chosen = Signal(int)
-    newest_chosen = Signal()
-
-    def __init__(self, window: QWidget) -> None:
-        super().__init__(window)
+    def __init__(self, actions: JobActions, window: QWidget) -> None:
+        self._actions = actions
         self._window = window
+        self._job_id = ""
         self._runs: tuple[JobRun, ...] = ()
         self.shown: JobRun | None = None
         """None for the newest."""
 
-    def clear(self) -> None:
+    def open_job(self, job_id: str) -> None:
+        self._job_id = job_id
         self._runs, self.shown = (), None
 
     def show_runs(self, runs: Sequence[JobRun]) -> None:
@@ -84,9 +79,9 @@ class EarlierRuns(QObject):
 
     def _choose(self, run: JobRun) -> None:
         if run.put_away:
-            self.chosen.emit(run.number)
+            self._actions.earlier_requested.emit(self._job_id, run.number)
         elif self.shown is not None:
-            self.newest_chosen.emit()
+            self._actions.newest_requested.emit(self._job_id)
 
 
 def run_words(run: JobRun, now: datetime) -> str:

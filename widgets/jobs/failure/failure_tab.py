@@ -26,6 +26,7 @@ from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.header_facts import step_words
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.jobs.failure.failure_events import EventList, events
@@ -46,28 +47,17 @@ class FailureTab(QWidget):
     """The first tab of a failed job.
 
     Signals:
-        resume_requested: Name of the checkpoint to resume from, "" for the newest.
-        smaller_requested: The batch size to resume with, from the newest checkpoint.
-        moved_requested: Where to resume: ``placement`` as a job file has it.
         choice_requested: Ask where to resume, without this node ("" for none).
-        start_over_requested: Run again from the first step.
-        clone_requested: Open the form with these settings, to change one.
-        save_requested: A file name, and the bytes to save.
         log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
     """
 
-    resume_requested = Signal(str)
-    smaller_requested = Signal(int)
-    moved_requested = Signal(object)
     choice_requested = Signal(str)
-    start_over_requested = Signal()
-    clone_requested = Signal()
-    save_requested = Signal(str, object)
     log_requested = Signal(str, int)
 
-    def __init__(self, run: RunCurves | None = None, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: JobActions, run: RunCurves | None = None) -> None:
         """Create the tab; ``run``: the curves of the open job, which another tab fills."""
-        super().__init__(parent)
+        super().__init__()
+        self._actions = actions
         self._run = run if run is not None else RunCurves()
         self._view: JobView | None = None
         self._checkpoints: tuple[Checkpoint, ...] | None = None
@@ -77,7 +67,6 @@ class FailureTab(QWidget):
         self._drawn: tuple[object, ...] = ()
         self._remedies = Remedies()
         self.plots = FailurePlots()
-        self.plots.saved.connect(self.save_requested)
         self.events = EventList()
         self._place = (MPIRUN_LOG, 0)
         self._newest = ""
@@ -86,18 +75,18 @@ class FailureTab(QWidget):
         self._remedy = Label("", "body", wrap=True, selectable=True)
         self._facts = KeyValueRow()
         self._again = Button("Resume", kind="primary", icon="play")
-        self._again.clicked.connect(self._wish_again)
+        self._again.clicked.connect(self._run_again)
         self._smaller = Button("", icon="play")
-        self._smaller.clicked.connect(self._wish_smaller)
+        self._smaller.clicked.connect(self._resume_smaller)
         self._without = Button("", icon="play")
-        self._without.clicked.connect(self._wish_without)
+        self._without.clicked.connect(self._resume_without)
         self._choose = Button("")
-        self._choose.clicked.connect(self._wish_choice)
+        self._choose.clicked.connect(lambda: self.choice_requested.emit(self._remedies.away))
         self._from = Label("", "small", "text2", wrap=True)
         self._clone = Button("Clone and change", icon="copy")
-        self._clone.clicked.connect(self.clone_requested)
+        self._clone.clicked.connect(lambda: actions.clone_requested.emit(self._id()))
         self._log = Button("Show the log", icon="article")
-        self._log.clicked.connect(self._wish_log)
+        self._log.clicked.connect(lambda: self.log_requested.emit(*self._place))
         self._special = row(self._smaller, self._without, self._choose, STRETCH, gap=S2)
         self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
         self._acts = row(self._special, (self._usual, 1), gap=S2)
@@ -320,28 +309,24 @@ class FailureTab(QWidget):
         """Return the highlighted action."""
         return self._first
 
+    def _id(self) -> str:
+        return self._view.id if self._view is not None else ""
+
     @Slot()
-    def _wish_again(self) -> None:
+    def _run_again(self) -> None:
         if self._checkpoints == ():
-            self.start_over_requested.emit()
+            self._actions.start_over_requested.emit(self._id())
         else:
-            self.resume_requested.emit(self._newest)
+            self._actions.resume_requested.emit(self._id(), self._newest)
 
     @Slot()
-    def _wish_smaller(self) -> None:
-        self.smaller_requested.emit(self._remedies.batch_size)
+    def _resume_smaller(self) -> None:
+        self._actions.smaller_requested.emit(self._id(), self._remedies.batch_size)
 
     @Slot()
-    def _wish_without(self) -> None:
-        self.moved_requested.emit(list(self._remedies.placement))
-
-    @Slot()
-    def _wish_choice(self) -> None:
-        self.choice_requested.emit(self._remedies.away)
-
-    @Slot()
-    def _wish_log(self) -> None:
-        self.log_requested.emit(*self._place)
+    def _resume_without(self) -> None:
+        placement = list(self._remedies.placement)
+        self._actions.resume_elsewhere_requested.emit(self._id(), placement)
 
     @Slot()
     def _copy(self) -> None:

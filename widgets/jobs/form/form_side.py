@@ -21,9 +21,9 @@ from widgets.common.labels import IconLabel, Label, native_key
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.term_tooltips import term_tip
 from widgets.common.theme import ICON_LARGE, S1, S2, S3, S4
+from widgets.jobs.actions.job_menu import QUEUE_TIP
 from widgets.jobs.form.field_help import FIGURES
 from widgets.jobs.form.lr_preview import TITLE, RatePreview
-from widgets.jobs.queue.queue_actions import QUEUE_TIP
 from widgets.plots.export_menu import PictureButton
 
 SIDE_W = 384

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QMenu
 
 from widgets.common import formats
+from widgets.jobs.actions.job_actions import JobActions
 
 MOST_COMPARED = 8
 """The number of colours of a plot."""
@@ -41,37 +41,8 @@ def many_acts(count: int, live: int) -> tuple[ManyAct, ...]:
     )
 
 
-class BulkActions(QObject):
-    """The actions on several jobs: requested in the table, for a sweep, or by a key.
-
-    Signals:
-        compare_requested, tag_requested, stop_requested, export_requested, csv_requested,
-        clone_requested, trash_requested: Ids of the jobs, as a tuple.
-    """
-
-    compare_requested = Signal(object)
-    tag_requested = Signal(object)
-    stop_requested = Signal(object)
-    export_requested = Signal(object)
-    csv_requested = Signal(object)
-    trash_requested = Signal(object)
-    clone_requested = Signal(object)
-
-    def fill(self, menu: QMenu, ids: tuple[str, ...], live: int) -> None:
-        """Add the actions on these jobs, of which `live` are running."""
-        for act in many_acts(len(ids), live):
-            menu.addAction(act.text, partial(self.act, act.key, ids)).setEnabled(not act.why_not)
-
-    @Slot(str, object)
-    def act(self, key: str, ids: tuple[str, ...]) -> None:
-        """Request the `ManyAct` of this key for these jobs."""
-        wishes = {
-            "compare": self.compare_requested,
-            "tag": self.tag_requested,
-            "stop": self.stop_requested,
-            "export": self.export_requested,
-            "csv": self.csv_requested,
-            "clone": self.clone_requested,
-            "trash": self.trash_requested,
-        }
-        wishes[key].emit(ids)
+def add_many_acts(menu: QMenu, ids: tuple[str, ...], live: int, actions: JobActions) -> None:
+    """Add the actions on these jobs, of which `live` are running."""
+    for act in many_acts(len(ids), live):
+        request = partial(actions.act_on_many, act.key, ids)
+        menu.addAction(act.text, request).setEnabled(not act.why_not)

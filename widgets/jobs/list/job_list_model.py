@@ -8,6 +8,7 @@ open job would be missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,16 @@ _FLAGS = (
 )
 
 
+@dataclass(frozen=True)
+class CellEdit:
+    """A new value of a job's name, tags or notes: text, or a tuple for tags."""
+
+    job_id: str
+    column: str
+    before: object
+    after: object
+
+
 class JobListModel(QAbstractTableModel):
     """The rows of a query. A row's number is its position in the result.
 
@@ -53,11 +64,10 @@ class JobListModel(QAbstractTableModel):
         ticks: The ticked rows, in the list.
 
     Signals:
-        edited: Id of a job, the column (``name``, ``tags``, ``notes``), the old and the new value:
-        text, or a tuple for tags.
+        edited: A `CellEdit`.
     """
 
-    edited = Signal(str, str, object, object)
+    edited = Signal(CellEdit)
 
     def __init__(self, *, in_columns: bool = False) -> None:
         super().__init__()
@@ -319,7 +329,7 @@ class JobListModel(QAbstractTableModel):
         was, wanted = edited_value(line, column, str(value))
         if line.sweep is not None or wanted == was:
             return False
-        self.edited.emit(line.id, column.key, was, wanted)
+        self.edited.emit(CellEdit(line.id, column.key, was, wanted))
         return True
 
     def _last(self) -> int:

@@ -9,7 +9,6 @@ from PySide6.QtCore import (
     QItemSelectionModel,
     QModelIndex,
     QObject,
-    QPoint,
     Qt,
     Signal,
     Slot,
@@ -27,6 +26,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S2, S3, S4
 from widgets.common.view_style import dress
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import JobListView
@@ -46,29 +46,22 @@ class JobListPane(QWidget):
         query_changed: A `JobQuery`; other rows are requested.
         chosen: Id of the job that became current; ``pressed`` is also emitted for a mouse click.
         sweep_chosen: Tag of the sweep that became the current row.
-        fold_requested: Tag of a sweep, and whether to fold it.
-        menu_requested: Index of a row, and the screen position.
-        act_requested: Key of a `ManyAct`, and the ids of the ticked jobs, as a tuple.
-        new_requested, table_requested: The button was pressed.
+        table_requested: The button was pressed.
     """
 
     query_changed = Signal(JobQuery)
     chosen = Signal(str)
     sweep_chosen = Signal(str)
-    fold_requested = Signal(str, bool)
     pressed = Signal()
-    menu_requested = Signal(QModelIndex, QPoint)
-    act_requested = Signal(str, object)
-    new_requested = Signal()
     table_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: JobActions) -> None:
+        super().__init__()
         self.model = JobListModel()
-        self.strip = QueueStrip()
+        self.strip = QueueStrip(actions)
         new = Button("New job", kind="primary", icon="plus")
         new.setToolTip(plain_tip("New job", "Ctrl+N"))
-        new.clicked.connect(self.new_requested)
+        new.clicked.connect(actions.new_requested)
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
@@ -76,16 +69,14 @@ class JobListPane(QWidget):
         self._groups.chosen.connect(self._asked)
         table = IconButton("table", "Show as a full-width table")
         table.clicked.connect(self.table_requested)
-        self.view = JobListView(self.model)
+        self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
         dress(self.view, "Jobs", row_h=ROW_H)
         self.view.viewport().installEventFilter(self)
-        self._folding = SweepFolding(self.view, self.model)
-        self._folding.wished.connect(self.fold_requested)
+        self.folding = SweepFolding(self.view, self.model)
         self._shown_id = ""
         self.view.selectionModel().currentChanged.connect(self._current_changed)
         self.view.clicked.connect(self._clicked)
-        self.view.menu_requested.connect(self.menu_requested)
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
@@ -93,9 +84,7 @@ class JobListPane(QWidget):
         self.ticks.changed.connect(self._show_ticked)
         self._to_tick: tuple[str, ...] = ()
         self.bar = SelectionBar(stacked=True)
-        self.bar.act_requested.connect(
-            lambda key: self.act_requested.emit(key, self.model.ticked())
-        )
+        self.bar.act_requested.connect(lambda key: actions.act_on_many(key, self.model.ticked()))
         self.bar.clear_requested.connect(self.ticks.clear)
         self._below = QWidget()
         self._below.setLayout(col(self.bar, margins=(S2, S2, S2, S2)))
@@ -216,7 +205,7 @@ class JobListPane(QWidget):
     def _clicked(self, index: QModelIndex) -> None:
         self.ticks.clear()
         self._current_changed(index)
-        if not self._folding.toggle(index):
+        if not self.folding.toggle(index):
             self.pressed.emit()
 
 
@@ -242,19 +231,15 @@ class QueueStrip(QWidget):
     """The state of the queue, with the button that pauses it.
 
     It is hidden while no job waits and the queue is not paused.
-
-    Signals:
-        pause_requested: Whether to pause or resume the queue.
     """
 
-    pause_requested = Signal(bool)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: JobActions) -> None:
+        super().__init__()
+        self._actions = actions
         self._is_paused = False
         self._told = Label("", "small", "text2", wrap=True)
         self._button = Button("", kind="quiet")
-        self._button.clicked.connect(self._wish)
+        self._button.clicked.connect(self._pause)
         # At most two lines in a narrow list; a single line is centred.
         self._told.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         line = row((self._told, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
@@ -281,5 +266,5 @@ class QueueStrip(QWidget):
         self.setVisible(bool(count) or self._is_paused)
 
     @Slot()
-    def _wish(self) -> None:
-        self.pause_requested.emit(not self._is_paused)
+    def _pause(self) -> None:
+        self._actions.pause_requested.emit(not self._is_paused)

@@ -18,7 +18,7 @@ from PySide6.QtGui import (
     QPixmap,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.summary import JobSummary
@@ -28,6 +28,7 @@ from widgets.common.job_mime import dragged_words, put_jobs
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
 from widgets.common.view_style import asked_row
+from widgets.jobs.actions.job_actions import JobActions, QueueMove
 from widgets.jobs.list.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
 
 MIME = "application/x-ringmaster-job"
@@ -43,8 +44,6 @@ class JobListView(QTableView):
     each change of one row (0.6 s).
 
     Signals:
-        moved: A waiting job was dropped: its id, and the id before or after which to place it;
-            the other id is "".
         menu_requested: Index of a row, and the screen position.
         opened: Enter was pressed on the current row.
         trash_requested: Move the ticked rows, or the current row, to the trash.
@@ -52,13 +51,13 @@ class JobListView(QTableView):
     A click with Ctrl ticks a row, with Shift all rows up to it; neither opens a job.
     """
 
-    moved = Signal(str, str, str)
     menu_requested = Signal(QModelIndex, QPoint)
     opened = Signal()
     trash_requested = Signal()
 
-    def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, model: JobListModel, actions: JobActions) -> None:
+        super().__init__()
+        self._actions = actions
         self.setModel(model)
         self._rows = model
         self._ticks = model.ticks
@@ -136,7 +135,7 @@ class JobListView(QTableView):
         event.acceptProposedAction()
         beside = place.entry.job_id
         before, after = (beside, "") if target[1] else ("", beside)
-        self.moved.emit(moved, before, after)
+        self._actions.move_requested.emit(QueueMove(moved, before, after))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self.indexAt(event.position().toPoint())
@@ -217,7 +216,8 @@ class JobListView(QTableView):
         if own is not None and other is not None:
             beside = other.entry.job_id
             before, after = (beside, "") if by < 0 else ("", beside)
-            self.moved.emit(own.entry.job_id, before, after)
+            move = QueueMove(own.entry.job_id, before, after)
+            self._actions.move_requested.emit(move)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         index, at = asked_row(self, event)

@@ -105,7 +105,6 @@ class JobTableView(QTableView):
         layout_changed: The result of `layout_now`, to be stored.
         trash_requested: The key for the trash was pressed.
         menu_requested: Index of a row, and the screen position.
-        fold_requested: Tag of a sweep, and whether to fold it.
     """
 
     opened = Signal(str)
@@ -114,7 +113,6 @@ class JobTableView(QTableView):
     layout_changed = Signal(object)
     trash_requested = Signal()
     menu_requested = Signal(QModelIndex, QPoint)
-    fold_requested = Signal(str, bool)
 
     def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -147,8 +145,7 @@ class JobTableView(QTableView):
         self.viewport().installEventFilter(self)
         self._curtain = ProgressivePaint(self.viewport())
         model.layoutChanged.connect(self._renew)
-        self._folding = SweepFolding(self, model)
-        self._folding.wished.connect(self.fold_requested)
+        self.folding = SweepFolding(self, model)
         self._fit()
 
     @Slot()
@@ -364,13 +361,13 @@ class JobTableView(QTableView):
         index = self.indexAt(at)
         is_caret = index.column() == JobColumn.NAME and at.x() < caret_right(self.visualRect(index))
         is_plain = event.button() is Qt.MouseButton.LeftButton and not event.modifiers()
-        if not (is_caret and is_plain and self._folding.toggle(index)):
+        if not (is_caret and is_plain and self.folding.toggle(index)):
             super().mousePressEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         """Open a job; on its tags or notes, edit them."""
         index = self.indexAt(event.position().toPoint())
-        if not index.isValid() or self._folding.toggle(index):
+        if not index.isValid() or self.folding.toggle(index):
             return
         column = JobColumn(index.column())
         if column in (JobColumn.TAGS, JobColumn.NOTES):

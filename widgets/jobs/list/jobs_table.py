@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QModelIndex, QPoint, Signal, Slot
+from PySide6.QtCore import QModelIndex, Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
@@ -21,7 +21,7 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import REST, col, row
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
 from widgets.common.view_style import AsHighAsRows
-from widgets.jobs.list.bulk_actions import BulkActions
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.list.filter_panel import JobFunnel
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -43,40 +43,27 @@ _KEYS = f"Enter open · Space select · {_RENAME_KEY} rename · O sort"
 
 
 class JobsTable(QWidget):
-    """The wide table; `BulkActions` emits the actions on the selected jobs.
+    """The wide table.
 
     Signals:
         query_changed: A `JobQuery`; other rows are requested.
         choices_wished: The filter row was opened; answer with `show_choices`.
-        opened: Id of a job.
-        menu_requested: Index of a row, and the screen position.
-        fold_requested: Tag of a sweep, and whether to fold it.
-        layout_changed: Columns, widths and order, to be stored.
-        list_requested, new_requested: The button was pressed.
+        list_requested: The button was pressed.
     """
 
     query_changed = Signal(JobQuery)
     choices_wished = Signal()
-    opened = Signal(str)
-    menu_requested = Signal(QModelIndex, QPoint)
-    fold_requested = Signal(str, bool)
-    layout_changed = Signal(object)
     list_requested = Signal()
-    new_requested = Signal()
 
-    def __init__(self, many: BulkActions, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._many = many
+    def __init__(self, actions: JobActions) -> None:
+        super().__init__()
+        self._actions = actions
         self._to_choose: tuple[str, ...] = ()
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
-        self.view.opened.connect(self.opened)
-        self.view.menu_requested.connect(self.menu_requested)
-        self.view.layout_changed.connect(self.layout_changed)
         self.view.sorted_by.connect(self._asked)
         self.view.chosen_changed.connect(self._show_chosen)
         self.view.trash_requested.connect(self._trash)
-        self.view.fold_requested.connect(self.fold_requested)
         self.funnel = JobFunnel()
         self.funnel.changed.connect(self._asked)
         self.funnel.hide()
@@ -102,7 +89,7 @@ class JobsTable(QWidget):
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
-        self.bar.act_requested.connect(lambda key: many.act(key, self.view.chosen()))
+        self.bar.act_requested.connect(lambda key: actions.act_on_many(key, self.view.chosen()))
         self.bar.clear_requested.connect(self.view.clearSelection)
         FocusLead(self, self.view)
 
@@ -119,7 +106,7 @@ class JobsTable(QWidget):
         back = IconButton("rows", "Show as a list next to the open job")
         back.clicked.connect(self.list_requested)
         new = Button("New job", kind="primary", icon="plus")
-        new.clicked.connect(self.new_requested)
+        new.clicked.connect(self._actions.new_requested)
         self._head = QWidget()
         self._head.setLayout(
             row(
@@ -199,7 +186,7 @@ class JobsTable(QWidget):
     def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
         """Add the actions that edit a cell in place."""
         line: JobSummary = index.data(JOB_ROLE)
-        menu.addAction("Open", lambda: self.opened.emit(line.id))
+        menu.addAction("Open", lambda: self.view.opened.emit(line.id))
         menu.addSeparator()
         for text, column in (
             ("Rename", JobColumn.NAME),
@@ -234,4 +221,4 @@ class JobsTable(QWidget):
     @Slot()
     def _trash(self) -> None:
         if self.view.chosen():
-            self._many.trash_requested.emit(self.view.chosen())
+            self._actions.many_trash_requested.emit(self.view.chosen())

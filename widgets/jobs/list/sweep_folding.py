@@ -17,10 +17,11 @@ class SweepFolding(QObject):
 
     In the list, which has no columns, the keys also move between a sweep and its jobs.
 
-    The signal has the tag of a sweep, and whether to fold it.
+    Signals:
+        fold_requested: Tag of a sweep, and whether to fold it.
     """
 
-    wished = Signal(str, bool)
+    fold_requested = Signal(str, bool)
 
     def __init__(self, view: QTableView, model: JobListModel) -> None:
         super().__init__(view)
@@ -33,7 +34,7 @@ class SweepFolding(QObject):
         is_open = index.data(OPEN_ROLE)
         if is_open is None:
             return False
-        self.wished.emit(index.data(JOB_ROLE).id, is_open)
+        self.fold_requested.emit(index.data(JOB_ROLE).id, is_open)
         return True
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

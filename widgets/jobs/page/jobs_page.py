@@ -29,16 +29,17 @@ from widgets.common.theme import (
     SIDEBAR_W,
     WIDE_FROM_W,
 )
-from widgets.jobs.actions.job_menu import add_acts, add_main_act
+from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_menu import add_acts, add_main_act, add_queue_acts
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.list.bulk_actions import BulkActions
+from widgets.jobs.list.bulk_actions import add_many_acts
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
 from widgets.jobs.page.onboarding_strip import OwnStrip
 from widgets.jobs.page.welcome_page import FirstStart
-from widgets.jobs.sweeps.sweep_actions import SweepActs
+from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane
 from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY
 
@@ -48,7 +49,7 @@ _TURN_INTERVAL_MS = 80
 
 
 class JobsPage(QWidget):
-    """List, table and open job; `many` emits the actions on several jobs.
+    """List, table and open job; `job_actions` emits what the user requests.
 
     The page does not search jobs: it requests rows with `rows_wished`, and `show_rows` answers.
 
@@ -63,10 +64,6 @@ class JobsPage(QWidget):
         known: A `JobView` that was created or changed here, for the lists.
         seen: A `JobView` that was updated, up to twenty per second, for the lists.
         forgotten: Id of a job that went to the trash.
-        new_requested: Open the form of a new job.
-        move_requested: A waiting job was dragged: its id, and the id before or after which to place
-            it; the other id is "". `detail.queue` has the requests of menus.
-        pause_requested: Whether to pause or resume the queue.
     """
 
     opened = Signal(str)
@@ -77,16 +74,13 @@ class JobsPage(QWidget):
     known = Signal(JobView)
     seen = Signal(JobView)
     forgotten = Signal(str)
-    new_requested = Signal()
-    move_requested = Signal(str, str, str)
-    pause_requested = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.list = JobListPane()
-        self.many = BulkActions(self)
-        self.table = JobsTable(self.many)
-        self.detail = JobDetail()
+        self.job_actions = JobActions(self)
+        self.list = JobListPane(self.job_actions)
+        self.table = JobsTable(self.job_actions)
+        self.detail = JobDetail(self.job_actions)
         self.first_start = FirstStart()
         self.own_strip = OwnStrip()
         self._views: dict[str, JobView] = {}
@@ -99,7 +93,7 @@ class JobsPage(QWidget):
         self._then: Callable[[], object] | None = None
         """Called once the job that is being opened is shown."""
         self._begins_as_table = False
-        self.sweeps = SweepActs(self._query_of, self)
+        self.sweeps = SweepFolds(self._query_of, self)
         self._is_shown = False
         self._wants_list = True
         self._nothing_open = EmptyState("stack", "No job is open", "Select a job in the list.")
@@ -111,7 +105,7 @@ class JobsPage(QWidget):
         self._unreadable = EmptyState("warning", "")
         self._right.addWidget(self._unreadable)
         self._right.addWidget(self.detail)
-        self.sweep = SweepPane()
+        self.sweep = SweepPane(self.job_actions)
         self._right.addWidget(self.sweep)
         self.split = ListSplit(self.list, self._right)
         self._reading = EmptyState("stack", "Reading jobs…")
@@ -130,31 +124,23 @@ class JobsPage(QWidget):
         self._add_keys()
 
     def _wire(self) -> None:
-        self.detail.back_requested.connect(self._back)
-        self.detail.newest_requested.connect(self._reopen)
+        self.job_actions.back_requested.connect(self._back)
+        self.job_actions.newest_requested.connect(self._reopen)
         self.list.query_changed.connect(lambda query: self.rows_wished.emit(LIST, query))
         self.list.chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
-        self.list.fold_requested.connect(partial(self.sweeps.fold, LIST))
+        self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
         self.list.pressed.connect(self._pressed)
-        self.list.act_requested.connect(self.many.act)
-        self.list.menu_requested.connect(partial(self._open_menu, LIST))
-        self.list.new_requested.connect(self.new_requested)
+        self.list.view.menu_requested.connect(partial(self._open_menu, LIST))
         self.list.table_requested.connect(self.show_table)
-        self.list.strip.pause_requested.connect(self.pause_requested)
-        self.list.view.moved.connect(self.move_requested)
         self.list.view.opened.connect(self._enter)
         # Read ahead for several jobs: a key is pressed sooner than a menu opens.
-        self.list.view.trash_requested.connect(self._wish_trash)
+        self.list.view.trash_requested.connect(self._request_trash)
         self.table.query_changed.connect(lambda query: self.rows_wished.emit(TABLE, query))
-        self.table.opened.connect(self.reveal)
-        self.table.fold_requested.connect(partial(self.sweeps.fold, TABLE))
-        self.sweep.opened.connect(self.open_job)
-        self.sweep.act_requested.connect(self.many.act)
-        self.sweeps.act_requested.connect(self.many.act)
-        self.sweep.model.edited.connect(self.table.model.edited)
-        self.table.menu_requested.connect(partial(self._open_menu, TABLE))
-        self.table.new_requested.connect(self.new_requested)
+        self.table.view.opened.connect(self.reveal)
+        self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
+        self.table.view.menu_requested.connect(partial(self._open_menu, TABLE))
+        self.sweep.view.opened.connect(self.open_job)
         self.table.list_requested.connect(self.show_list)
         self._turning = QTimer(self)
         self._turning.setInterval(_TURN_INTERVAL_MS)
@@ -508,10 +494,10 @@ class JobsPage(QWidget):
         self.detail.setFocus(Qt.FocusReason.TabFocusReason)
 
     @Slot()
-    def _wish_trash(self) -> None:
+    def _request_trash(self) -> None:
         ids = self.model.ticked() or ((self._open_id,) if self._open_id else ())
         if ids:
-            self.many.trash_requested.emit(ids)
+            self.job_actions.many_trash_requested.emit(ids)
 
     @Slot()
     def _back(self) -> None:
@@ -535,19 +521,19 @@ class JobsPage(QWidget):
         if self._open_sweep:
             self.sweep.act("stop")
         else:
-            self.detail.stop_requested.emit(self._open_id)
+            self.job_actions.stop_requested.emit(self._open_id)
 
     @Slot()
     def clone(self) -> None:
         """Clone the open job; not a sweep, since the form holds one job."""
         if self._open_id:
-            self.detail.clone_requested.emit(self._open_id)
+            self.job_actions.clone_requested.emit(self._open_id)
 
     def _act_on_rows(self, key: str) -> None:
         """Act on all selected rows, or on the current one."""
         ids = self.table.view.chosen() or self.table.view.current_ids()
         if ids:
-            self.many.act(key, ids)
+            self.job_actions.act_on_many(key, ids)
 
     @Slot()
     def _log_of_row(self) -> None:
@@ -567,9 +553,9 @@ class JobsPage(QWidget):
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         chosen = self.table.view.chosen() if which == TABLE else self.model.ticked()
         if len(chosen) > 1 and line.id in chosen:
-            self.many.fill(menu, chosen, self.model.live_of(chosen))
+            add_many_acts(menu, chosen, self.model.live_of(chosen), self.job_actions)
         elif line.sweep is not None:
-            self.sweeps.fill(menu, which, line, is_open=index.data(OPEN_ROLE))
+            self.sweeps.fill(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))
         else:
             self._fill_menu(menu, which, index, line)
         menu.popup(at)
@@ -587,13 +573,13 @@ class JobsPage(QWidget):
         if which == TABLE:
             self.table.fill_menu(menu, index)
             menu.addSeparator()
-        add_main_act(menu, line, detail, on_page, has_checkpoints)
-        detail.queue.fill(menu, line, index.data(QUEUE_ROLE), has_checkpoints=has_checkpoints)
+        add_main_act(menu, line, self.job_actions, on_page, has_checkpoints)
+        add_queue_acts(menu, line, index.data(QUEUE_ROLE), self.job_actions, has_checkpoints)
         menu.addSeparator()
         add_acts(
             menu,
             line,
-            detail,
+            self.job_actions,
             export=on_page(detail.export),
             elsewhere=on_page(detail.open_elsewhere),
             # In the table the name is edited in place.

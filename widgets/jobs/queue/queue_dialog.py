@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
@@ -18,6 +18,7 @@ from widgets.common.fields import Field, LineEdit, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S2, S3, S4, S6
+from widgets.jobs.actions.job_actions import JobActions, QueueChange
 
 _WIDTH = 460
 _PRIORITY_W = 96
@@ -25,16 +26,14 @@ _NAME_CHARS = 40
 
 
 class QueueDialog(FittedDialog):
-    """Edits how one job waits.
+    """Edits how one job waits."""
 
-    Signals:
-        changed: Its priority, and the time (a `datetime`, None for as soon as possible).
-    """
-
-    changed = Signal(int, object)
-
-    def __init__(self, entry: QueueEntry, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, entry: QueueEntry, actions: JobActions, parent: QWidget | None = None
+    ) -> None:
         super().__init__("Priority and time", _WIDTH, parent)
+        self._entry = entry
+        self._actions = actions
         self._priority = SpinBox(entry.priority, least=LOWEST, most=HIGHEST, name="Priority")
         self._priority.setFixedWidth(_PRIORITY_W)
         begin = instant(entry.not_before)
@@ -44,7 +43,7 @@ class QueueDialog(FittedDialog):
         self._field = Field("Not before", self._time)
         self._save = Button("Save", kind="primary")
         self._save.setDefault(True)
-        self._save.clicked.connect(self._wish)
+        self._save.clicked.connect(self._change)
         close = Button("Close")
         close.clicked.connect(self.reject)
         self.setLayout(
@@ -83,8 +82,9 @@ class QueueDialog(FittedDialog):
         self._save.setEnabled(not fault)
 
     @Slot()
-    def _wish(self) -> None:
+    def _change(self) -> None:
         typed = self._time.text().strip()
         when = parse_when(typed, datetime.now().astimezone()) if typed else None
-        self.changed.emit(self._priority.value(), when)
+        change = QueueChange(self._entry.job_id, self._priority.value(), when)
+        self._actions.change_requested.emit(change)
         self.accept()

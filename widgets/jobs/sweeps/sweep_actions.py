@@ -11,24 +11,23 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.sweeps.summary import Folds
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.list.bulk_actions import many_acts
 
 _MOST_KEPT = 200
 
 
-class SweepActs(QObject):
-    """Stores which sweeps are folded, and fills their menus.
+class SweepFolds(QObject):
+    """Stores which sweeps are folded.
 
     Args:
         query_of: Returns the current query of the list with this name.
 
     Signals:
         folded: The sweeps that the user folded or unfolded, by tag. The rows of all lists change.
-        act_requested: Key of a `ManyAct`, and the ids of the jobs, as a tuple.
     """
 
     folded = Signal(object)
-    act_requested = Signal(str, object)
 
     def __init__(self, query_of: Callable[[str], JobQuery], parent: QObject) -> None:
         super().__init__(parent)
@@ -57,7 +56,9 @@ class SweepActs(QObject):
                 del self._kept[next(iter(self._kept))]
         self.folded.emit(dict(self._kept))
 
-    def fill(self, menu: QMenu, which: str, line: JobSummary, *, is_open: bool) -> None:
+    def fill(
+        self, menu: QMenu, which: str, line: JobSummary, actions: JobActions, *, is_open: bool
+    ) -> None:
         """Add the actions on the sweep of a row to the menu."""
         if line.sweep is None:
             return
@@ -66,8 +67,8 @@ class SweepActs(QObject):
         menu.addSeparator()
         for act in many_acts(len(line.sweep.ids), line.sweep.live):
             if act.key != "clone":
-                wish = partial(self.act_requested.emit, act.key, line.sweep.ids)
-                menu.addAction(act.text, wish).setEnabled(not act.why_not)
+                request = partial(actions.act_on_many, act.key, line.sweep.ids)
+                menu.addAction(act.text, request).setEnabled(not act.why_not)
 
     def _now_of(self, which: str, query: JobQuery) -> dict[str, bool]:
         asked, now = self._now.get(which, (query, {}))

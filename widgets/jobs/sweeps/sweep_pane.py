@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.metric_labels import metric_words
@@ -20,6 +20,7 @@ from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.state_badge import Mark, RankRing, StateBadge
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.view_style import AsHighAsRows
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.list.bulk_actions import MOST_COMPARED, ManyAct, many_acts
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JobListModel
@@ -34,18 +35,11 @@ _MOST_IN_RING = 64
 
 
 class SweepPane(QWidget):
-    """The right side of the page Jobs while a sweep is open.
+    """The right side of the page Jobs while a sweep is open."""
 
-    Signals:
-        act_requested: Key of a `ManyAct`, and the ids of the jobs, as a tuple.
-        opened: Id of one of its jobs.
-    """
-
-    act_requested = Signal(str, object)
-    opened = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: JobActions) -> None:
+        super().__init__()
+        self._actions = actions
         self._line: JobSummary | None = None
         self._best_first: tuple[str, ...] = ()
         self._acts: dict[str, ManyAct] = {}
@@ -65,7 +59,6 @@ class SweepPane(QWidget):
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
         self.view.setAccessibleName("Jobs of the sweep, best first")
         self.view.horizontalHeader().setSectionsClickable(False)
-        self.view.opened.connect(self.opened)
         self.view.trash_requested.connect(self._trash_chosen)
         words = col(self._name, self._badge, S1, self._facts, gap=2)
         card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
@@ -109,7 +102,7 @@ class SweepPane(QWidget):
         if act is None or act.why_not or self._line is None or self._line.sweep is None:
             return
         ids = self._best_first[:MOST_COMPARED] if key == "compare" else self._line.sweep.ids
-        self.act_requested.emit(key, ids)
+        self._actions.act_on_many(key, ids)
 
     def _show_acts(self, acts: Sequence[ManyAct]) -> None:
         self._acts = {act.key: act for act in acts}
@@ -135,7 +128,7 @@ class SweepPane(QWidget):
         chosen = self.view.chosen()
         lines = map(self.model.line, chosen)
         if chosen and not any(line is not None and line.state.is_live for line in lines):
-            self.act_requested.emit("trash", chosen)
+            self._actions.many_trash_requested.emit(chosen)
 
 
 def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:

@@ -6,8 +6,10 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.config import CheckpointPolicy
-from tests.widgets.jobs.detail.test_job_detail import checkpoint
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, marks
+from widgets.jobs.checkpoints.exporter import Exporter
 
 BY_ACCURACY = CheckpointPolicy(best_metric="validation/accuracy", best_mode="max")
 MADE = (
@@ -19,13 +21,18 @@ MADE = (
 )  # fmt: skip
 
 
+def judged(policy):
+    return replace(LIVE, config=replace(LIVE.config, checkpoint=policy))
+
+
 @pytest.fixture
 def tab(qtbot, look):
-    tab = CheckpointsTab()
+    actions = JobActions()
+    tab = CheckpointsTab(actions, Exporter(actions, None))
     qtbot.addWidget(tab)
     tab.resize(1000, 600)
     tab.show()
-    tab.show_checkpoints(MADE, BY_ACCURACY)
+    tab.show_checkpoints(judged(BY_ACCURACY), MADE)
     return tab
 
 
@@ -43,33 +50,34 @@ def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
 
 def test_a_metric_that_is_not_measured_makes_none_the_best(tab):
     none = tuple(replace(one, is_best=False) for one in MADE)
-    tab.show_checkpoints(none, CheckpointPolicy(best_metric="validation/dice"))
+    tab.show_checkpoints(judged(CheckpointPolicy(best_metric="validation/dice")), none)
     said = "the best 1 by validation dice (not measured by this job yet)"
     assert said in tab._policy.text()
 
 
 def test_a_checkpoint_is_kept_for_ever_and_no_more(tab, qtbot):
     tab._table.selectRow(1)
-    with qtbot.waitSignal(tab.keep_requested) as told:
+    with qtbot.waitSignal(tab._actions.keep_requested) as told:
         tab._keep.click()
-    assert told.args == [MADE[0].name, True]
-    tab.show_checkpoints((replace(MADE[0], is_kept=True), MADE[1]), BY_ACCURACY)
+    assert told.args == [LIVE.id, MADE[0]]
+    kept = replace(MADE[0], is_kept=True)
+    tab.show_checkpoints(judged(BY_ACCURACY), (kept, MADE[1]))
     assert marks(replace(MADE[0], is_kept=True)) == "kept"
     assert "and 1 that you chose" in tab._policy.text()
     assert tab._keep.text() == "Stop keeping"
-    with qtbot.waitSignal(tab.keep_requested) as told:
+    with qtbot.waitSignal(tab._actions.keep_requested) as told:
         tab._keep.click()
-    assert told.args == [MADE[0].name, False]
+    assert told.args == [LIVE.id, kept]
 
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
-    with qtbot.waitSignal(tab.verify_requested) as told:
+    with qtbot.waitSignal(tab._actions.verify_requested) as told:
         tab._verify.click()
-    assert told.args == [MADE[1].name]
+    assert told.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
         tab.show_verified(MADE[1].name, "checked", "just read; its hash matches")
     assert cells(tab, "") == ["latest, best, checked", ""]
     tab.begin_reading()
-    tab.show_checkpoints(MADE, BY_ACCURACY)
+    tab.show_checkpoints(judged(BY_ACCURACY), MADE)
     assert cells(tab, "") == ["latest, best", ""], "another job"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QRect
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
@@ -12,6 +13,7 @@ from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from widgets.common import formats
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan
@@ -23,7 +25,7 @@ NAN = float("nan")
 
 @pytest.fixture
 def tab(qtbot, look):
-    tab = CurvesTab()
+    tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.resize(900, 700)
     tab.show()
@@ -105,7 +107,7 @@ def test_how_earlier_runs_ended_stands_where_the_next_went_on(tab):
 
 
 def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
-    tab = CurvesTab()
+    tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     for state, step, words in (
         (JobState.STARTING, 0, "Curves appear after the first step."),
@@ -177,16 +179,17 @@ def test_validation_is_shown_as_it_was_measured(tab):
 
 
 def test_the_table_and_the_comparison_of_the_open_job_are_wished_for(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
     detail.header._fill_menu()
     (compare,) = (each for each in detail.header._menu.actions() if each.text() == "Compare")
-    with qtbot.waitSignal(detail.compare_requested) as wished:
+    with qtbot.waitSignal(detail.job_actions.compare_requested) as wished:
         compare.trigger()
-    assert wished.args == ["a"]
-    with qtbot.waitSignal(detail.csv_requested) as wished:
-        detail.curves.csv_requested.emit()
+    assert wished.args == [("a",)]
+    with qtbot.waitSignal(detail.job_actions.csv_requested) as wished:
+        (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
+        csv.trigger()
     assert wished.args == ["a"]
 
 

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.jobs.history_update import HistoryUpdate
 from tests.turns import are_done
 from widgets.common.theme_manager import ThemeManager
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_layout import WIDE_FROM_W
 from widgets.jobs.curves.curves_tab import CurvesTab
 
@@ -19,7 +20,7 @@ ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
 
 @pytest.fixture
 def tab(qtbot: QtBot, look: ThemeManager) -> CurvesTab:
-    tab = CurvesTab()
+    tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.resize(ONE, 460)
     tab.show()

@@ -8,6 +8,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from tests.pictures import lab
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 
 
@@ -27,7 +28,7 @@ def heard(monkeypatch):
 
 @pytest.fixture
 def detail(qtbot, heard):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(at(0.2))
     assert heard == [], "who opens it reads how it is"

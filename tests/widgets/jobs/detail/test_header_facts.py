@@ -13,6 +13,7 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.summary import line_of
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
 from widgets.common import formats
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import circumstances, facts, what_stop_costs
 from widgets.jobs.detail.job_detail import JobDetail
@@ -61,7 +62,7 @@ def test_of_steps_whose_number_is_not_known_none_is_told(step, qtbot):
     unknown = {"step": step, "total_steps": 0}
     wanted = "40" if step else "–"
     assert said(replace(LIVE, **unknown))["Step"] == wanted
-    tab = FailureTab(CurvesTab().run_curves)
+    tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
     tab.show_view(replace(FAILED, **unknown))
     assert {f.caption: f.value for f in tab._facts._facts}["At step"] == wanted
@@ -76,7 +77,7 @@ def test_while_it_stops_no_time_is_left():
 
 
 def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
     for first in (1, 3):

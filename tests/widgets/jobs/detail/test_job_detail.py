@@ -20,6 +20,7 @@ from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
+from widgets.jobs.actions.job_actions import ExportRequest, JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.log.log_ansi import plain
@@ -70,7 +71,7 @@ def update(view, first, losses, run=1, drop_from=None):
 
 @pytest.fixture
 def detail(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.resize(900, 800)
     detail.show()
@@ -91,7 +92,7 @@ def detail(qtbot):
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, signal):
     detail.open_job(replace(LIVE, state=state))
     assert detail.header.act.text() == act
-    with qtbot.waitSignal(getattr(detail, signal)) as wished:
+    with qtbot.waitSignal(getattr(detail.job_actions, signal)) as wished:
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     assert wished.args[0] == "a"
 
@@ -103,7 +104,7 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     act = detail.header.act
     assert act.text() == "Start over"
     assert "There is no checkpoint to resume from" in act.toolTip()
-    with qtbot.waitSignal(detail.start_over_requested) as wished:
+    with qtbot.waitSignal(detail.job_actions.start_over_requested) as wished:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
     assert "Queue resume" not in menu_of(detail)
@@ -120,7 +121,7 @@ def menu_of(detail):
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
     detail.open_job(replace(LIVE, state=JobState.QUEUED))
     detail.show_checkpoints("a", ())
-    with qtbot.waitSignal(detail.start_over_requested):
+    with qtbot.waitSignal(detail.job_actions.start_over_requested):
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
 
 
@@ -139,7 +140,7 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
     assert "begins at step 1" in detail.failure._from.text()
-    with qtbot.waitSignal(detail.start_over_requested) as wished:
+    with qtbot.waitSignal(detail.job_actions.start_over_requested) as wished:
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
     assert wished.args == ["a"]
 
@@ -186,7 +187,7 @@ def test_what_does_not_stop_in_time_can_be_killed_and_it_is_said_what_that_loses
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
     assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
-    with qtbot.waitSignal(detail.kill_requested) as told:
+    with qtbot.waitSignal(detail.job_actions.kill_requested) as told:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
     # Whoever resumes it has patience again.
@@ -280,7 +281,7 @@ def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
     assert "epoch 2, step 20" in detail.failure._from.text()
-    with qtbot.waitSignal(detail.resume_requested) as wished:
+    with qtbot.waitSignal(detail.job_actions.resume_requested) as wished:
         qtbot.mouseClick(detail.failure._again, Qt.MouseButton.LeftButton)
     assert wished.args == ["a", "epoch-0002-step-000020"]
 
@@ -305,7 +306,7 @@ def test_doubt_is_no_state(detail):
 def test_a_rename_is_wished_for_only_when_the_name_can_be(detail, qtbot):
     detail.open_job(LIVE)
     names = []
-    detail.rename_requested.connect(lambda _job, name: names.append(name))
+    detail.job_actions.rename_requested.connect(lambda _job, name: names.append(name))
     for typed in ("night run", "   "):
         detail.header._name.edit()
         detail.header._name._edit.setText(typed)
@@ -330,22 +331,23 @@ def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
 
 
 def test_the_export_dialog_wishes_for_what_was_chosen(qtbot):
-    dialog = ExportDialog("digits, 2/workers", (checkpoint(10), checkpoint(20, is_best=True)))
+    actions, view = JobActions(), replace(LIVE, name="digits, 2/workers")
+    dialog = ExportDialog(actions, view, (checkpoint(10), checkpoint(20, is_best=True)))
     qtbot.addWidget(dialog)
     dialog._format.choose("onnx")
     dialog._format_chosen("onnx")
-    with qtbot.waitSignal(dialog.export_requested) as wished:
+    with qtbot.waitSignal(actions.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args == ["best", "onnx", "digits 2-workers.onnx"]
+    assert wished.args == [ExportRequest("a", "best", "onnx", "digits 2-workers.onnx")]
     dialog.show_error("No.")
     dialog._checkpoint.choose("epoch-0001-step-000010")
-    with qtbot.waitSignal(dialog.export_requested) as wished:
+    with qtbot.waitSignal(actions.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[0] == "epoch-0001-step-000010"
+    assert wished.args[0].checkpoint == "epoch-0001-step-000010"
 
 
 def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
-    dialog = ExportDialog("digits", (checkpoint(10),), folder="/home/mai")
+    dialog = ExportDialog(JobActions(), LIVE, (checkpoint(10),), folder="/home/mai")
     qtbot.addWidget(dialog)
     dialog.show()
     before = dialog._export.geometry()
@@ -367,8 +369,8 @@ def test_an_export_ends_with_its_folder_until_something_else_is_wished_for(detai
     dialog = detail.exports.dialog.now
     show = dialog._answer.show_in_folder
     assert not show.isVisible()
-    detail.show_exported("a", "/home/mai/digits.zip")
-    with qtbot.waitSignal(detail.exports.folder_requested) as asked:
+    detail.exports.show_done("a", "/home/mai/digits.zip")
+    with qtbot.waitSignal(detail.job_actions.file_requested) as asked:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert asked.args == ["/home/mai/digits.zip"]
     dialog._format_chosen("onnx")
@@ -404,9 +406,9 @@ def test_what_is_exported_stands_there_still_when_export_is_pressed(detail, qtbo
     assert dialog._checkpoint.key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
     assert dialog._checkpoint.key() == has
-    with qtbot.waitSignal(dialog.export_requested) as wished:
+    with qtbot.waitSignal(detail.job_actions.export_requested) as wished:
         qtbot.mouseClick(dialog._export, Qt.MouseButton.LeftButton)
-    assert wished.args[0] == wish
+    assert wished.args[0].checkpoint == wish
     dialog.reject()
 
 
@@ -491,7 +493,7 @@ def test_a_file_is_named_after_its_job(name, stem):
 
 
 def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(lab.STOPPED)
     nothing = detail.checkpoints._nothing
@@ -506,7 +508,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
 
 def test_figures_that_stand_there_are_written_anew_in_other_units(qtbot, qapp):
     look = ThemeManager(qapp, ThemeChoice.LIGHT)
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(lab.FAILED)
     detail.show_checkpoints(lab.FAILED.id, lab.checkpoints(lab.FAILED))

@@ -9,6 +9,7 @@ from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.summary import line_of
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import facts
 from widgets.jobs.form.job_fields import JobDraft
@@ -42,7 +43,7 @@ def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
 
 
 def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
-    tab = CurvesTab()
+    tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     steps = np.arange(1, 21)
     metrics = {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtWidgets import QTableView
+from PySide6.QtWidgets import QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
-from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.view import JobCommand
 from backend.records.queue.entry import Queue
 from tests.pictures import lab
 from widgets.common.labels import Label
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
+from widgets.jobs.checkpoints.exporter import Exporter
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.list.job_list_pane import QueueStrip
@@ -34,7 +35,7 @@ def test_a_name_without_room_is_smaller_before_it_is_cut(qtbot: QtBot) -> None:
 
 
 def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> None:
-    strip = QueueStrip()
+    strip = QueueStrip(JobActions())
     qtbot.addWidget(strip)
     strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
     strip.resize(300, 60)
@@ -47,9 +48,12 @@ def test_what_the_queue_says_is_seen_whole_in_a_narrow_list(qtbot: QtBot) -> Non
 def test_what_the_name_of_a_checkpoint_says_too_goes_before_anything_scrolls_sideways(
     qtbot: QtBot,
 ) -> None:
-    tab = CheckpointsTab()
+    actions = JobActions()
+    window = QWidget()
+    qtbot.addWidget(window)
+    tab = CheckpointsTab(actions, Exporter(actions, window))
     qtbot.addWidget(tab)
-    tab.show_checkpoints(lab.checkpoints(), CheckpointPolicy())
+    tab.show_checkpoints(lab.LIVE, lab.checkpoints())
     tab.show()
     table = tab.findChild(QTableView)
     assert isinstance(table, QTableView)

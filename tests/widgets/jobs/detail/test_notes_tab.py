@@ -2,11 +2,12 @@
 
 from backend.records.jobs.audit_entry import AuditEntry
 from tests.widgets.jobs.detail.test_job_detail import LIVE
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.notes_tab import NotesTab
 
 
 def test_what_was_done_stands_below_the_notes_the_newest_first(qtbot, look):
-    tab = NotesTab()
+    tab = NotesTab(JobActions())
     qtbot.addWidget(tab)
     tab.open_job(LIVE)
     tab.show_acts(

@@ -70,7 +70,7 @@ def test_a_run_is_told_in_one_line():
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     runs = page.detail.header.runs
     assert runs.text() == "Run 3"
-    with qtbot.waitSignal(page.detail.runs_requested) as told:
+    with qtbot.waitSignal(page.detail.job_actions.runs_requested) as told:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
     assert told.args == ["a"]
     page.detail.show_view(replace(LIVE, run=1))
@@ -79,7 +79,7 @@ def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
 
 def test_an_earlier_run_is_wished_for_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with qtbot.waitSignal(detail.earlier_requested) as told:
+    with qtbot.waitSignal(detail.job_actions.earlier_requested) as told:
         choose(page, 2)
     assert told.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))

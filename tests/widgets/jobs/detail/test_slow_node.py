@@ -7,6 +7,7 @@ import pytest
 from backend.records.jobs.state import JobState
 from tests.pictures import lab
 from widgets.common.buttons import Button
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.slow_node import slow_node
 from widgets.nodes.page.attention import attentions
@@ -54,14 +55,14 @@ def test_no_node_is_blamed(view):
 
 
 def test_the_banner_shows_it_with_a_button_to_the_node_and_goes_with_it(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(SLOWED)
     detail.show_nodes(lab.nodes())
     banner = detail._banner
     assert words(banner._strong.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
-    with qtbot.waitSignal(detail.node_requested) as asked:
+    with qtbot.waitSignal(detail.job_actions.node_requested) as asked:
         button.click()
     assert asked.args == ["gpu07"]
     detail.show_view(replace(SLOWED, slow_ranks=()))
@@ -69,7 +70,7 @@ def test_the_banner_shows_it_with_a_button_to_the_node_and_goes_with_it(qtbot):
 
 
 def test_the_reason_stands_in_the_cell_of_the_rank(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.show_nodes(lab.nodes())
     detail.open_job(SLOWED)

@@ -15,6 +15,7 @@ from backend.records.jobs.view import RunUpdate
 from tests.pictures import lab
 from widgets.common import formats
 from widgets.common.theme_manager import ThemeManager
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.nodes.history.node_history import NodeHistory
@@ -28,7 +29,7 @@ NODES = lab.nodes()
 
 @pytest.fixture
 def detail(qtbot: QtBot, look: ThemeManager) -> JobDetail:
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.resize(1000, 900)
     detail.show()
@@ -130,7 +131,7 @@ def test_a_gradient_norm_tells_more_than_the_loss(detail: JobDetail) -> None:
 def test_curves_of_another_node_are_not_taken_for_the_one_that_failed(node: str) -> None:
     histories = {node: past()["gpu03"]}
     states = {state.name: state for state in NODES}
-    found = cause_curves(FAILED, JobDetail().curves.run_curves, states, histories)
+    found = cause_curves(FAILED, JobDetail(JobActions()).curves.run_curves, states, histories)
     assert (found is not None) == (node == "gpu03")
 
 

@@ -13,6 +13,7 @@ from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import Fact
 from widgets.common.theme import PAGE_MARGIN
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.failure.remedies import remedies
 
@@ -34,7 +35,7 @@ def failed(cause, rank=3, config=ON_GPUS):
 
 @pytest.fixture
 def detail(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.resize(900, 700)
     detail.show()
@@ -83,12 +84,12 @@ def test_what_helps_stands_first_and_the_head_has_no_second_resume(detail, cause
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with qtbot.waitSignal(detail.smaller_requested) as told:
+    with qtbot.waitSignal(detail.job_actions.smaller_requested) as told:
         qtbot.mouseClick(detail.failure._smaller, Qt.MouseButton.LeftButton)
     assert told.args == ["a", 16]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
-    with qtbot.waitSignal(detail.resume_elsewhere_requested) as told:
+    with qtbot.waitSignal(detail.job_actions.resume_elsewhere_requested) as told:
         qtbot.mouseClick(detail.failure._without, Qt.MouseButton.LeftButton)
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert told.args == ["a", rest]

@@ -98,11 +98,11 @@ def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     bar = page.list.bar
     for key, wish in (
-        ("compare", page.many.compare_requested),
-        ("tag", page.many.tag_requested),
-        ("csv", page.many.csv_requested),
-        ("clone", page.many.clone_requested),
-        ("trash", page.many.trash_requested),
+        ("compare", page.job_actions.compare_requested),
+        ("tag", page.job_actions.many_tag_requested),
+        ("csv", page.job_actions.many_csv_requested),
+        ("clone", page.job_actions.many_clone_requested),
+        ("trash", page.job_actions.many_trash_requested),
     ):
         with qtbot.waitSignal(wish) as told:
             bar.act_requested.emit(key)
@@ -115,7 +115,7 @@ def test_the_bar_acts_on_all_that_are_ticked(qtbot, page, ids):
 
 def test_del_asks_about_all_that_are_ticked(qtbot, page, ids):
     page.list.ticks.add(ids[2:4])
-    with qtbot.waitSignal(page.many.trash_requested) as told:
+    with qtbot.waitSignal(page.job_actions.many_trash_requested) as told:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
     assert told.args == [tuple(ids[2:4])]
 
@@ -144,16 +144,16 @@ def test_the_menu_of_a_row_in_the_list_offers_what_the_head_of_its_job_does(qtbo
     acts = texts(menu)
     assert acts["Stop"].isEnabled()
     assert not acts["Move to the trash"].isEnabled()
-    with qtbot.waitSignal(page.detail.stop_requested) as told:
+    with qtbot.waitSignal(page.detail.job_actions.stop_requested) as told:
         acts["Stop"].trigger()
     assert told.args == [ids[0]]
     menu.close()
     qtbot.waitUntil(lambda: not [m for m in page.findChildren(QMenu) if m.isVisible()])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(1, 0)))
-    with qtbot.waitSignal(page.detail.clone_requested) as told:
+    with qtbot.waitSignal(page.detail.job_actions.clone_requested) as told:
         acts["Clone"].trigger()
     assert told.args == [ids[1]]
-    with qtbot.waitSignal(page.detail.remove_requested) as told:
+    with qtbot.waitSignal(page.detail.job_actions.remove_requested) as told:
         acts["Move to the trash"].trigger()
     assert told.args == [ids[1]]
 
@@ -166,7 +166,7 @@ def test_what_is_asked_on_the_page_of_a_job_opens_it_first(qtbot, page, ids):
     qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
     row = page.model.row_of("draft")
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(row, 0)))
-    with qtbot.waitSignal(page.detail.start_requested) as told:
+    with qtbot.waitSignal(page.detail.job_actions.start_requested) as told:
         acts["Start"].trigger()
     assert told.args == ["draft"]
     assert page.open_id == "draft"
@@ -185,7 +185,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
 def test_the_menu_of_a_row_that_is_ticked_acts_on_all_that_are(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
-    with qtbot.waitSignal(page.many.compare_requested) as told:
+    with qtbot.waitSignal(page.job_actions.compare_requested) as told:
         acts["Compare"].trigger()
     assert told.args == [tuple(ids[1:4])]
 
@@ -196,7 +196,7 @@ def test_keys_act_on_the_row_of_the_table_or_on_all_that_are_chosen(qtbot, page,
     view = page.table.view
     view.setCurrentIndex(page.table.model.index(1, 1))
     view.clearSelection()
-    signal = getattr(page.many, f"{wish}_requested")
+    signal = getattr(page.job_actions, f"many_{wish}_requested")
     number = Qt.Key(ord(key))
     with qtbot.waitSignal(signal) as told:
         qtbot.keyClick(view, number, CTRL)

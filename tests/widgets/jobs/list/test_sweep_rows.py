@@ -193,26 +193,26 @@ def test_a_sweep_whose_jobs_went_is_not_open_any_more(page):
     ("key", "signal"),
     [
         ("compare", "compare_requested"),
-        ("tag", "tag_requested"),
-        ("stop", "stop_requested"),
-        ("export", "export_requested"),
-        ("csv", "csv_requested"),
+        ("tag", "many_tag_requested"),
+        ("stop", "many_stop_requested"),
+        ("export", "many_export_requested"),
+        ("csv", "many_csv_requested"),
     ],
 )
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, qtbot, key, signal):
     page.open_sweep(LR)
-    with qtbot.waitSignal(getattr(page.many, signal)) as told:
+    with qtbot.waitSignal(getattr(page.job_actions, signal)) as told:
         page.sweep.act(key)
     assert sorted(told.args[0]) == sorted(IDS)
 
 
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
-    with qtbot.assertNotEmitted(page.many.trash_requested):
+    with qtbot.assertNotEmitted(page.job_actions.many_trash_requested):
         page.sweep.act("trash")
     ended = tuple(replace(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
-    with qtbot.waitSignal(page.many.trash_requested) as told:
+    with qtbot.waitSignal(page.job_actions.many_trash_requested) as told:
         page.sweep.act("trash")
     assert told.args[0] == IDS
 
@@ -220,11 +220,12 @@ def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
 def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     menu = QMenu()
     qtbot.addWidget(menu)
-    page.sweeps.fill(menu, LIST, head(page.model).data(JOB_ROLE), is_open=False)
+    line = head(page.model).data(JOB_ROLE)
+    page.sweeps.fill(menu, LIST, line, page.job_actions, is_open=False)
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
-    with qtbot.waitSignal(page.many.stop_requested) as told:
+    with qtbot.waitSignal(page.job_actions.many_stop_requested) as told:
         acts["Stop 2"].trigger()
     assert told.args[0] == IDS
 
@@ -232,13 +233,13 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
     with (
-        qtbot.waitSignal(page.many.stop_requested),
-        qtbot.assertNotEmitted(page.detail.stop_requested),
+        qtbot.waitSignal(page.job_actions.many_stop_requested),
+        qtbot.assertNotEmitted(page.detail.job_actions.stop_requested),
     ):
         page.stop()
-    with qtbot.waitSignal(page.many.export_requested):
+    with qtbot.waitSignal(page.job_actions.many_export_requested):
         page.export()
-    with qtbot.assertNotEmitted(page.detail.clone_requested):
+    with qtbot.assertNotEmitted(page.detail.job_actions.clone_requested):
         page.clone()
 
 

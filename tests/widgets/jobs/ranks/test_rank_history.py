@@ -25,6 +25,7 @@ from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from widgets.common import theme
 from widgets.common.cards import Scroll
+from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.nodes.history.node_history import NodeHistory, past_of
@@ -81,7 +82,7 @@ def history_of(node_past):
 
 @pytest.fixture
 def detail(qtbot):
-    detail = JobDetail()
+    detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.resize(1100, 900)
     detail.show()
