@@ -358,7 +358,7 @@ class Program(QObject):
         actions.compare_requested.connect(controller.compare)
         actions.many_csv_requested.connect(partial(self._take_away.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
-        for source in (actions, self.nodes):
+        for source in (actions, self.nodes.node_actions):
             source.save_requested.connect(self._take_away.save)
         self.form.picture_requested.connect(self._take_away.save)
         actions.csv_requested.connect(self._save_csv_of)
@@ -389,7 +389,7 @@ class Program(QObject):
         self._node_controller.listed.connect(self._show_nodes)
         self.window.side_bar.node_opened.connect(self._open_node)
         self.jobs.job_actions.node_requested.connect(self._open_node)
-        self.nodes.move_off_requested.connect(self._job_controller.move_off)
+        self.nodes.node_actions.move_off_requested.connect(self._job_controller.move_off)
 
     def _offer_everything(self, services: Services) -> None:
         """Register what the command palette offers."""

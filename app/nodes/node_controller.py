@@ -33,7 +33,7 @@ from backend.services.context.container import Services
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, PassphraseNeeded
 from widgets.nodes.history.node_history import NodeHistoryData, past_of
 from widgets.nodes.page.nodes_page import NodesPage
-from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
+from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
 
 _WAKE_EVERY_S = 60.0
 """A node that was rebooted and has neither systemd nor cron is restarted by this contact."""
@@ -102,7 +102,7 @@ class NodeController(QObject):
         self._past_read: dict[str, float] = {}
         self._watched: tuple[str, ...] = ()
         self._adding: AddNodeDialog | None = None
-        self._wish: tuple[NodeAddress, str, str, bool] = (NodeAddress(""), "", "", False)
+        self._request = NodeRequest(NodeAddress(""), "")
         self.set_ups = SetUpController(services, runner, page, window, self)
         self.set_ups.notified.connect(self.notified)
         self.set_ups.ended.connect(self.refresh)
@@ -112,14 +112,14 @@ class NodeController(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.refresh)
-        page.check_requested.connect(self._check)
-        page.look_requested.connect(self._look_again)
-        page.add_requested.connect(self.add)
-        page.set_up_requested.connect(self.set_ups.set_up)
-        page.service_requested.connect(self._set_in_service)
-        page.remove_requested.connect(self._remove)
-        page.forget_requested.connect(self._forget_passphrase)
-        page.past_requested.connect(self._read_past)
+        page.node_actions.check_requested.connect(self._check)
+        page.node_actions.look_requested.connect(self._look_again)
+        page.node_actions.add_requested.connect(self.add)
+        page.node_actions.set_up_requested.connect(self.set_ups.set_up)
+        page.node_actions.service_requested.connect(self._set_in_service)
+        page.node_actions.remove_requested.connect(self._remove)
+        page.node_actions.forget_requested.connect(self._forget_passphrase)
+        page.node_actions.past_requested.connect(self._read_past)
 
     def start(self) -> None:
         self._page.begin_reading()
@@ -299,7 +299,7 @@ class NodeController(QObject):
     def add(self) -> None:
         usual = usual_options([one.entry for one in self._far or () if one.entry is not None])
         dialog = AddNodeDialog([state.name for state in self._far or ()], self._window, usual)
-        dialog.look_requested.connect(self._wish_add)
+        dialog.look_requested.connect(self._request_add)
         dialog.trusted.connect(self._trust)
         dialog.passphrase_given.connect(self._unlock)
         dialog.cancelled.connect(self._forget_adding)
@@ -307,9 +307,9 @@ class NodeController(QObject):
         self._adding = dialog
         dialog.open()
 
-    @Slot(object, str, str, bool)
-    def _wish_add(self, address: NodeAddress, name: str, data_root: str, blind: bool) -> None:
-        self._wish = (address, name, data_root, blind)
+    @Slot(NodeRequest)
+    def _request_add(self, request: NodeRequest) -> None:
+        self._request = request
         self._try_to_add()
 
     @Slot(object)
@@ -330,7 +330,7 @@ class NodeController(QObject):
         dialog = self._adding
         if dialog is None:
             return
-        address, name, data_root, blind = self._wish
+        request, address = self._request, self._request.address
         cluster = self._services.cluster
         dialog.show_progress(f"Connecting to {address.host}")
 
@@ -344,12 +344,12 @@ class NodeController(QObject):
                 return passphrase
 
             entry = cluster.add(
-                name,
+                request.name,
                 address,
                 accept=lambda _key: False,
                 passphrase=give if passphrase else None,
-                node_data_root=data_root,
-                no_share=blind,
+                node_data_root=request.data_root,
+                no_share=request.no_share,
             )
             # Stored once it has opened the key; a keyring that stays locked changes nothing.
             try:

@@ -39,8 +39,8 @@ class OrphanFinder(QObject):
         self._found: dict[str, tuple[Orphan, ...]] = {}
         self._ending: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
         page.opened.connect(self.ask)
-        page.check_requested.connect(self.ask)
-        page.end_requested.connect(self.end)
+        page.node_actions.check_requested.connect(self.ask)
+        page.node_actions.end_requested.connect(self.end)
 
     @Slot(str)
     def ask(self, node: str) -> None:

@@ -53,8 +53,8 @@ def test_m19_a_node_that_swallows_packets_holds_up_no_news_of_the_other_nodes(
         qtbot.waitUntil(swallowed.done)
     swallowed.result()
     # What a person does then; each of these waits for an answer that does not come.
-    program.nodes.check_requested.emit("node2")
-    program.nodes.look_requested.emit("node2")
+    program.nodes.node_actions.check_requested.emit("node2")
+    program.nodes.node_actions.look_requested.emit("node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)
     qtbot.waitUntil(lambda: "wake node2" in program._background._lanes)
     news.clear()

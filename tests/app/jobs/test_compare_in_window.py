@@ -69,7 +69,7 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
     qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
     for name, wish in (
         ("job", program.jobs.detail.job_actions.save_requested),
-        ("node", program.nodes.save_requested),
+        ("node", program.nodes.node_actions.save_requested),
         ("form", program.form.picture_requested),
         ("compare", program._pages.compare.save_requested),
     ):

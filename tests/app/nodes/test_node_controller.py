@@ -18,6 +18,7 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
 from widgets.nodes.page.nodes_page import NodesPage
+from widgets.nodes.provisioning.add_node_dialog import NodeRequest
 
 KEY = HostKey("10.0.4.23", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
 ADDRESS = NodeAddress("10.0.4.23")
@@ -118,7 +119,7 @@ def dialog(controller, qtbot):
 
 def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster, controller, qtbot):
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._trust.fingerprint.text() == "SHA256:new"
     assert cluster.trusted == []
     told = []
@@ -133,14 +134,14 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster,
 
 def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
     cluster.answers = [None]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", True)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
     qtbot.addWidget(controller.set_ups._dialog)
     assert [entry.no_share for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
     cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._changed.isVisible()
     assert cluster.trusted == []
 
@@ -148,7 +149,7 @@ def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
 def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluster):
     locked = PassphraseNeeded("Locked.", "", "/key")
     cluster.answers = [locked, locked, None]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._passphrase.isVisible()
     dialog.passphrase_given.emit("wrong", False)
     assert dialog._passphrase.isVisible()
@@ -160,7 +161,7 @@ def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluste
 def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(dialog, cluster):
     locked = PassphraseNeeded("Locked.", "", "/key")
     cluster.answers = [locked, locked, None]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     dialog.passphrase_given.emit("wrong", True)
     assert cluster.kept == []
     dialog.passphrase_given.emit("right", True)
@@ -169,7 +170,7 @@ def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(di
 
 def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     page = dialog._passphrase
     assert not page.keep.isEnabled()
     assert page._why_not.text() == "This computer has no system keyring."
@@ -181,9 +182,9 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
 def test_forget_passphrase_says_what_it_did(controller, cluster):
     told = []
     controller.notified.connect(told.append)
-    controller._page.forget_requested.emit("gpu7")
+    controller._page.node_actions.forget_requested.emit("gpu7")
     cluster.kept.append("/key")
-    controller._page.forget_requested.emit("gpu7")
+    controller._page.node_actions.forget_requested.emit("gpu7")
     assert told == [
         "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",
@@ -192,7 +193,7 @@ def test_forget_passphrase_says_what_it_did(controller, cluster):
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
     cluster.answers = [Unreachable("Nobody answers at 10.0.4.23.", "Is it on?")]
-    dialog.look_requested.emit(ADDRESS, "gpu13", "", False)
+    dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._fields["host"].error() == "Nobody answers at 10.0.4.23. Is it on?"
     assert dialog.isVisible()
 
@@ -200,7 +201,7 @@ def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cl
 def test_an_answer_for_a_dialog_that_was_closed_is_for_nobody(controller, dialog, cluster):
     dialog.close()
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY)]
-    controller._wish_add(ADDRESS, "gpu13", "", False)
+    controller._request_add(NodeRequest(ADDRESS, "gpu13"))
     assert cluster.answers, "nothing was asked of the node"
 
 

@@ -102,9 +102,9 @@ def test_one_that_stays_or_a_node_that_is_away_leaves_the_button(finder, page, n
 def test_a_check_looks_again_and_a_node_that_cannot_be_asked_says_nothing(finder, page, nodes):
     page.open_node("gpu7")
     nodes.found += [(), Unreachable("gpu7 does not answer.")]
-    page.check_requested.emit("gpu7")
+    page.node_actions.check_requested.emit("gpu7")
     assert buttons(page) == {}
-    page.check_requested.emit("gpu7")
+    page.node_actions.check_requested.emit("gpu7")
     assert (nodes.found, finder.said) == ([], [])
 
 

@@ -290,7 +290,7 @@ def _add(stage: Stage, host: str = "gpu13.lab.example.org", *, look: bool = True
     dialog._host.setText(host)
     dialog._host.textEdited.emit(host)
     if look:
-        dialog._wish()
+        dialog._request()
     return dialog
 
 

@@ -23,7 +23,7 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
     for signal in (
         stage.jobs.detail.job_actions.save_requested,
         stage.compare.save_requested,
-        stage.nodes.save_requested,
+        stage.nodes.node_actions.save_requested,
         stage.form.picture_requested,
     ):
         signal.connect(lambda name, content: found.append((name, content)))

@@ -331,7 +331,7 @@ class JobDetail(QWidget):
         self._tabs.turned.connect(self._tab_turned)
         self.curves.completed.connect(self.failure.show_points)
         self.failure.plots.saved.connect(self._save_of_job)
-        self.ranks.history.saved.connect(self._save_of_job)
+        self.ranks.history.pictures.saved.connect(self._save_of_job)
         self.failure.choice_requested.connect(self.open_elsewhere)
         self.failure.log_requested.connect(self._show_log_of)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from PySide6.QtCore import QSize, Signal, Slot
+from PySide6.QtCore import QSize, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.view import JobView
@@ -176,13 +176,7 @@ def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
 
 
 class HistoryCard(Card):
-    """The plots, with a choice of quantities and hours.
-
-    Signals:
-        saved: A file name, and its contents.
-    """
-
-    saved = Signal(str, object)
+    """The plots, with a choice of quantities and hours."""
 
     def __init__(self, *before: Item) -> None:
         """Build the card; `before` is next to its title, with the controls below."""
@@ -214,12 +208,11 @@ class HistoryCard(Card):
         self._known = {VIEWS[0].key: self._plots}
         self._lane.follow(self.plot)
         self._words = Label("", "small", "text2", elide="right")
-        pictures = PictureButton("of the history", lambda: self._plots)
-        title = row(self._title, (self._words, 1), *before, pictures, gap=S2)
+        self.pictures = PictureButton("of the history", lambda: self._plots)
+        title = row(self._title, (self._words, 1), *before, self.pictures, gap=S2)
         head = col(title, row(self._picker, STRETCH, self._stretch), gap=S1)
         super().__init__(head, self._lane, (self._plots, 1), gap=S2)
         self._link.setParent(self)
-        pictures.saved.connect(self.saved)
 
     @property
     def plot(self) -> CurvePanel:

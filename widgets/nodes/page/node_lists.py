@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import NamedTuple
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.status import ProcessIdentity
@@ -19,6 +19,7 @@ from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, Role, Tone
+from widgets.nodes.page.node_actions import NodeActions
 
 _MOST_LINES = 12
 _CHECKING = (
@@ -40,22 +41,17 @@ class _Line(NamedTuple):
 
 
 class _FindingRow(QWidget):
-    """One line of the findings; an orphan has a button.
+    """One line of the findings; an orphan has a button, which calls ``end``."""
 
-    Signals:
-        end_requested: The `Orphan` to end.
-    """
-
-    end_requested = Signal(object)
-
-    def __init__(self) -> None:
+    def __init__(self, end: Callable[[Orphan], object]) -> None:
         super().__init__()
+        self._end_orphan = end
         self._icon = IconLabel("warning-fill", "warn")
         self._sentence = Label("", wrap=True)
         self._remedy = Label("", tone="text2", wrap=True, selectable=True)
         self._orphan: Orphan | None = None
         self._end = Button("End process", icon="x")
-        self._end.clicked.connect(self._wish_end)
+        self._end.clicked.connect(self._request_end)
         self._act = QWidget()
         self._act.setLayout(row(self._end, STRETCH, margins=(0, S1, 0, 0)))
         words = col(self._sentence, self._remedy, self._act, gap=2)
@@ -79,21 +75,20 @@ class _FindingRow(QWidget):
         self.show()
 
     @Slot()
-    def _wish_end(self) -> None:
+    def _request_end(self) -> None:
         if self._orphan is not None:
-            self.end_requested.emit(self._orphan)
+            self._end_orphan(self._orphan)
 
 
 class FindingsCard(Card):
     """The known problems of a node, and the results of a check, each with its remedy.
 
-    Signals:
-        end_requested: The `Orphan` to end.
+    Args:
+        end: Ends an orphan.
     """
 
-    end_requested = Signal(object)
-
-    def __init__(self) -> None:
+    def __init__(self, end: Callable[[Orphan], object]) -> None:
+        self._end = end
         self._column = col(gap=S2)
         super().__init__(Label("Findings", "strong"), self._column, gap=S2)
         self._rows: list[_FindingRow] = []
@@ -157,8 +152,7 @@ class FindingsCard(Card):
 
     def _show_some(self, begin: int, lines: Sequence[_Line]) -> None:
         while len(self._rows) < begin + len(lines):
-            made = _FindingRow()
-            made.end_requested.connect(self.end_requested)
+            made = _FindingRow(self._end)
             self._rows.append(made)
             self._column.addWidget(made)
         for one, line in zip(self._rows[begin:], lines, strict=False):
@@ -207,15 +201,10 @@ def process_words(orphan: Orphan) -> str:
 
 
 class JobsCard(Card):
-    """The jobs that run on a node, each with a button to move it.
+    """The jobs that run on a node, each with a button to move it."""
 
-    Signals:
-        pressed: Id of the job to move.
-    """
-
-    pressed = Signal(str)
-
-    def __init__(self) -> None:
+    def __init__(self, actions: NodeActions) -> None:
+        self._actions = actions
         self._rows = col(gap=S2)
         super().__init__(Label("Jobs here", "strong"), self._rows, gap=S2)
         self._shown: tuple[tuple[str, str], ...] = ()
@@ -238,7 +227,7 @@ class JobsCard(Card):
                 tip="Saves and stops the job, then asks where to resume it",
             )
             move.setAccessibleName(f"Move {name} off {node}")
-            move.clicked.connect(partial(self.pressed.emit, job_id))
+            move.clicked.connect(partial(self._actions.move_off_requested.emit, job_id, node))
             self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
@@ -24,6 +24,7 @@ from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.page.gpu_card import GpuCard, Meter
+from widgets.nodes.page.node_actions import NodeActions
 from widgets.nodes.page.node_facts import facts_of
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.row.node_row import (
@@ -46,35 +47,11 @@ _SET_UP_WORDS = (
 
 
 class NodePage(QWidget):
-    """One node.
+    """One node."""
 
-    Signals, each with the name of the node:
-        back_requested: Show the rack (carries no name).
-        check_requested: Answer with `show_findings` or `show_error`.
-        set_up_requested: Set it up, or again.
-        service_requested: Out of service (False), or back (True).
-        remove_requested: Remove it; the user confirmed.
-        add_requested: Add another node (carries no name).
-        look_requested: Try again to reach it.
-        forget_requested: Forget the passphrase of its key.
-        move_off_requested: Id of a job, and the node that it is to leave.
-        end_requested: An `Orphan` on it to end.
-    """
-
-    back_requested = Signal()
-    check_requested = Signal(str)
-    set_up_requested = Signal(str)
-    service_requested = Signal(str, bool)
-    remove_requested = Signal(str)
-    add_requested = Signal()
-    look_requested = Signal(str)
-    forget_requested = Signal(str)
-    move_off_requested = Signal(str, str)
-    save_requested = Signal(str, object)
-    end_requested = Signal(str, object)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, actions: NodeActions) -> None:
+        super().__init__()
+        self._actions = actions
         # Otherwise the page's first control would have the focus and its ring at once.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._state: NodeState | None = None
@@ -84,7 +61,7 @@ class NodePage(QWidget):
         self._placed: tuple[int, bool] | None = None
         # Opening a node with eight GPUs would take 70 ms in one turn.
         self.turns = ChunkedWork(self)
-        self._make_header()
+        self._make_header(actions)
         self._facts = KeyValueRow()
         self._trouble = Banner()
         self._trouble.hide()
@@ -105,14 +82,12 @@ class NodePage(QWidget):
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
-        self._history_card.saved.connect(self.save_requested)
-        self._findings_card = FindingsCard()
-        self._findings_card.end_requested.connect(
-            lambda orphan: self.end_requested.emit(self.node, orphan)
+        self._history_card.pictures.saved.connect(actions.save_requested)
+        self._findings_card = FindingsCard(
+            lambda orphan: actions.end_requested.emit(self.node, orphan)
         )
         self._processes_card = ProcessesCard()
-        self._jobs_card = JobsCard()
-        self._jobs_card.pressed.connect(lambda job: self.move_off_requested.emit(job, self.node))
+        self._jobs_card = JobsCard(actions)
         self._side = QWidget()
         self._side.setLayout(
             col(self._findings_card, self._jobs_card, self._processes_card, STRETCH, gap=S3)
@@ -232,9 +207,9 @@ class NodePage(QWidget):
 
     # -- The header.
 
-    def _make_header(self) -> None:
+    def _make_header(self, actions: NodeActions) -> None:
         self._back = IconButton("arrow-left", "All nodes", key="Esc")
-        self._back.clicked.connect(self.back_requested)
+        self._back.clicked.connect(actions.back_requested)
         self._back.hide()
         self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
         self._check_button = Button(
@@ -242,17 +217,17 @@ class NodePage(QWidget):
         )
         self._check_button.clicked.connect(self._check)
         self._set_up = Button("Set up", kind="primary", icon="wrench")
-        self._set_up.clicked.connect(lambda: self.set_up_requested.emit(self.node))
+        self._set_up.clicked.connect(lambda: actions.set_up_requested.emit(self.node))
         self._service = Button("Take out of service", icon="prohibit")
-        self._service.clicked.connect(self._wish_service)
+        self._service.clicked.connect(self._change_service)
         self._add = Button("Add a node", kind="primary", icon="plus")
-        self._add.clicked.connect(self.add_requested)
+        self._add.clicked.connect(actions.add_requested)
         self._more = IconButton("dots-three", "More")
         self._menu = QMenu(self._more)
         self._again = self._menu.addAction("Set up again…")
-        self._again.triggered.connect(lambda: self.set_up_requested.emit(self.node))
+        self._again.triggered.connect(lambda: actions.set_up_requested.emit(self.node))
         self._forget = self._menu.addAction("Forget passphrase")
-        self._forget.triggered.connect(lambda: self.forget_requested.emit(self.node))
+        self._forget.triggered.connect(lambda: actions.forget_requested.emit(self.node))
         self._remove = self._menu.addAction("Remove…")
         self._remove.triggered.connect(self._ask_removal)
         self._more.setMenu(self._menu)
@@ -315,7 +290,7 @@ class NodePage(QWidget):
         wanted = condition is Condition.OFFLINE and state is not None
         if wanted and not self._trouble.isVisibleTo(self):
             again = Button("Try again", icon="arrow-clockwise")
-            again.clicked.connect(lambda: self.look_requested.emit(self.node))
+            again.clicked.connect(lambda: self._actions.look_requested.emit(self.node))
             self._trouble.set_actions([again])
         self._trouble.setVisible(wanted)
         if wanted and state is not None:
@@ -328,7 +303,7 @@ class NodePage(QWidget):
     @Slot()
     def _ask_removal(self) -> None:
         remove, keep = Button("Remove", kind="danger"), Button("Keep")
-        remove.clicked.connect(self._wish_removal)
+        remove.clicked.connect(self._confirm_removal)
         keep.clicked.connect(self._removal.hide)
         text = "Removes it from the list. Software installed on the node is kept."
         self._removal.set_finding("bad", f"Remove {self.node}?", text, icon="trash")
@@ -336,15 +311,15 @@ class NodePage(QWidget):
         self._removal.show()
 
     @Slot()
-    def _wish_removal(self) -> None:
+    def _confirm_removal(self) -> None:
         self._removal.hide()
-        self.remove_requested.emit(self.node)
+        self._actions.remove_requested.emit(self.node)
 
     @Slot()
-    def _wish_service(self) -> None:
+    def _change_service(self) -> None:
         if self._state is not None:
             back = self._state.presence is Presence.OUT_OF_SERVICE
-            self.service_requested.emit(self.node, back)
+            self._actions.service_requested.emit(self.node, back)
 
     @Slot()
     def _check(self) -> None:
@@ -352,7 +327,7 @@ class NodePage(QWidget):
             self._check_button.setEnabled(False)
             self._check_button.setText("Checking…")
             self._findings_card.show_checking()
-            self.check_requested.emit(self.node)
+            self._actions.check_requested.emit(self.node)
 
     # -- The content.
 

@@ -37,6 +37,7 @@ from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.throttle import is_unseen
 from widgets.nodes.history.node_history import NO_PAST, NodeHistory, NodeHistoryData
 from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page.node_actions import NodeActions
 from widgets.nodes.page.node_page import NodePage
 from widgets.nodes.page.rack import Density, Rack, RackHead
 from widgets.nodes.row.node_row import (
@@ -66,33 +67,11 @@ class _Content(QWidget):
 class NodesPage(QWidget):
     """All nodes, or one of them. With only this computer there is no rack.
 
-    Signals, each with the name of a node:
-        add_requested: Add a node (carries no name).
-        check_requested: Check it; answer with `show_findings` or `show_check_error`.
-        look_requested: Try again to reach it.
-        set_up_requested: Set it up, or again, or show its running set-up.
-        service_requested: Out of service (False), or back (True).
-        remove_requested: Remove it; the user confirmed.
-        forget_requested: Forget the passphrase of its key.
-        move_off_requested: Id of a job, and the node that it is to leave.
-        end_requested: And an `Orphan` on it to end; answer with `show_orphans`.
-        past_requested: It is displayed; answer with `show_past`, periodically.
+    Signals:
         opened: The displayed node; "" for the rack.
-        save_requested: A file name, and its contents.
     """
 
-    add_requested = Signal()
-    check_requested = Signal(str)
-    look_requested = Signal(str)
-    set_up_requested = Signal(str)
-    service_requested = Signal(str, bool)
-    remove_requested = Signal(str)
-    forget_requested = Signal(str)
-    move_off_requested = Signal(str, str)
-    end_requested = Signal(str, object)
-    past_requested = Signal(str)
     opened = Signal(str)
-    save_requested = Signal(str, object)
 
     def __init__(
         self, clock: Callable[[], float] = time.time, parent: QWidget | None = None
@@ -104,6 +83,8 @@ class NodesPage(QWidget):
         """
         super().__init__(parent)
         self._clock = clock
+        self.node_actions = NodeActions(self)
+        self.node_actions.back_requested.connect(self.show_rack)
         self._states: dict[str, NodeState] = {}
         self._since: Mapping[str, float] = {}
         self._jobs: tuple[JobView, ...] = ()
@@ -144,7 +125,7 @@ class NodesPage(QWidget):
         self._scroll = Scroll(self._content, gutter=PAGE_MARGIN)
         self._overview = QWidget()
         self._overview.setLayout(col(self._header, (self._scroll, 1), gap=0))
-        self.detail = NodePage()
+        self.detail = NodePage(self.node_actions)
         self.detail.set_alone(True)
         self._reading = EmptyState("hard-drives", "Reading the nodes…")
         self._trouble = Banner("bad", icon="wifi-slash")
@@ -159,7 +140,6 @@ class NodesPage(QWidget):
         self._slow.setInterval(_READING_AFTER_MS)
         self._slow.timeout.connect(partial(self._pages.setCurrentWidget, self._reading))
         self.setLayout(col(self._trouble_place, (self._pages, 1), gap=0))
-        self._wire_detail()
 
     # What comes in.
 
@@ -245,7 +225,7 @@ class NodesPage(QWidget):
         if name in self._states and len(self._states) > 1:
             self._open = name
             self._settle()
-            self.past_requested.emit(name)
+            self.node_actions.past_requested.emit(name)
             self.opened.emit(name)
 
     @Slot()
@@ -308,22 +288,8 @@ class NodesPage(QWidget):
         self._filter.set_tip("free", "Dims the nodes without a free GPU")
         self._filter.chosen.connect(self._dim)
         add = Button("Add a node", kind="primary", icon="plus")
-        add.clicked.connect(self.add_requested)
+        add.clicked.connect(self.node_actions.add_requested)
         self._header = PageHeader("Nodes", "", self._search, self._filter, add)
-
-    def _wire_detail(self) -> None:
-        detail = self.detail
-        detail.back_requested.connect(self.show_rack)
-        detail.add_requested.connect(self.add_requested)
-        detail.check_requested.connect(self.check_requested)
-        detail.look_requested.connect(self.look_requested)
-        detail.set_up_requested.connect(self.set_up_requested)
-        detail.service_requested.connect(self.service_requested)
-        detail.remove_requested.connect(self.remove_requested)
-        detail.forget_requested.connect(self.forget_requested)
-        detail.move_off_requested.connect(self.move_off_requested)
-        detail.save_requested.connect(self.save_requested)
-        detail.end_requested.connect(self.end_requested)
 
     def _history(self, name: str) -> NodeHistory:
         return self._histories.setdefault(name, NodeHistory())
@@ -445,9 +411,9 @@ class NodesPage(QWidget):
         if act == "show":
             self.open_node(node)
         elif act == "look":
-            self.look_requested.emit(node)
+            self.node_actions.look_requested.emit(node)
         else:
-            self.set_up_requested.emit(node)
+            self.node_actions.set_up_requested.emit(node)
 
     @Slot(QRect)
     def _follow(self, rect: QRect) -> None:

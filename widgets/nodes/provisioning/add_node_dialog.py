@@ -6,6 +6,7 @@ Enter never trusts a host key, and a changed key cannot be trusted here.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 
@@ -52,21 +53,29 @@ def suggested_name(host: str) -> str:
     return host if head.isdecimal() or not head or ":" in host else head
 
 
+@dataclass(frozen=True)
+class NodeRequest:
+    """A node to add. ``data_root`` is its path there, "" for the same path as here."""
+
+    address: NodeAddress
+    name: str
+    data_root: str = ""
+    no_share: bool = False
+
+
 class AddNodeDialog(QDialog):
     """The form, then the questions of SSH.
 
     Signals:
-        look_requested: A `NodeAddress`, the node's name, its path of the data root ("" for the same
-        path as here), and True if it has no access to it; answer with `show_progress`, then with
-        one of `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once
-        the node is added.
+        look_requested: A `NodeRequest`; answer with `show_progress`, then with one of `ask_trust`,
+        `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once the node is added.
         trusted: The `HostKey` of `ask_trust`; continue.
         passphrase_given: The typed text, and True to store it in the system keyring. The dialog
         does not store it: the field is emptied at once.
         cancelled: Cancel the running work.
     """
 
-    look_requested = Signal(object, str, str, bool)
+    look_requested = Signal(NodeRequest)
     trusted = Signal(object)
     passphrase_given = Signal(str, bool)
     cancelled = Signal()
@@ -221,7 +230,7 @@ class AddNodeDialog(QDialog):
         self._look = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
         )
-        self._look.clicked.connect(self._wish)
+        self._look.clicked.connect(self._request)
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
         self._cancel.clicked.connect(self._stop)
@@ -316,7 +325,7 @@ class AddNodeDialog(QDialog):
             self._edited("identity")
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         identity = self._identity.text().strip()
         address = NodeAddress(
             self._host.text().strip(),
@@ -328,7 +337,7 @@ class AddNodeDialog(QDialog):
         self.show_progress(f"Connecting to {address.host}")
         blind = self.no_share.isChecked()
         data_root = "" if blind else self._data_root.text().strip()
-        self.look_requested.emit(address, self._name.text().strip(), data_root, blind)
+        self.look_requested.emit(NodeRequest(address, self._name.text().strip(), data_root, blind))
 
     @Slot()
     def _stop(self) -> None:

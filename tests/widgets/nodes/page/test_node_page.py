@@ -19,6 +19,7 @@ from tests.turns import finish
 from tests.widgets.nodes import samples
 from widgets.common.labels import Label
 from widgets.nodes.history.node_history import NodeHistory
+from widgets.nodes.page.node_actions import NodeActions
 from widgets.nodes.page.node_page import NodePage
 
 NOON = 1_700_000_000.0
@@ -40,7 +41,7 @@ GPU = Gpu(0, "GPU-a", "RTX", 1 << 30, 24 << 30, 50, 60, 200.0)
 
 @pytest.fixture
 def page(qtbot):
-    page = NodePage()
+    page = NodePage(NodeActions())
     qtbot.addWidget(page)
     page.show()
     return page
@@ -137,7 +138,7 @@ def test_a_disk_that_does_not_answer_is_said(page):
 
 def test_check_wishes_once_and_shows_what_is_wrong_first(page, qtbot):
     show(page, READING)
-    with qtbot.waitSignal(page.check_requested) as wished:
+    with qtbot.waitSignal(page._actions.check_requested) as wished:
         qtbot.mouseClick(page._check_button, Qt.MouseButton.LeftButton)
     assert wished.args == ["this-computer"]
     assert not page._check_button.isEnabled()

@@ -71,7 +71,7 @@ def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
     page.show_nodes((HERE,))
     assert page.detail.isVisible()
     assert page.detail.node == THIS_COMPUTER
-    with qtbot.waitSignal(page.add_requested):
+    with qtbot.waitSignal(page.node_actions.add_requested):
         press(qtbot, page, "Add a node")
 
 
@@ -140,7 +140,9 @@ def test_there_are_never_more_than_three_cards_and_none_for_the_well(page):
 )
 def test_the_button_of_a_card_does_what_it_says(page, qtbot, text, signal, name):
     page.show_nodes(samples.cluster(12))
-    with qtbot.waitSignal(getattr(page, signal)) as done:
+    with qtbot.waitSignal(
+        getattr(page if signal == "opened" else page.node_actions, signal)
+    ) as done:
         press(qtbot, page._cards, text)
     assert done.args == [name]
 
@@ -148,7 +150,7 @@ def test_the_button_of_a_card_does_what_it_says(page, qtbot, text, signal, name)
 def test_a_node_that_was_added_wants_to_be_set_up_and_then_shows_its_step(page, qtbot):
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     page.show_nodes((samples.state("gpu01"), new))
-    with qtbot.waitSignal(page.set_up_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.set_up_requested) as wished:
         press(qtbot, page._cards, "Set up")
     assert wished.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Look", StepState.RUNNING))
@@ -227,7 +229,7 @@ def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
     finish(page.detail.turns)
-    with qtbot.waitSignal(page.check_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.check_requested) as wished:
         press(qtbot, page.detail, "Check")
     assert wished.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
@@ -244,11 +246,11 @@ def test_out_of_service_and_back(page, qtbot):
     page.show_nodes((HERE, state))
     page.open_node("gpu01")
     finish(page.detail.turns)
-    with qtbot.waitSignal(page.service_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.service_requested) as wished:
         press(qtbot, page.detail, "Take out of service")
     assert wished.args == ["gpu01", False]
     page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
-    with qtbot.waitSignal(page.service_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.service_requested) as wished:
         press(qtbot, page.detail, "Put back")
     assert wished.args == ["gpu01", True]
 
@@ -258,10 +260,10 @@ def test_remove_asks_once(page, qtbot):
     page.open_node("gpu01")
     finish(page.detail.turns)
     page.detail._remove.trigger()
-    with qtbot.assertNotEmitted(page.remove_requested):
+    with qtbot.assertNotEmitted(page.node_actions.remove_requested):
         press(qtbot, page.detail, "Keep")
     page.detail._remove.trigger()
-    with qtbot.waitSignal(page.remove_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.remove_requested) as wished:
         press(qtbot, page.detail, "Remove")
     assert wished.args == ["gpu01"]
 
@@ -284,7 +286,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     assert not page.detail._gpu_cards
     captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
     assert captions["Processor"] == "128 cores"
-    with qtbot.waitSignal(page.look_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.look_requested) as wished:
         press(qtbot, page.detail, "Try again")
     assert wished.args == ["gpu11"]
 
@@ -324,7 +326,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
     page.show_jobs((view, replace(view, id="x", name="over", state=JobState.FINISHED)))
     press(qtbot, page, "Show node")
-    with qtbot.waitSignal(page.move_off_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.move_off_requested) as wished:
         press(qtbot, page, "Move it off gpu07…")
     assert wished.args == [view.id, "gpu07"]
     page.open_node("gpu01")
@@ -350,7 +352,7 @@ def test_until_a_node_is_drawn_nothing_of_the_one_before_is_seen(page):
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with qtbot.waitSignal(page.past_requested) as wished:
+    with qtbot.waitSignal(page.node_actions.past_requested) as wished:
         page.open_node("gpu07")
         finish(page.detail.turns)
     assert wished.args == ["gpu07"]

@@ -6,7 +6,12 @@ from PySide6.QtWidgets import QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
 from widgets.common.buttons import Button
-from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, host_fault, suggested_name
+from widgets.nodes.provisioning.add_node_dialog import (
+    AddNodeDialog,
+    NodeRequest,
+    host_fault,
+    suggested_name,
+)
 
 pytestmark = pytest.mark.usefixtures("look")
 KEY = HostKey("gpu13", 22, "ssh-ed25519", "AAAA", "SHA256:k3J9wq7Y0sJm9TgR0ePZ")
@@ -99,7 +104,7 @@ def test_the_address_is_what_was_typed(dialog, qtbot):
     with qtbot.waitSignal(dialog.look_requested) as wished:
         qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
-    assert wished.args == [address, "10.0.4.23", "/srv/data", False]
+    assert wished.args == [NodeRequest(address, "10.0.4.23", "/srv/data")]
 
 
 def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot):
@@ -111,7 +116,7 @@ def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot
     assert not dialog._fields["data_root"].isEnabled()
     with qtbot.waitSignal(dialog.look_requested) as wished:
         qtbot.mouseClick(dialog._look, Qt.MouseButton.LeftButton)
-    assert wished.args == [NodeAddress("gpu13"), "gpu13", "", True]
+    assert wished.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
 def test_while_it_looks_the_form_waits_and_cancel_leads_back_to_it(looking, qtbot):
