@@ -34,7 +34,7 @@ class CheckpointDrag:
 
 @dataclass(frozen=True)
 class QueueChange:
-    """How a job waits: it does not start before the time; None for as soon as possible."""
+    """A new priority of a waiting job, and the time before which it does not start."""
 
     job_id: str
     priority: int
