@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtGui import QAction
 
 from app.jobs.file_export import TakeAway
 from app.runtime.background import Runner
@@ -38,6 +39,9 @@ class _Followed:
 class CompareController(QObject):
     """Serve the page Compare.
 
+    Attributes:
+        csv_action: The command that saves the curves of all compared jobs.
+
     Signals:
         place_wished: Show the page Compare.
         notified: A sentence for the toast.
@@ -65,6 +69,10 @@ class CompareController(QObject):
         self._siblings: dict[str, JobView] = {}
         self._sweeps: set[str] = set()
         self._followed: dict[str, _Followed] = {}
+        self.csv_action = QAction("Save all compared curves as CSV…", self)
+        self.csv_action.setData("download-simple")
+        self.csv_action.setEnabled(False)
+        self.csv_action.triggered.connect(self.save_csv)
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.refresh)
@@ -127,9 +135,6 @@ class CompareController(QObject):
     def save_csv(self) -> None:
         self._take_away.save_csv("curves", tuple(self._followed))
 
-    def has_jobs(self) -> bool:
-        return bool(self._followed)
-
     # -- updates
 
     @Slot(JobListing)
@@ -155,6 +160,7 @@ class CompareController(QObject):
 
     def _follow(self, ids: tuple[str, ...]) -> None:
         self._followed = {each: self._followed.get(each, _Followed(each)) for each in ids}
+        self.csv_action.setEnabled(bool(ids))
         self._page.set_jobs(ids)
         self._find_siblings()
         for followed in self._followed.values():

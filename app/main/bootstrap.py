@@ -362,12 +362,7 @@ class Program(QObject):
             source.save_requested.connect(self._take_away.save)
         self.form.picture_requested.connect(self._take_away.save)
         actions.csv_requested.connect(self._save_csv_of)
-        self.frame.add_act(
-            "Save all compared curves as CSV…",
-            "download-simple",
-            controller.save_csv,
-            controller.has_jobs,
-        )
+        self.frame.go_to.add_action(controller.csv_action)
 
     def _wire_library(self) -> None:
         controller, drafts = self._library_controller, self._job_controller.drafts

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from PySide6.QtGui import QAction
 
 from widgets.shell.command_palette import PaletteEntry
 
 MOST = 50
+_ACT = "act"
 Source = Callable[[str], Iterable[PaletteEntry]]
 """Return candidates for a text, case folded; those that do not match are dropped later."""
 FarSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
 """The same for a slow search: it answers later, the best first."""
-
-
-@dataclass(frozen=True)
-class WindowCommand:
-    """A command of the window. ``is_able`` returns True if it can run now."""
-
-    target: PaletteEntry
-    do: Callable[[], object]
-    is_able: Callable[[], bool] = lambda: True
 
 
 class CommandSearch:
@@ -32,7 +25,7 @@ class CommandSearch:
     """
 
     def __init__(self) -> None:
-        self._acts: dict[str, WindowCommand] = {}
+        self._actions: dict[str, QAction] = {}
         self._sources: list[Source] = []
         self._far: list[FarSource] = []
         self._wanted = ""
@@ -40,8 +33,9 @@ class CommandSearch:
         self._elsewhere: tuple[PaletteEntry, ...] = ()
         self._openers: dict[str, Callable[[str], object]] = {}
 
-    def add_act(self, act: WindowCommand) -> None:
-        self._acts[act.target.key] = act
+    def add_action(self, action: QAction) -> None:
+        """Add a command of the window, offered while it is enabled; its data names its icon."""
+        self._actions[action.text()] = action
 
     def offer_page(self, here: Sequence[PaletteEntry], elsewhere: Sequence[PaletteEntry]) -> None:
         """Set the commands read from the pages when the palette opens; see `PageActs`.
@@ -53,7 +47,7 @@ class CommandSearch:
     @property
     def acts(self) -> tuple[str, ...]:
         """The titles of the commands that are possible now, without those of the pages."""
-        return tuple(act.target.title for act in self._acts.values() if act.is_able())
+        return tuple(text for text, action in self._actions.items() if action.isEnabled())
 
     def add_opener(self, kind: str, open_it: Callable[[str], object]) -> None:
         """Set the opener for a kind of target that another source or the pages provide."""
@@ -100,7 +94,7 @@ class CommandSearch:
     def find(self, text: str, more: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:
         """The best targets for a text, from ``more`` too; without a text, all possible commands."""
         wanted = text.casefold().split()
-        own = (act.target for act in self._acts.values() if act.is_able())
+        own = (_entry(self._actions[text]) for text in self.acts)
         targets = [*self._here, *own, *self._elsewhere]
         if wanted:
             joined = " ".join(wanted)
@@ -115,10 +109,15 @@ class CommandSearch:
         return tuple(target for _, _, target in sorted(ranked, key=_by_rank)[:MOST])
 
     def open(self, target: PaletteEntry) -> None:
-        if target.key in self._acts and target == self._acts[target.key].target:
-            self._acts[target.key].do()
+        if target.kind == _ACT:
+            self._actions[target.key].trigger()
         else:
             self._openers[target.kind](target.key)
+
+
+def _entry(action: QAction) -> PaletteEntry:
+    text, key = action.text(), action.shortcut().toString()
+    return PaletteEntry(_ACT, text, text, "", action.data() or "", key)
 
 
 def _rank(target: PaletteEntry, wanted: Sequence[str]) -> int | None:

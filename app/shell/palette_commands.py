@@ -48,7 +48,8 @@ def offer_acts(
 ) -> None:
     """Register commands that need no page."""
     act = frame.add_act
-    act("New job", "plus", job_controller.drafts.new_job)
+    # By key it does not discard a form that is being filled in.
+    act("New job", "plus", job_controller.drafts.new_job, takes_key=False)
     act("Train the example", "play", job_controller.train_example)
     act("Add a node", "plus", nodes.add)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QProcess, Qt, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QGuiApplication, QIcon, QKeySequence, QShortcut
+from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QIcon, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog
 
 from app.nodes.ssh_controller import SshController
@@ -21,7 +21,7 @@ from app.notifications.tray import Tray
 from app.runtime.background import Background
 from app.runtime.paths import log_file, settings_file
 from app.runtime.settings_writer import SettingsWriter
-from app.shell.command_search import CommandSearch, WindowCommand
+from app.shell.command_search import CommandSearch
 from app.shell.help import DOCS, TOPICS, read_topics
 from app.shell.page_commands import PRESS, PageActs
 from backend.base.errors import BackendError
@@ -30,7 +30,7 @@ from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.common.ui_scale import SCALE_VARIABLE, SCALES
-from widgets.shell.command_palette import Palette, PaletteEntry
+from widgets.shell.command_palette import Palette
 from widgets.shell.help_page import HelpPage
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES
@@ -98,27 +98,15 @@ class FrameController(QObject):
         window.is_put_away_when_closed = self._stays
         window.put_away.connect(self._stay)
         self._ends = False
-        self._make_keys()
         self._make_acts()
 
     # -- shortcuts and commands
 
-    def _make_keys(self) -> None:
-        for key, act in (
-            ("Ctrl+K", self.open_palette),
-            ("Ctrl+,", self.open_settings),
-            ("F1", self.open_help),
-            ("?", self.show_keys),
-            ("Ctrl++", partial(self._step_scale, 1)),
-            ("Ctrl+-", partial(self._step_scale, -1)),
-            ("Ctrl+0", partial(self._choose_scale, 100)),
-        ):
-            QShortcut(QKeySequence(key), self._window, act)
-
     def _make_acts(self) -> None:
         window, side_bar = self._window, self._window.side_bar
+        QShortcut(QKeySequence("Ctrl+K"), window, self.open_palette)
         for place in PLACES:
-            self.add_act(place.title, place.icon, partial(window.go, place.key))
+            self.add_act(place.title, place.icon, partial(window.go, place.key), takes_key=False)
         self.add_act("Notifications", "bell", self.bell.show)
         self.add_act("Refresh", "arrow-clockwise", window.check_again)
         self.add_act("Settings", "gear", self.open_settings)
@@ -138,17 +126,20 @@ class FrameController(QObject):
         self.add_act("Open the data root", "folder-open", side_bar.folder_wished.emit)
 
     def add_act(
-        self,
-        title: str,
-        icon: str,
-        do: Callable[[], object],
-        is_able: Callable[[], bool] = lambda: True,
-        aside: str = "",
+        self, title: str, icon: str, do: Callable[[], object], *, takes_key: bool = True
     ) -> None:
-        """Register a command for the palette, with its key from the table of shortcuts."""
-        key = next((k.key for k in KEYS if k.does == title and not k.with_focus), "")
-        target = PaletteEntry("act", title, title, aside, icon, key)
-        self.go_to.add_act(WindowCommand(target, do, is_able))
+        """Register a command for the palette, with its key from the table of shortcuts.
+
+        Args:
+            takes_key: The key triggers it; False if a button or a page has the key.
+        """
+        action = QAction(title, self)
+        action.setData(icon)
+        action.setShortcut(next((k.key for k in KEYS if k.does == title and not k.with_focus), ""))
+        action.triggered.connect(lambda: do())
+        if takes_key:
+            self._window.addAction(action)
+        self.go_to.add_action(action)
 
     @property
     def palette(self) -> Palette:

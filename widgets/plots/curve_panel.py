@@ -99,7 +99,7 @@ class CurvePanel(RangedPlot):
         self._pointer_moved.connect(self._point)
         self._pointer_left.connect(self._link.leave)
         self.setAccessibleName(title)
-        self._keys = PlotKeys(self)
+        self._keys = PlotKeys(self, lambda: self.pointed, self.point_at)
         self._dressed_for: tuple[theme.Theme, float] | None = None
         self._dress()
 

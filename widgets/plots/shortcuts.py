@@ -7,13 +7,11 @@ read-out, Home and End go to the ends. Esc hides the read-out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
 
-if TYPE_CHECKING:
-    from widgets.plots.curve_panel import CurvePanel
+from widgets.plots.zoomable_plot import RangedPlot
 
 _STEP, _LEAP, _PAN = 0.01, 0.1, 0.25
 """Shares of the visible range."""
@@ -21,21 +19,31 @@ _ZOOM = 0.6
 
 
 class PlotKeys(QObject):
-    """The keys of one plot, active while it has the focus."""
+    """The keys of one plot, active while it has the focus.
 
-    def __init__(self, panel: CurvePanel) -> None:
+    Args:
+        pointed, point_at: Get and set where it is read out; None for nowhere.
+    """
+
+    def __init__(
+        self,
+        panel: RangedPlot,
+        pointed: Callable[[], float | None],
+        point_at: Callable[[float | None], object],
+    ) -> None:
         super().__init__(panel)
         self._panel = panel
+        self._pointed, self._point_at = pointed, point_at
         panel.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         panel.installEventFilter(self)
         keys = Qt.Key
-        self._acts: dict[int, Callable[[bool], None]] = {
+        self._acts: dict[int, Callable[[bool], object]] = {
             keys.Key_Left: lambda shift: self._aside(-1, shift),
             keys.Key_Right: lambda shift: self._aside(1, shift),
             keys.Key_PageUp: lambda _: self._point(-_LEAP),
             keys.Key_PageDown: lambda _: self._point(_LEAP),
-            keys.Key_Home: lambda _: self._panel.point_at(self._begin()),
-            keys.Key_End: lambda _: self._panel.point_at(self._end()),
+            keys.Key_Home: lambda _: self._point_at(self._begin()),
+            keys.Key_End: lambda _: self._point_at(self._end()),
             keys.Key_Plus: lambda _: self._zoom(_ZOOM),
             keys.Key_Equal: lambda _: self._zoom(_ZOOM),
             keys.Key_Minus: lambda _: self._zoom(1 / _ZOOM),
@@ -51,8 +59,8 @@ class PlotKeys(QObject):
         shift = modifiers == Qt.KeyboardModifier.ShiftModifier
         if modifiers and not shift:
             return False
-        if event.key() == Qt.Key.Key_Escape and self._panel.pointed is not None:
-            self._panel.point_at(None)
+        if event.key() == Qt.Key.Key_Escape and self._pointed() is not None:
+            self._point_at(None)
             return True
         act = self._acts.get(event.key())
         if act is None:
@@ -72,11 +80,11 @@ class PlotKeys(QObject):
         """Move by a share of the view; start in the middle."""
         low, high = self._panel.x_range()
         end = self._end()
-        at = self._panel.pointed
+        at = self._pointed()
         if at is None or not low <= at <= high:
-            self._panel.point_at((low + end) / 2)
+            self._point_at((low + end) / 2)
             return
-        self._panel.point_at(min(max(at + share * (high - low), self._begin()), end))
+        self._point_at(min(max(at + share * (high - low), self._begin()), end))
 
     def _begin(self) -> float:
         return max(self._panel.x_range()[0], self._panel.data_begin())
@@ -86,7 +94,7 @@ class PlotKeys(QObject):
 
     def _zoom(self, factor: float) -> None:
         low, high = self._panel.x_range()
-        at = self._panel.pointed
+        at = self._pointed()
         if at is None or not low <= at <= high:
             at = (low + high) / 2
         self._panel.move_to(at - (at - low) * factor, at + (high - at) * factor)

@@ -89,10 +89,6 @@ class MainWindow(QMainWindow):
         self._past: deque[str] = deque(maxlen=_STEPS_BACK)
         self._future: list[str] = []
         self._here = ""
-        QShortcut(QKeySequence("Alt+Left"), self, self.back)
-        QShortcut(QKeySequence("Alt+Right"), self, self.forward)
-        QShortcut(QKeySequence("F11"), self, self.toggle_full_screen)
-        QShortcut(QKeySequence("F5"), self, self.check_again)
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
     def add_page(self, key: str, page: QWidget) -> None:

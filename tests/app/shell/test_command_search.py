@@ -1,7 +1,12 @@
 """Ctrl+K: a few letters find the right thing, acts before things, and nothing that cannot be."""
 
-from app.shell.command_search import MOST, CommandSearch, WindowCommand
+import pytest
+from PySide6.QtGui import QAction
+
+from app.shell.command_search import MOST, CommandSearch
 from widgets.shell.command_palette import PaletteEntry
+
+pytestmark = pytest.mark.usefixtures("qapp")
 
 
 def target(title, kind="job", aside="", key=""):
@@ -12,9 +17,10 @@ def finder(*titles, acts=()):
     go_to = CommandSearch()
     opened = []
     for title, able in acts:
-        go_to.add_act(
-            WindowCommand(target(title, "act"), lambda t=title: opened.append(t), lambda a=able: a)
-        )
+        action = QAction(title)
+        action.setEnabled(able)
+        action.triggered.connect(lambda _checked, t=title: opened.append(t))
+        go_to.add_action(action)
     go_to.add_source("job", lambda _text: [target(title) for title in titles], opened.append)
     return go_to, opened
 

@@ -167,6 +167,7 @@ def test_the_sheet_of_keys_is_what_the_window_has_and_nothing_else(program):
         for button in window.findChildren(QAbstractButton)
         if not button.shortcut().isEmpty()
     }
+    has |= {act.shortcut() for act in window.actions() if not act.shortcut().isEmpty()}
     # Esc closes what is open wherever one is, as everywhere.
     has -= {QKeySequence("Esc")}
     told = {QKeySequence(key.key) for key in KEYS if not key.with_focus}
