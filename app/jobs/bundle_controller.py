@@ -20,7 +20,12 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.bundle_dialog import (
+    BundleDialog,
+    BundleRequest,
+    ReplayDialog,
+    UnbundleDialog,
+)
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -78,15 +83,7 @@ class BundleController(QObject):
         self._dialog.open(dialog)
         dialog.cancel_requested.connect(self._cancel)
 
-    def _bundle(
-        self,
-        job_id: str,
-        dialog: BundleDialog,
-        path: str,
-        checkpoint: str,
-        with_data: bool,
-        overwrite: bool,
-    ) -> None:
+    def _bundle(self, job_id: str, dialog: BundleDialog, request: BundleRequest) -> None:
         progress = self._runner.progress(
             lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
         )
@@ -95,10 +92,10 @@ class BundleController(QObject):
         def write() -> Bundled:
             return self._services.bundles.bundle(
                 job_id,
-                Path(path),
-                with_data=with_data,
-                checkpoint=checkpoint,
-                overwrite=overwrite,
+                Path(request.path),
+                with_data=request.with_data,
+                checkpoint=request.checkpoint,
+                overwrite=request.overwrite,
                 progress=progress,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import QObject, Slot
@@ -9,9 +10,9 @@ from PySide6.QtCore import QObject, Slot
 from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.records.jobs.view import LogMatches
+from backend.records.jobs.view import LogLines, LogMatches
 from backend.services.jobs.logs import LogService
-from widgets.jobs.log.log_tab import LogTab
+from widgets.jobs.log.log_tab import LogRange, LogSearch, LogTab
 
 
 class LogController(QObject):
@@ -40,20 +41,25 @@ class LogController(QObject):
             partial(self._refused, job_id, source),
         )
 
-    @Slot(str, str, int, int)
-    def _lines(self, job_id: str, source: str, first: int, count: int) -> None:
+    @Slot(LogRange)
+    def _lines(self, wanted: LogRange) -> None:
+        self._read(wanted, partial(self._tab.show_lines, wanted.job_id, wanted.source))
+
+    def _read(self, wanted: LogRange, then: Callable[[LogLines], None]) -> None:
+        job_id, source = wanted.job_id, wanted.source
         self._runner.run(
             "log",
-            partial(self._logs.lines, job_id, source, first, count),
-            partial(self._tab.show_lines, job_id, source),
+            partial(self._logs.lines, job_id, source, wanted.first, wanted.count),
+            then,
             partial(self._refused, job_id, source),
         )
 
-    @Slot(str, str, str, int)
-    def _find(self, job_id: str, source: str, text: str, from_line: int) -> None:
+    @Slot(LogSearch)
+    def _find(self, search: LogSearch) -> None:
         """Start a search; it cancels the one before. An empty text only cancels."""
+        job_id, source = search.job_id, search.source
         progress = self._new_search(job_id, source)
-        if not text:
+        if not search.text:
             return
 
         def found(matches: LogMatches) -> None:
@@ -62,7 +68,7 @@ class LogController(QObject):
 
         self._runner.run(
             "log search",
-            partial(self._logs.find, job_id, source, text, from_line, progress),
+            partial(self._logs.find, job_id, source, search.text, search.first, progress),
             found,
             partial(self._refused, job_id, source),
         )
@@ -77,14 +83,9 @@ class LogController(QObject):
             partial(self._refused, job_id, source),
         )
 
-    @Slot(str, str, int, int)
-    def _copy(self, job_id: str, source: str, first: int, count: int) -> None:
-        self._runner.run(
-            "log",
-            partial(self._logs.lines, job_id, source, first, count),
-            self._tab.show_copied,
-            partial(self._refused, job_id, source),
-        )
+    @Slot(LogRange)
+    def _copy(self, wanted: LogRange) -> None:
+        self._read(wanted, self._tab.show_copied)
 
     def _new_search(self, job_id: str, source: str) -> Progress:
         if self._search is not None:

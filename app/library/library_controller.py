@@ -20,6 +20,7 @@ from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
 from backend.services.library.service import LibraryService
 from widgets.common.dialog_holder import DialogHolder
+from widgets.common.toast import Offer
 from widgets.library.import_dialog import ImportDialog, ImportRequest
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
@@ -33,14 +34,14 @@ class LibraryController(QObject):
     Signals:
         changed: The items changed; read them with `items`.
         notified: A sentence for the toast, about what the user did.
-        offered: Such a sentence, the label of the next step, and a callable that takes it.
+        offered: An `Offer`: such a sentence, and the next step.
         job_wished: Kind and reference to begin a new job with.
         job_of_wished: Names by kind, as in a job file, to begin a new job with.
     """
 
     changed = Signal()
     notified = Signal(str)
-    offered = Signal(str, str, object)
+    offered = Signal(Offer)
     job_wished = Signal(object, str)
     job_of_wished = Signal(object)
     _written = Signal(object)
@@ -208,7 +209,7 @@ class LibraryController(QObject):
             self._pages[asking].detail.choose_partner(item.kind, item.name)
         left_out = f". {item.left_out}" if item.left_out else ""
         imported = f"Imported {item.name} @ {item.version}{left_out}"
-        self.offered.emit(imported, *self._next_step(item))
+        self.offered.emit(Offer(imported, *self._next_step(item)))
 
     def _imported_project(self, items: Sequence[LibraryItem]) -> None:
         self._show_imported(*items)
@@ -224,7 +225,7 @@ class LibraryController(QObject):
             act = "New job with it", partial(self.job_of_wished.emit, chosen)
         else:
             act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
-        self.offered.emit(imported, *act)
+        self.offered.emit(Offer(imported, *act))
 
     def _show_imported(self, *items: LibraryItem) -> None:
         """Close the dialog and open the imported item in its page."""

@@ -13,7 +13,7 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
-from widgets.shell.notification_settings import NoticeSettings
+from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 if TYPE_CHECKING:
     from backend.services.notifications.service import DeliveryAttempt, NoticeService
@@ -86,13 +86,13 @@ class NoticeController(QObject):
     def _tell_trouble(self, error: BackendError) -> None:
         self._page.show_said(MAIL, error.with_remedy, "bad")
 
-    @Slot(str, Channels, object)
-    def _test(self, kind: str, channels: Channels, password: str | None) -> None:
-        def send() -> None:
-            self._service.send_test(kind, channels, password)
-
+    @Slot(ChannelTest)
+    def _test(self, test: ChannelTest) -> None:
         self._runner.run(
-            _SENDING, send, lambda _: self._arrived(kind), partial(self._not_arrived, kind)
+            _SENDING,
+            partial(self._service.send_test, test.kind, test.channels, test.password),
+            lambda _: self._arrived(test.kind),
+            partial(self._not_arrived, test.kind),
         )
 
     def _arrived(self, kind: str) -> None:

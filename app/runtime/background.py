@@ -16,6 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -68,7 +69,7 @@ class Background(QObject):
     """Run functions off the GUI thread. Everything but the work itself is on the GUI thread."""
 
     _ended = Signal(object, object)
-    _reported = Signal(object, object, str)
+    _reported = Signal(object)
 
     def __init__(self, workers: int = 32, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -168,10 +169,10 @@ class Background(QObject):
         else:
             raise error
 
-    @Slot(object, object, str)
-    def _hand_report(self, on_report: Report, share: float | None, what: str) -> None:
+    @Slot(object)
+    def _hand_report(self, report: Callable[[], object]) -> None:
         if not self._closed:
-            on_report(share, what)
+            report()
 
 
 class _Reporting(Progress):
@@ -191,4 +192,4 @@ class _Reporting(Progress):
             return
         self._last_s, self._what = now, what
         share = done / total if total else None
-        self._background._reported.emit(self._on_report, share, what)
+        self._background._reported.emit(partial(self._on_report, share, what))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFrame, QWidget
@@ -12,6 +13,15 @@ from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.painting import text_width
 from widgets.common.theme import TOAST_MS
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A text, and the button of the next step, which calls ``act``."""
+
+    text: str
+    button: str
+    act: Callable[[], object]
 
 
 class Toast(QFrame):
@@ -53,10 +63,10 @@ class Toast(QFrame):
         self._tag, self._act = undo_tag, None
         self._say(text, "Undo" if undo_tag else "")
 
-    def offer(self, text: str, button: str, act: Callable[[], object]) -> None:
-        """Show `text`, and a button that calls `act`."""
-        self._tag, self._act = "", act
-        self._say(text, button)
+    def offer(self, offer: Offer) -> None:
+        """Show a text with a button."""
+        self._tag, self._act = "", offer.act
+        self._say(offer.text, offer.button)
 
     def _say(self, text: str, button: str) -> None:
         self._text.setText(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
@@ -31,6 +31,15 @@ _SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None (trusted networ
 _KEPT = "Stored in the system keyring of this computer."
 
 
+@dataclass(frozen=True)
+class ChannelTest:
+    """A test of ``webhook`` or ``mail``; the password is None if none was typed."""
+
+    kind: str
+    channels: Channels
+    password: str | None
+
+
 class NoticeSettings(QWidget):
     """Settings of notifications. A field applies when it loses the focus; there is no button.
 
@@ -38,7 +47,7 @@ class NoticeSettings(QWidget):
         finished_chosen: True if successful jobs are notified, too.
         stays_chosen: True if closing the window keeps the program in the tray.
         channels_chosen: `Channels`, and a password or None if none was typed.
-        test_requested: ``webhook`` or ``mail``, `Channels`, and the password.
+        test_requested: A `ChannelTest` to send.
         opened: The page was opened; answer with `show_keyring`.
     """
 
@@ -47,7 +56,7 @@ class NoticeSettings(QWidget):
     finished_chosen = Signal(bool)
     stays_chosen = Signal(bool)
     channels_chosen = Signal(Channels, object)
-    test_requested = Signal(str, Channels, object)
+    test_requested = Signal(ChannelTest)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -272,7 +281,7 @@ class NoticeSettings(QWidget):
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
         test.setText("Sending…")
         test.setEnabled(False)
-        self.test_requested.emit(kind, self._typed(), self._typed_password())
+        self.test_requested.emit(ChannelTest(kind, self._typed(), self._typed_password()))
 
 
 class _Said(QWidget):

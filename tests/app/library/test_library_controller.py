@@ -56,7 +56,7 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_told(controller, pages, pi
     dialog = controller._dialog.now
     qtbot.addWidget(dialog)
     told = []
-    controller.offered.connect(lambda *offer: told.append(offer))
+    controller.offered.connect(lambda offer: told.append((offer.text, offer.button, offer.act)))
     dialog._wish()
     assert [offer[:2] for offer in told] == [("Imported pictures @ 1", "Import its loader…")]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
@@ -218,7 +218,7 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     for name, text in (("bks_dataset", "UserDataset"), ("bks_model", "UserModel")):
         (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
     offers, wished = [], []
-    controller.offered.connect(lambda _, button, act: offers.append((button, act)))
+    controller.offered.connect(lambda offer: offers.append((offer.button, offer.act)))
     controller.job_wished.connect(lambda *job: wished.append(job))
     controller.drop(pictures)
     controller._dialog.now._wish()
@@ -252,7 +252,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
     monkeypatch.setattr(library, "preview", lambda *asked, progress: looked.append(asked))
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
     offers, wished = [], []
-    controller.offered.connect(lambda *offer: offers.append(offer))
+    controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
     controller.job_of_wished.connect(wished.append)
     controller.drop(project)
     dialog = controller._dialog.now
@@ -276,7 +276,7 @@ def test_a_folder_with_all_three_is_one_press_and_leads_to_a_job_with_them(
 def test_code_without_data_asks_for_the_data_next(controller, project):
     shutil.rmtree(project / "pictures")
     offers = []
-    controller.offered.connect(lambda *offer: offers.append(offer))
+    controller.offered.connect(lambda offer: offers.append((offer.text, offer.button, offer.act)))
     controller.drop(project)
     controller._dialog.now._wish()
     assert offers[-1][1] == "Import its data…"

@@ -12,7 +12,7 @@ from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
 from backend.services.notifications.service import DeliveryAttempt
 from tests.app.jobs.test_status_poller import LIVE
-from widgets.shell.notification_settings import NoticeSettings
+from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
 FAILED = replace(LIVE, state=JobState.ERROR, ended="2026-11-22T08:00:00Z")
@@ -140,8 +140,8 @@ def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
 
 def test_a_refusal_is_a_sentence_on_the_page(controller, service, page):
     service.fault = BackendError("smtp.lab did not accept the mail: 550 no.", "")
-    page.test_requested.emit("mail", HOOK, None)
+    page.test_requested.emit(ChannelTest("mail", HOOK, None))
     assert said(page) == ["smtp.lab did not accept the mail: 550 no."]
     service.fault = None
-    page.test_requested.emit("mail", HOOK, None)
+    page.test_requested.emit(ChannelTest("mail", HOOK, None))
     assert said(page) == ["The test was sent. Check that it arrived."]

@@ -44,7 +44,7 @@ from widgets.common.labels import IconLabel, Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import PAGE_MARGIN
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
-from widgets.common.toast import Toast
+from widgets.common.toast import Offer, Toast
 
 MARKUP = "<b>bold</b> & <img src=x> &lt;"
 
@@ -496,7 +496,7 @@ def test_a_toast_offers_the_next_step_in_a_button(qtbot):
     window.resize(900, 600)
     window.show()
     toast, taken = Toast(window), []
-    toast.offer("Imported digits @ 1", "New job with it", lambda: taken.append("job"))
+    toast.offer(Offer("Imported digits @ 1", "New job with it", lambda: taken.append("job")))
     assert toast._undo.text() == "New job with it"
     qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
     assert (taken, toast.isVisible()) == (["job"], False)

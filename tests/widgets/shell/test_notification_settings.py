@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from backend.records.notifications.notification import PLAIN, TLS, Channels, Mail
-from widgets.shell.notification_settings import NoticeSettings
+from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 MAIL = Mail("smtp.lab", ("a@lab", "b@lab"), "ring@lab", user="ring")
 
@@ -98,7 +98,7 @@ def test_a_test_is_sent_with_what_stands_there_and_its_outcome_is_a_sentence(
     settings._password.setText("typed")
     with qtbot.waitSignal(settings.test_requested) as wished:
         qtbot.mouseClick(settings._mail_test, Qt.MouseButton.LeftButton)
-    assert wished.args == ["mail", Channels(mail=MAIL), "typed"]
+    assert wished.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
     assert (settings._mail_test.text(), settings._mail_test.isEnabled()) == ("Sending…", False)
     settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
     assert settings._mail_said.isVisible()

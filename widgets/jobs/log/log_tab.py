@@ -8,6 +8,7 @@ second costs the window no more than one that does not grow.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
@@ -37,22 +38,42 @@ _ALL_WORDS_FROM_W = 640
 """The most lines that are copied at once."""
 
 
+@dataclass(frozen=True)
+class LogRange:
+    """Lines of a log: that of a rank, "mpirun" or "all"; the first is 0."""
+
+    job_id: str
+    source: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class LogSearch:
+    """A text to find from a line on; "" only cancels the search before."""
+
+    job_id: str
+    source: str
+    text: str = ""
+    first: int = 0
+
+
 class LogTab(QWidget):
-    """The tab Log. All signals begin with the job's id and the log: a rank, "mpirun" or "all".
+    """The tab Log.
 
     Signals:
-        look_requested: Read the length of the log.
-        lines_requested: First line from 0, count.
-        find_requested: Text, first line to search.
-        error_requested: Find the first error.
-        copy_requested: First line, count; answer with `show_copied`.
+        look_requested: Job id and source; read the length of the log.
+        lines_requested: The `LogRange` to show.
+        find_requested: A `LogSearch`.
+        error_requested: Job id and source; find the first error.
+        copy_requested: The `LogRange` to copy; answer with `show_copied`.
     """
 
     look_requested = Signal(str, str)
-    lines_requested = Signal(str, str, int, int)
-    find_requested = Signal(str, str, str, int)
+    lines_requested = Signal(LogRange)
+    find_requested = Signal(LogSearch)
     error_requested = Signal(str, str)
-    copy_requested = Signal(str, str, int, int)
+    copy_requested = Signal(LogRange)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -89,10 +110,12 @@ class LogTab(QWidget):
             error.clicked.connect(self._wish_error)
         copy = IconButton("copy", "Copy the selected lines, or all")
         copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
-        self.view.lines_wished.connect(
-            lambda first, count: self.lines_requested.emit(self._job, self.source, first, count)
+        self.view.lines_requested.connect(
+            lambda first, count: self.lines_requested.emit(
+                LogRange(self._job, self.source, first, count)
+            )
         )
-        self.view.copy_wished.connect(self._copy)
+        self.view.copy_requested.connect(self._copy)
         self.view.follows_changed.connect(self._sync)
         self._empty = EmptyState("article", "")
         self._stack = QStackedWidget()
@@ -185,7 +208,7 @@ class LogTab(QWidget):
         self._go_where_wanted()
         behind = self._searched < size.lines and not self._is_cut
         if self._search.text() and behind and not self._is_searching:
-            self._wish_matches()
+            self._request_matches()
         self._sync()
 
     def show_lines(self, job_id: str, source: str, lines: LogLines) -> None:
@@ -290,14 +313,15 @@ class LogTab(QWidget):
         self._forget_matches()
         if text and self._size is not None:
             self._count.setText("Searching…")
-            self._wish_matches()
+            self._request_matches()
         else:
-            self.find_requested.emit(self._job, self.source, "", 0)
+            self.find_requested.emit(LogSearch(self._job, self.source))
             self._sync()
 
-    def _wish_matches(self) -> None:
+    def _request_matches(self) -> None:
         self._is_searching = True
-        self.find_requested.emit(self._job, self.source, self._search.text(), self._searched)
+        search = LogSearch(self._job, self.source, self._search.text(), self._searched)
+        self.find_requested.emit(search)
 
     def _forget_matches(self) -> None:
         self._found, self._searched, self._current = (), 0, -1
@@ -325,7 +349,8 @@ class LogTab(QWidget):
         if not count:
             first, count = max(0, total - MOST_COPIED), total
         if count:
-            self.copy_requested.emit(self._job, self.source, first, min(count, MOST_COPIED))
+            lines = LogRange(self._job, self.source, first, min(count, MOST_COPIED))
+            self.copy_requested.emit(lines)
 
     @Slot()
     def _follow(self) -> None:

@@ -54,14 +54,14 @@ class LogView(QAbstractScrollArea):
     """Lines by number, from 0.
 
     Signals:
-        lines_wished: Number of the first line, and count.
+        lines_requested: Number of the first line, and count.
         follows_changed: Whether the view stays at the end.
-        copy_wished: The selected lines, as first and count.
+        copy_requested: The selected lines, as first and count.
     """
 
-    lines_wished = Signal(int, int)
+    lines_requested = Signal(int, int)
     follows_changed = Signal(bool)
-    copy_wished = Signal(int, int)
+    copy_requested = Signal(int, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -335,7 +335,7 @@ class LogView(QAbstractScrollArea):
             wanted = min(CHUNK, self._total - number * CHUNK)
             if there < wanted and number not in self._wished:
                 self._wished.add(number)
-                self.lines_wished.emit(number * CHUNK, CHUNK)
+                self.lines_requested.emit(number * CHUNK, CHUNK)
 
     def _set_follows(self, follows: bool) -> None:
         if follows != self._follows:
@@ -380,7 +380,7 @@ class LogView(QAbstractScrollArea):
             self._anchor, self._cursor = 0, self._total - 1
             self.viewport().update()
         elif control and key == Qt.Key.Key_C:
-            self.copy_wished.emit(*self.chosen())
+            self.copy_requested.emit(*self.chosen())
         else:
             super().keyPressEvent(event)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from PySide6.QtCore import Signal, Slot
@@ -24,6 +25,16 @@ _WHAT = (
     "Model, loader, settings, seed, versions and curves in one file. Another desktop verifies "
     "every byte and can train the job again."
 )
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """A bundle to write; ``overwrite`` if the user confirmed replacing an existing file."""
+
+    path: str
+    checkpoint: str
+    with_data: bool
+    overwrite: bool
 
 
 class _Dialog(FittedDialog):
@@ -67,11 +78,10 @@ class BundleDialog(_Dialog):
     """Asks for the contents of a job's bundle, and its path.
 
     Signals:
-        bundle_requested: Path, checkpoint, whether to include the dataset, and whether the user
-            confirmed replacing an existing file.
+        bundle_requested: A `BundleRequest`.
     """
 
-    bundle_requested = Signal(str, str, bool, bool)
+    bundle_requested = Signal(BundleRequest)
 
     def __init__(
         self,
@@ -99,7 +109,7 @@ class BundleDialog(_Dialog):
         choose.clicked.connect(self._choose)
         self._make = Button("Bundle", kind="primary")
         self._make.setDefault(True)
-        self._make.clicked.connect(self._wish)
+        self._make.clicked.connect(self._request)
         self.setLayout(
             col(
                 Label("Bundle", "title"),
@@ -152,13 +162,12 @@ class BundleDialog(_Dialog):
         self._make.setEnabled(bool(self._path.text().strip()) and not self._under_way)
 
     @Slot()
-    def _wish(self) -> None:
+    def _request(self) -> None:
         self.show_progress(None, "Starting…")
         path = self._path.text().strip()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
-        self.bundle_requested.emit(
-            path, checkpoint, self._with_data.isChecked(), path == self._confirmed
-        )
+        with_data, overwrite = self._with_data.isChecked(), path == self._confirmed
+        self.bundle_requested.emit(BundleRequest(path, checkpoint, with_data, overwrite))
 
 
 class UnbundleDialog(_Dialog):

@@ -384,7 +384,7 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     qtbot.addWidget(dialog)
     with qtbot.waitSignal(dialog.bundle_requested) as wished:
         qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
-    assert wished.args[1] == "latest"
+    assert wished.args[0].checkpoint == "latest"
 
 
 @pytest.mark.parametrize(

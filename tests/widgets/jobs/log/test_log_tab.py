@@ -1,6 +1,6 @@
 """The tab Log: it asks for what is in sight, follows, searches, and shows text as text."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -12,7 +12,7 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
 from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
-from widgets.jobs.log.log_tab import LogTab
+from widgets.jobs.log.log_tab import LogSearch, LogTab
 from widgets.jobs.log.log_view import CHUNK
 
 
@@ -36,7 +36,7 @@ class Logs:
             )
         )
         tab.copy_requested.connect(
-            lambda job, source, first, count: tab.show_copied(self._lines(source, first, count))
+            lambda ask: tab.show_copied(self._lines(ask.source, ask.first, ask.count))
         )
 
     def look(self, job, source):
@@ -49,11 +49,12 @@ class Logs:
         sources = ("0",) * len(lines) if source == "all" else ()
         return LogLines(first, lines, self.generation, sources)
 
-    def lines(self, job, source, first, count):
-        self.asked.append((source, first, count))
-        self.tab.show_lines(job, source, self._lines(source, first, count))
+    def lines(self, ask):
+        self.asked.append((ask.source, ask.first, ask.count))
+        self.tab.show_lines(ask.job_id, ask.source, self._lines(ask.source, ask.first, ask.count))
 
-    def find(self, job, source, text, from_line):
+    def find(self, search):
+        job, source, text, from_line = astuple(search)
         self.searches.append((text, from_line))
         if text:
             lines = self.logs[source]
@@ -258,9 +259,9 @@ def test_a_search_under_way_is_not_begun_again_by_news_of_the_log(tab, qtbot):
     tab.show()
     tab.find_requested.disconnect(logs.find)
     begun = []
-    tab.find_requested.connect(lambda *wish: begun.append(wish))
+    tab.find_requested.connect(begun.append)
     tab._search.setText("line")
     qtbot.keyClick(tab._search, Qt.Key.Key_Return)
     grow(logs, "0", "one more")
     grow(logs, "0", "and more")
-    assert begun == [("a", "0", "line", 0)]
+    assert begun == [LogSearch("a", "0", "line", 0)]
