@@ -155,6 +155,10 @@ def log_watch() -> Iterator[LogWatch]:
 class Immediately:
     """Stands in for `Background`: same promises, no threads, so tests need not wait."""
 
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.notify = self.heard.append
+
     def run(
         self,
         lane: str,

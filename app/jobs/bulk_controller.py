@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.bulk_runner import Done, Named, do_each
@@ -28,13 +28,7 @@ _EXPORT = ("latest", "zip")
 
 
 class ManyJobs(QObject):
-    """Serve the wide job table.
-
-    Signals:
-        notified: A sentence for the toast, about what the user did.
-    """
-
-    notified = Signal(str)
+    """Serve the wide job table."""
 
     def __init__(
         self,
@@ -69,7 +63,7 @@ class ManyJobs(QObject):
         )
 
     def _not_edited(self, job_id: str, error: BackendError) -> None:
-        self.notified.emit(error.with_remedy)
+        self._runner.notify(error.with_remedy)
         # Also show what someone changed in the meantime.
         self._runner.run(
             f"job {job_id}",
@@ -101,7 +95,7 @@ class ManyJobs(QObject):
         for line in live:
             self._controller.stop(line.id)
         if live:
-            self.notified.emit(
+            self._runner.notify(
                 f"Stopping {formats.plural(len(live), 'job')}; each saves a checkpoint first"
             )
 
@@ -120,7 +114,7 @@ class ManyJobs(QObject):
             made = [view.id for view in done.outcomes]
             self._page.choose(made)
             drafts = "The drafts are selected." if made else ""
-            self.notified.emit(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
+            self._runner.notify(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
 
         jobs = _named(self._lines(ids))
         do_each(self._runner, _LANE, jobs, clone, self._page.show_view, report)
@@ -159,7 +153,7 @@ class ManyJobs(QObject):
         """Run ``act`` for each job in turn and report the outcome at the end."""
 
         def report(done: Done[object]) -> None:
-            self.notified.emit(done.sentence(f"{did} {{jobs}}."))
+            self._runner.notify(done.sentence(f"{did} {{jobs}}."))
 
         do_each(self._runner, _LANE, _named(lines), act, then, report)
 

@@ -34,11 +34,9 @@ class BundleController(QObject):
 
     Signals:
         made: The `JobView` of a new job to show.
-        notified: A sentence for the toast.
     """
 
     made = Signal(object)
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class BundleController(QObject):
         def arrived(found: Unbundled) -> None:
             self._in(dialog, lambda: dialog.show_done(found))
             self.made.emit(found.view)
-            self.notified.emit(found.origin)
+            self._runner.notify(found.origin)
 
         self._runner.run(
             "import",

@@ -9,7 +9,7 @@ from collections import deque
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
@@ -24,13 +24,7 @@ _KEPT = 3
 
 
 class CarryOut(QObject):
-    """Export into a temporary folder off the GUI thread, from the start of the drag.
-
-    Signals:
-        notified: A sentence for the toast.
-    """
-
-    notified = Signal(str)
+    """Export into a temporary folder off the GUI thread, from the start of the drag."""
 
     def __init__(
         self,
@@ -64,7 +58,7 @@ class CarryOut(QObject):
         promise.late.connect(partial(self._too_late, promise, key))
         stale = [self._made.popleft() for _ in range(len(self._made) - _KEPT + 1)]
         self._missed = {k: path for k, path in self._missed.items() if path not in stale}
-        self.notified.emit(f"Making “{name}”…")
+        self._runner.notify(f"Making “{name}”…")
 
         def make() -> Path:
             for old in stale:
@@ -93,14 +87,14 @@ class CarryOut(QObject):
         self._made.append(path)
         promise.keep()
         if key in self._missed:
-            self.notified.emit(f"“{path.name}” is ready: drag it again")
+            self._runner.notify(f"“{path.name}” is ready: drag it again")
         elif not promise.is_let_go:
-            self.notified.emit(f"“{path.name}” is ready: drop it in a folder")
+            self._runner.notify(f"“{path.name}” is ready: drop it in a folder")
 
     def _too_late(self, promise: Promise, key: tuple[str, ...]) -> None:
         path = Path(promise.path)
         self._missed[key] = path
-        self.notified.emit(
+        self._runner.notify(
             f"“{path.name}” was not ready yet; a message will say when to drag it again"
         )
 
@@ -108,4 +102,4 @@ class CarryOut(QObject):
         self._missed.pop(key, None)
         promise.give_up()
         if not isinstance(error, Cancelled):
-            self.notified.emit(error.with_remedy)
+            self._runner.notify(error.with_remedy)

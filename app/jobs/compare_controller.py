@@ -44,11 +44,9 @@ class CompareController(QObject):
 
     Signals:
         place_wished: Show the page Compare.
-        notified: A sentence for the toast.
     """
 
     place_wished = Signal()
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -99,7 +97,7 @@ class CompareController(QObject):
             self.add(ids[0])
         elif ids:
             if len(ids) > MOST_JOBS:
-                self.notified.emit(
+                self._runner.notify(
                     f"At most {MOST_JOBS} jobs can be compared: the first {MOST_JOBS} are shown"
                 )
             self._follow(ids[:MOST_JOBS])
@@ -112,7 +110,7 @@ class CompareController(QObject):
             return
         refusal = too_many(self._followed, (job_id,))
         if refusal:
-            self.notified.emit(refusal)
+            self._runner.notify(refusal)
             return
         self._follow((*self._followed, job_id))
 
@@ -125,7 +123,7 @@ class CompareController(QObject):
             self._follow((*self._followed, *new))
         total = formats.plural(len(self._followed), "job")
         verb = "is" if len(self._followed) == 1 else "are"
-        self.notified.emit(refusal or f"{total} {verb} compared{'' if new else ' already'}")
+        self._runner.notify(refusal or f"{total} {verb} compared{'' if new else ' already'}")
 
     @Slot(str)
     def remove(self, job_id: str) -> None:
@@ -186,7 +184,7 @@ class CompareController(QObject):
             "compare sweep",
             partial(self._comparison.views, ids),
             lambda views: self._show_siblings({view.id: view for view in views}),
-            lambda error: self.notified.emit(error.with_remedy),
+            lambda error: self._runner.notify(error.with_remedy),
         )
 
     def _see_siblings(self, listing: JobListing) -> None:
@@ -229,7 +227,7 @@ class CompareController(QObject):
         if followed.view is None:
             # It was never read: there is nothing to keep.
             self.remove(followed.job_id)
-            self.notified.emit(error.with_remedy)
+            self._runner.notify(error.with_remedy)
         else:
             self._page.show_gone(followed.job_id, str(error))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
 
@@ -23,13 +23,7 @@ _FILTERS = {
 
 
 class TakeAway(QObject):
-    """Ask for a file name, write off the GUI thread, and report the outcome.
-
-    Signals:
-        notified: A sentence for the toast.
-    """
-
-    notified = Signal(str)
+    """Ask for a file name, write off the GUI thread, and report the outcome."""
 
     def __init__(
         self,
@@ -76,12 +70,12 @@ class TakeAway(QObject):
         if not chosen:
             return
         path = Path(chosen)
-        self.notified.emit(f"Writing {path.name}…")
+        self._runner.notify(f"Writing {path.name}…")
         self._runner.run(
             "save",
             lambda: write(path),
-            lambda made: self.notified.emit(f"Saved {made.name}"),
-            lambda error: self.notified.emit(error.with_remedy),
+            lambda made: self._runner.notify(f"Saved {made.name}"),
+            lambda error: self._runner.notify(error.with_remedy),
         )
 
 

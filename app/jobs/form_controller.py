@@ -58,13 +58,11 @@ class FormController(QObject):
     Signals:
         form_wished: Show the page New job.
         made: The `JobView` of a new job to show.
-        notified: A sentence for the toast.
         bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
     form_wished = Signal()
     made = Signal(object)
-    notified = Signal(str)
     bundle_opened = Signal(object)
 
     def __init__(
@@ -94,9 +92,7 @@ class FormController(QObject):
         self._trials: dict[tuple[str, ...], BatchTrial] = {}
         self._trial: Progress | None = None
         self.sweeps = SweepController(services.sweeps, runner, form, self)
-        self.sweeps.notified.connect(self.notified)
         self.templates = TemplateController(services, runner, form, window, self)
-        self.templates.notified.connect(self.notified)
         self.templates.load_wished.connect(self.load_job)
         self.templates.begun.connect(self._begin)
         form.check_requested.connect(self._check)

@@ -42,11 +42,9 @@ class JobController(QObject):
 
     Signals:
         jobs_wished: Show the page Jobs.
-        notified: A sentence for the toast, about what the user did.
     """
 
     jobs_wished = Signal()
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -67,10 +65,8 @@ class JobController(QObject):
         self._form = form
         self._window = window
         self._starts = StartController(services, runner, window, self)
-        self._starts.notified.connect(self.notified)
         self.drafts = FormController(services, runner, self._starts, page, form, window, self)
         self.drafts.made.connect(self.show_new)
-        self.drafts.notified.connect(self.notified)
         self.drafts.sweeps.made.connect(self._sweep_made)
         self.drafts.sweeps.taken.connect(self._sweep_taken)
         self._export: Progress | None = None
@@ -210,7 +206,7 @@ class JobController(QObject):
             return
         node = self._moving.pop(view.id)
         if view.state is JobState.FINISHED:
-            self.notified.emit(f"{view.name} has finished, so it was not moved.")
+            self._runner.notify(f"{view.name} has finished, so it was not moved.")
             return
 
         def ask(found: tuple[Checkpoint, ...]) -> None:

@@ -25,11 +25,9 @@ class QueueController(QObject):
 
     Signals:
         shown: The whole `Queue`, after each read.
-        notified: A sentence for the toast, about what the user did.
     """
 
     shown = Signal(object)
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -120,7 +118,7 @@ class QueueController(QObject):
             _LANE,
             self._service.pause if paused else self._service.resume,
             partial(self._show, at_once=True),
-            lambda error: self.notified.emit(error.with_remedy),
+            lambda error: self._runner.notify(error.with_remedy),
         )
 
     def _act(self, job_id: str, work: Callable[[], object]) -> None:
@@ -140,5 +138,5 @@ class QueueController(QObject):
         if self._page.open_id == job_id:
             self._page.detail.show_error(job_id, str(error), error.remedy)
         else:
-            self.notified.emit(error.with_remedy)
+            self._runner.notify(error.with_remedy)
         self._poller.poll_list()

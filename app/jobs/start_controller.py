@@ -53,13 +53,7 @@ class StartRequest:
 
 
 class StartController(QObject):
-    """One pre-flight dialog at a time; another start closes it.
-
-    Signals:
-        notified: A sentence for the toast, about fixes that ended after the dialog was closed.
-    """
-
-    notified = Signal(str)
+    """One pre-flight dialog at a time; another start closes it."""
 
     def __init__(
         self,
@@ -113,7 +107,6 @@ class StartController(QObject):
         if self.talk is not None:
             self.talk.dialog.reject()
         self.talk = PreflightSession(self._services, self._runner, wish, config, self._window, self)
-        self.talk.notified.connect(self.notified)
         self.talk.over.connect(self._forget)
         self.talk.dialog.open()
         return self.talk
@@ -128,11 +121,9 @@ class PreflightSession(QObject):
     """One dialog about one start, from the first finding until the start or the closing.
 
     Signals:
-        notified: See `StartController`.
         over: The dialog was closed; carries this session.
     """
 
-    notified = Signal(str)
     over = Signal(object)
 
     def __init__(
@@ -258,7 +249,7 @@ class PreflightSession(QObject):
     ) -> None:
         if not self._is_open:
             for error in dict.fromkeys(failed.values()):
-                self.notified.emit(error.with_remedy)
+                self._runner.notify(error.with_remedy)
             return
         for finding, error in failed.items():
             self.dialog.show_not_mended(finding, str(error), error.remedy)

@@ -22,12 +22,10 @@ class SweepController(QObject):
     Signals:
         made: A `SweepMade`: all its jobs are in the queue.
         taken: A `SweepTaken`.
-        notified: A sentence for the toast.
     """
 
     made = Signal(object)
     taken = Signal(object)
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -71,19 +69,19 @@ class SweepController(QObject):
     def _queued(self, made: SweepMade) -> None:
         self._progress = None
         self._form.set_busy("")
-        self.notified.emit(f"Queued {len(made.jobs)} jobs")
+        self._runner.notify(f"Queued {len(made.jobs)} jobs")
         self.made.emit(made)
 
     def _taken(self, taken: SweepTaken) -> None:
         self._form.show_error("")
         stay = f"; {len(taken.left)} that already ran stay" if taken.left else ""
-        self.notified.emit(f"Moved {len(taken.taken)} jobs to the trash{stay}")
+        self._runner.notify(f"Moved {len(taken.taken)} jobs to the trash{stay}")
         self.taken.emit(taken)
 
     def _refused(self, error: BackendError) -> None:
         self._progress = None
         if isinstance(error, HalfMade):
             self._form.show_half_made(str(error), error.tag)
-            self.notified.emit(str(error))
+            self._runner.notify(str(error))
         else:
             self._form.show_error(error.with_remedy)

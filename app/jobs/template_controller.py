@@ -34,12 +34,10 @@ class TemplateController(QObject):
     Signals:
         load_wished: Load the settings of this job into the form.
         begun: A `JobDraft` to show in the form; its job has no name yet.
-        notified: A sentence for the toast.
     """
 
     load_wished = Signal(str)
     begun = Signal(object)
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -145,7 +143,7 @@ class TemplateController(QObject):
     def _keep(self, draft: JobDraft, name: str, replaces: bool) -> None:
         def kept(made: Template) -> None:
             self._last_name = made.name
-            self.notified.emit(f"Saved the template “{made.name}”")
+            self._runner.notify(f"Saved the template “{made.name}”")
             self.refresh()
 
         raw = sweep_file(draft.sweep)
@@ -159,7 +157,7 @@ class TemplateController(QObject):
     @Slot(str)
     def _remove(self, name: str) -> None:
         def gone(found: Template) -> None:
-            self.notified.emit(f"Moved the template “{found.name}” to the trash")
+            self._runner.notify(f"Moved the template “{found.name}” to the trash")
             self._changed(found)
 
         self._run(partial(self._templates.remove, name), gone, self._refused)
@@ -183,7 +181,7 @@ class TemplateController(QObject):
             raw = sweep_file(draft.sweep)
             self._run(
                 partial(self._services.jobs.write_file, raw, Path(chosen), replaces=True),
-                lambda path: self.notified.emit(f"Wrote {path}"),
+                lambda path: self._runner.notify(f"Wrote {path}"),
                 self._form.show_error,
             )
 

@@ -26,11 +26,9 @@ class JobTrash(QObject):
     """Serve the head of the open job, which does not confirm, and the bulk move, which does.
 
     Signals:
-        notified: A sentence for the toast, about what the user did.
         undoable: Such a sentence, and the tag by which `undo` reverts it.
     """
 
-    notified = Signal(str)
     undoable = Signal(str, str)
 
     def __init__(
@@ -91,7 +89,7 @@ class JobTrash(QObject):
     def _tell_moved(self, done: Done[tuple[JobView, int]]) -> None:
         views = tuple(view for view, _ in done.outcomes)
         if not views:
-            self.notified.emit(done.sentence("Moved {jobs} to the trash."))
+            self._runner.notify(done.sentence("Moved {jobs} to the trash."))
             return
         size = formats.disk(sum(size_bytes for _, size_bytes in done.outcomes))
         self._number += 1
@@ -114,7 +112,7 @@ class JobTrash(QObject):
             no_more = (
                 f" {formats.count(rest)} that were queued must be queued again." if rest else ""
             )
-            self.notified.emit(done.sentence("Moved {jobs} out of the trash." + no_more))
+            self._runner.notify(done.sentence("Moved {jobs} out of the trash." + no_more))
 
         if jobs:
             do_each(self._runner, _LANE, jobs, self._jobs.restore, self._page.show_view, report)

@@ -33,14 +33,12 @@ class LibraryController(QObject):
 
     Signals:
         changed: The items changed; read them with `items`.
-        notified: A sentence for the toast, about what the user did.
         offered: An `Offer`: such a sentence, and the next step.
         job_wished: Kind and reference to begin a new job with.
         job_of_wished: Names by kind, as in a job file, to begin a new job with.
     """
 
     changed = Signal()
-    notified = Signal(str)
     offered = Signal(Offer)
     job_wished = Signal(object, str)
     job_of_wished = Signal(object)
@@ -133,7 +131,7 @@ class LibraryController(QObject):
             f"look at {source}",
             lambda: self._library.inspect(_path_of(source)),
             then,
-            lambda error: self.notified.emit(str(error)),
+            lambda error: self._runner.notify(str(error)),
         )
 
     # Import.
@@ -255,7 +253,7 @@ class LibraryController(QObject):
         if self._dialog.now is not None:
             self._dialog.now.show_error(str(error), error.remedy)
         else:
-            self.notified.emit(str(error))
+            self._runner.notify(str(error))
 
     @Slot()
     def _cancel_import(self) -> None:
@@ -279,7 +277,7 @@ class LibraryController(QObject):
 
     def _has_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
-        self.notified.emit(f"New jobs of {item.name} @ {item.version} start from these weights")
+        self._runner.notify(f"New jobs of {item.name} @ {item.version} start from these weights")
 
     # Preview and check.
 
@@ -380,7 +378,7 @@ class LibraryController(QObject):
         )
 
     def _removed(self, item: LibraryItem) -> None:
-        self.notified.emit(f"Moved {item.name} @ {item.version} to the trash")
+        self._runner.notify(f"Moved {item.name} @ {item.version} to the trash")
 
     # The items.
 

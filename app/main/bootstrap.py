@@ -315,19 +315,7 @@ class Program(QObject):
             lambda text, tag: window.toast.show_message(text, undo_tag=tag)
         )
         window.toast.undone.connect(self._job_trash.undo)
-        for teller in (
-            self._many_jobs,
-            self._job_trash,
-            self._carry_out,
-            self._queue_controller,
-            self._job_controller,
-            self._bundle_controller,
-            self._library_controller,
-            self._node_controller,
-            self._take_away,
-            self._compare_controller,
-        ):
-            teller.notified.connect(window.toast.show_message)
+        runner.notified.connect(window.toast.show_message)
 
     def _wire_jobs(self) -> None:
         side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts

@@ -71,11 +71,9 @@ class NodeController(QObject):
 
     Signals:
         listed: All nodes as a tuple of `NodeState`; this computer is the first.
-        notified: A sentence for the toast, about what the user did.
     """
 
     listed = Signal(object)
-    notified = Signal(str)
 
     def __init__(
         self,
@@ -104,10 +102,8 @@ class NodeController(QObject):
         self._adding: AddNodeDialog | None = None
         self._request = NodeRequest(NodeAddress(""), "")
         self.set_ups = SetUpController(services, runner, page, window, self)
-        self.set_ups.notified.connect(self.notified)
         self.set_ups.ended.connect(self.refresh)
         self._orphans = OrphanFinder(services, runner, page, self)
-        self._orphans.notified.connect(self.notified)
         self._ssh = SshWatch(services, runner)
         self._timer = QTimer(self)
         self._timer.setInterval(interval_ms)
@@ -289,8 +285,8 @@ class NodeController(QObject):
         self._runner.run(
             f"check {name}",
             look,
-            lambda entry: self.notified.emit(f"{entry.name} is reachable."),
-            lambda error: self.notified.emit(error.with_remedy),
+            lambda entry: self._runner.notify(f"{entry.name} is reachable."),
+            lambda error: self._runner.notify(error.with_remedy),
         )
 
     # Adding.
@@ -362,7 +358,7 @@ class NodeController(QObject):
         def added(outcome: tuple[NodeEntry, str]) -> None:
             entry, trouble = outcome
             self.refresh()
-            self.notified.emit(f"Added {entry.name}.{trouble}")
+            self._runner.notify(f"Added {entry.name}.{trouble}")
             if dialog is self._adding:
                 options = dialog.choices.options()
                 dialog.accept()
@@ -389,13 +385,13 @@ class NodeController(QObject):
     def _forget_passphrase(self, name: str) -> None:
         def told(keys: tuple[str, ...]) -> None:
             none = f"No passphrase for a key of {name} was stored."
-            self.notified.emit(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
+            self._runner.notify(f"Forgot the passphrase of {', '.join(keys)}." if keys else none)
 
         self._runner.run(
             "keyring",
             partial(self._services.cluster.remove_passphrase, name),
             told,
-            lambda error: self.notified.emit(error.with_remedy),
+            lambda error: self._runner.notify(error.with_remedy),
         )
 
     # Actions on a node.
@@ -406,21 +402,21 @@ class NodeController(QObject):
             "nodes",
             partial(self._services.cluster.set_in_service, name, in_service),
             lambda _entry: self.refresh(),
-            lambda error: self.notified.emit(str(error)),
+            lambda error: self._runner.notify(str(error)),
         )
 
     @Slot(str)
     def _remove(self, name: str) -> None:
         def removed(entry: NodeEntry) -> None:
             self.set_ups.remove(entry.name)
-            self.notified.emit(f"Removed {entry.name}. Software installed on the node is kept.")
+            self._runner.notify(f"Removed {entry.name}. Software installed on the node is kept.")
             self.refresh()
 
         self._runner.run(
             "nodes",
             partial(self._services.cluster.remove, name),
             removed,
-            lambda error: self.notified.emit(str(error)),
+            lambda error: self._runner.notify(str(error)),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 
 from app.runtime.background import Runner
 from backend.base import log
@@ -21,13 +21,7 @@ from widgets.nodes.page.nodes_page import NodesPage
 
 
 class OrphanFinder(QObject):
-    """Serve the "left behind" findings of the page Nodes.
-
-    Signals:
-        notified: A sentence for the toast, about what the user did.
-    """
-
-    notified = Signal(str)
+    """Serve the "left behind" findings of the page Nodes."""
 
     def __init__(
         self, services: Services, runner: Runner, page: NodesPage, parent: QObject | None = None
@@ -64,7 +58,7 @@ class OrphanFinder(QObject):
             self._show(node, left)
             stays = any(one.process == orphan.process for one in left)
             words = process_words(orphan)
-            self.notified.emit(
+            self._runner.notify(
                 f"{words} did not end. Ask the node's administrator."
                 if stays
                 else f"Ended {words}."
@@ -73,7 +67,7 @@ class OrphanFinder(QObject):
         def refused(error: BackendError) -> None:
             self._ending[node].discard(orphan.process)
             self._show(node, self._found.get(node, ()))
-            self.notified.emit(error.with_remedy)
+            self._runner.notify(error.with_remedy)
 
         self._runner.run(
             f"orphans {node}",

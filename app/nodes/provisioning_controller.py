@@ -42,11 +42,9 @@ class SetUpController(QObject):
     """Serve the dialogs in which nodes are set up.
 
     Signals:
-        notified: A sentence for the toast.
         ended: A set-up ended, with or without success.
     """
 
-    notified = Signal(str)
     ended = Signal()
 
     def __init__(
@@ -108,7 +106,7 @@ class SetUpController(QObject):
     def _offer(self, name: str, options: SetUpOptions | None, known: _Known) -> None:
         entry = next((one for one in known.entries if one.name == name), None)
         if entry is None:
-            self.notified.emit(f"{name} is no longer in the list of nodes.")
+            self._runner.notify(f"{name} is no longer in the list of nodes.")
             return
         if options is None:
             usual = options_of(entry) if entry.is_ready else usual_options(known.entries)
@@ -272,7 +270,7 @@ class SetUpController(QObject):
             self._show(names[0])
 
     def _show_error(self, error: BackendError) -> None:
-        self.notified.emit(error.with_remedy)
+        self._runner.notify(error.with_remedy)
 
 
 def _key_of(news: SetUp, error: BackendError) -> SetUp:

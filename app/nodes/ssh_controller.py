@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
@@ -19,13 +19,7 @@ _LANE = "ssh settings"
 
 
 class SshController(QObject):
-    """One for as long as a data root is open.
-
-    Signals:
-        notified: A sentence for the toast.
-    """
-
-    notified = Signal(str)
+    """One for as long as a data root is open."""
 
     def __init__(
         self, cluster: ClusterService, runner: Runner, page: SshSettings, parent: QObject
@@ -50,12 +44,14 @@ class SshController(QObject):
     @Slot(HostKey)
     def _forget(self, key: HostKey) -> None:
         def forgotten(_count: int) -> None:
-            self.notified.emit(f"The next connection to {key.host} will ask you to confirm its key")
+            self._runner.notify(
+                f"The next connection to {key.host} will ask you to confirm its key"
+            )
             self.refresh()
 
         self._runner.run(
             _LANE,
             partial(self._cluster.remove_host_key, key.host, key.port),
             forgotten,
-            lambda error: self.notified.emit(error.with_remedy),
+            lambda error: self._runner.notify(error.with_remedy),
         )

@@ -64,10 +64,18 @@ class Runner(Protocol):
     def progress(self, on_report: Report) -> Progress:
         """Return a progress whose reports call ``on_report`` on the GUI thread."""
 
+    def notify(self, sentence: str) -> None:
+        """Show a sentence about what the user did."""
+
 
 class Background(QObject):
-    """Run functions off the GUI thread. Everything but the work itself is on the GUI thread."""
+    """Run functions off the GUI thread. Everything but the work itself is on the GUI thread.
 
+    Signals:
+        notified: A sentence for the toast.
+    """
+
+    notified = Signal(str)
     _ended = Signal(object, object)
     _reported = Signal(object)
 
@@ -105,6 +113,9 @@ class Background(QObject):
         self._lanes[lane].append(_Task(lane, work, then, otherwise))
         if len(self._lanes[lane]) == 1:
             self._start(lane)
+
+    def notify(self, sentence: str) -> None:
+        self.notified.emit(sentence)
 
     def progress(self, on_report: Report) -> Progress:
         """Return a progress whose reports call ``on_report`` on the GUI thread."""

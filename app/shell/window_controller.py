@@ -216,8 +216,7 @@ class FrameController(QObject):
             self._controller = NoticeController(
                 services.notices, self._background, self._page.notices, self
             )
-            ssh = SshController(services.cluster, self._background, self._page.ssh, self)
-            ssh.notified.connect(self._window.toast.show_message)
+            SshController(services.cluster, self._background, self._page.ssh, self)
             self._page.show_places(
                 SettingsPaths(
                     data_root=services.data_root.name,

@@ -51,9 +51,8 @@ def acts(services, page, immediately):
     stopped, in_form = [], []
     jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
     many = ManyJobs(services, immediately, page, jobs, page, page)
-    many.sentences = []
     many.stopped, many.in_form = stopped, in_form
-    many.notified.connect(many.sentences.append)
+    many.sentences = immediately.heard
     return many
 
 

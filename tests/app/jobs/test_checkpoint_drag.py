@@ -69,7 +69,7 @@ def detail(qtbot):
 def carry(jobs, background, detail):
     carry = CarryOut(jobs, background, detail.job_actions)
     carry.heard = []
-    carry.notified.connect(carry.heard.append)
+    background.notified.connect(carry.heard.append)
     yield carry
     jobs.may.set()
     carry.close()

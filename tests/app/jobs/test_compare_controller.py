@@ -69,9 +69,7 @@ def page(qtbot):
 def controller(service, page, immediately):
     take_away = TakeAway(service, immediately, page)
     made = CompareController(service, immediately, page, take_away, service.find)
-    made.heard = []
-    made.notified.connect(made.heard.append)
-    take_away.notified.connect(made.heard.append)
+    made.heard = immediately.heard
     return made
 
 

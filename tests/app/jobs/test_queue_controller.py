@@ -117,13 +117,14 @@ def test_each_wish_is_one_act_and_the_list_is_read_again(controller, service, pa
     assert len(lists) == 6
 
 
-def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(controller, service, page, qtbot):
+def test_a_refusal_is_told_where_the_job_is_open_else_in_a_toast(
+    controller, service, page, immediately
+):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.queue_requested.emit(NAMES[0])
     assert page.detail._banner.accessibleName() == "It can never fit. Choose another place."
-    with qtbot.waitSignal(controller.notified) as told:
-        page.job_actions.top_requested.emit(NAMES[1])
-    assert told.args == ["It can never fit. Choose another place."]
+    page.job_actions.top_requested.emit(NAMES[1])
+    assert immediately.heard == ["It can never fit. Choose another place."]
 
 
 def test_a_look_that_fails_leaves_what_is_shown(controller, service, page):

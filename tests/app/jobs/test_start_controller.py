@@ -290,15 +290,15 @@ def test_a_start_that_is_cancelled_says_nothing(qtbot: QtBot) -> None:
     background.close()
 
 
-def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(made: Make, qtbot: QtBot) -> None:
+def test_closing_the_talk_ends_the_look_and_lets_a_set_up_go_on(
+    made: Make, immediately: Immediately
+) -> None:
     controller, wished = made(MPI)
     controller.start(wished.wish)
     talk = talk_of(controller)
-    told: list[str] = []
-    controller.notified.connect(told.append)
     talk.dialog.reject()
     assert controller.talk is None
     assert [str(error) for error in wished.refused] == [MPI.sentence], "it stays to be read"
     talk._mended((MPI,), {MPI: BackendError("gpu12 did not answer.", "Look at it.")})
-    assert told == ["gpu12 did not answer. Look at it."]
+    assert immediately.heard == ["gpu12 did not answer. Look at it."]
     assert wished.nodes.asked == []

@@ -37,8 +37,7 @@ def form(qtbot):
 @pytest.fixture
 def controller(services, form, immediately):
     made = SweepController(services.sweeps, immediately, form)
-    made.heard = []
-    made.notified.connect(made.heard.append)
+    made.heard = immediately.heard
     return made
 
 

@@ -43,8 +43,7 @@ def form(qtbot, services, immediately, started):
         qtbot.addWidget(widget)
     starts = SimpleNamespace(start=started.append, cancel=lambda _id: None)
     form.controller = FormController(services, immediately, starts, page, form, form)
-    form.heard = []
-    form.controller.notified.connect(form.heard.append)
+    form.heard = immediately.heard
     form.resize(1200, 800)
     form.show()
     form.show_nodes(services.nodes.list())

@@ -49,8 +49,8 @@ def toast(qtbot):
 @pytest.fixture
 def trash(services, page, immediately, toast):
     """Wired to the toast as the window wires it."""
+    immediately.notify = toast.show_message
     trash = JobTrash(services, immediately, page, page)
-    trash.notified.connect(toast.show_message)
     trash.undoable.connect(lambda text, tag: toast.show_message(text, undo_tag=tag))
     toast.undone.connect(trash.undo)
     return trash

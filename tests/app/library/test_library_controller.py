@@ -366,6 +366,7 @@ class InOrder(Immediately):
     """Keeps what a controller runs until it is let go."""
 
     def __init__(self, library, pages):
+        super().__init__()
         self.waiting = []
         self.controller = LibraryController(library, self, pages, pages[Kind.DATASET])
 
@@ -396,25 +397,21 @@ def model(library, tmp_path):
 def test_a_check_that_the_page_wishes_for_leaves_the_weights_that_are_copied_alone(
     later, library, pages, model, tmp_path, monkeypatch
 ):
-    told = []
-    later.controller.notified.connect(told.append)
     (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     later.let_go()
-    assert told == ["New jobs of net @ 1 start from these weights"]
+    assert later.heard == ["New jobs of net @ 1 start from these weights"]
 
 
 def test_weights_wait_for_no_look_that_has_not_ended_yet(later, pages, model, tmp_path):
     """A drop opens the model, which looks at it, in a process that may be slow to end."""
-    told = []
-    later.controller.notified.connect(told.append)
     (tmp_path / "best.pt").write_bytes(b"PK\x03\x04 numbers")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     later.let_go(but="try model")
-    assert told == ["New jobs of net @ 1 start from these weights"]
+    assert later.heard == ["New jobs of net @ 1 start from these weights"]
 
 
 def _refuse(*_, **__):

@@ -113,8 +113,7 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
 
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, page):
-    told = []
-    controller.notified.connect(told.append)
+    told = controller._runner.heard
     controller.move_off(RUNS.id, "gpu07")
     over(poller, JobState.FINISHED)
     assert told == [f"{RUNS.name} has finished, so it was not moved."]

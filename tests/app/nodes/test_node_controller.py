@@ -122,8 +122,7 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(dialog, cluster,
     dialog.look_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert dialog._trust.fingerprint.text() == "SHA256:new"
     assert cluster.trusted == []
-    told = []
-    controller.notified.connect(told.append)
+    told = controller._runner.heard
     dialog.trusted.emit(KEY)
     assert (cluster.trusted, told) == ([KEY], ["Added gpu13."])
     assert controller._adding is None
@@ -180,8 +179,7 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
 
 
 def test_forget_passphrase_says_what_it_did(controller, cluster):
-    told = []
-    controller.notified.connect(told.append)
+    told = controller._runner.heard
     controller._page.node_actions.forget_requested.emit("gpu7")
     cluster.kept.append("/key")
     controller._page.node_actions.forget_requested.emit("gpu7")

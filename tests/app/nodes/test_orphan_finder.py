@@ -54,8 +54,7 @@ def nodes():
 @pytest.fixture
 def finder(page, nodes, immediately):
     made = OrphanFinder(SimpleNamespace(nodes=nodes), immediately, page)
-    made.said = []
-    made.notified.connect(made.said.append)
+    made.said = immediately.heard
     return made
 
 

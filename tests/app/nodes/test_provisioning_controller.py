@@ -144,8 +144,7 @@ def test_one_of_several_is_cancelled_alone(controller, set_ups, monkeypatch):
 
 def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(controller, set_ups):
     set_ups.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
-    told = []
-    controller.notified.connect(told.append)
+    told = controller._runner.heard
     controller.set_up("gpu3")
     assert told == ["The cluster's key is damaged. Set up again."]
     assert controller._dialog.chosen == ""
@@ -153,8 +152,7 @@ def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(controller, 
 
 
 def test_a_node_that_was_removed_meanwhile_is_told(controller, cluster):
-    told = []
-    controller.notified.connect(told.append)
+    told = controller._runner.heard
     cluster.entries = ()
     controller.set_up("gpu3")
     assert told == ["gpu3 is no longer in the list of nodes."]
@@ -204,8 +202,7 @@ def test_a_key_on_the_way_to_what_all_need_first_is_asked_about_too(controller, 
     unknown = HostKeyUnknown("gpu1 shows a key.", "Compare it.", KEY)
     set_ups.refusal = BackendError("No node gave the cluster's key.", "Start one.")
     set_ups.refusal.__cause__ = unknown
-    told = []
-    controller.notified.connect(told.append)
+    told = controller._runner.heard
     controller.set_up("gpu1")
     dialog = controller._choosing.now
     dialog._all.click()

@@ -48,8 +48,7 @@ def controller(page, immediately):
     made = CompareController(
         service, immediately, page, TakeAway(service, immediately, page), service.find
     )
-    made.heard = []
-    made.notified.connect(made.heard.append)
+    made.heard = immediately.heard
     return made
 
 

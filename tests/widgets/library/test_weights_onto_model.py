@@ -50,8 +50,7 @@ def controller(services, immediately, page, qtbot):
     for one in pages.values():
         qtbot.addWidget(one)
     controller = LibraryController(services.library, immediately, pages, page)
-    controller.heard = []
-    controller.notified.connect(controller.heard.append)
+    controller.heard = immediately.heard
     controller.refresh()
     return controller
 
