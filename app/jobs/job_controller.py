@@ -75,7 +75,7 @@ class JobController(QObject):
         poller.listed.connect(self._look_at_moving)
         page.opened.connect(self._open)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
-        page.first_start.example_requested.connect(self.train_example)
+        page.first_start.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
         actions.new_requested.connect(self.drafts.new_job)
         actions.start_requested.connect(self.start)

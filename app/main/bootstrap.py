@@ -101,7 +101,7 @@ class Program(QObject):
         self.opening.opened.connect(self._furnish)
         self.opening.refused.connect(partial(self.window.go, "refusal"))
         self.place = WindowPlace(app, self.window, settings, self._keeping.remember, self)
-        self.window.side_bar.folder_wished.connect(self._open_root)
+        self.window.side_bar.folder.clicked.connect(self._open_root)
         self.window.side_bar.job_opened.connect(self._open_job)
 
     def show(self) -> None:
@@ -134,7 +134,7 @@ class Program(QObject):
                 self.window.go(self._first_place)
             QTimer.singleShot(0, self._build_next)
             return
-        self.jobs.first_start.nodes_requested.connect(partial(self.window.go, "nodes"))
+        self.jobs.first_start.nodes.clicked.connect(partial(self.window.go, "nodes"))
         self.frame.take_pages(self._pages.settings, self._pages.help)
         preferences = self._keeping.preferences
         restore_session(preferences, self.window, self._pages, self._keeping.remember)
@@ -362,11 +362,8 @@ class Program(QObject):
         self._finder.used.connect(self._own_job.see_uses)
         self.window.dropped.connect(self._take_dropped)
         first = self.jobs.first_start
-        for kind, wished in (
-            (Kind.DATASET, first.dataset_requested),
-            (Kind.MODEL, first.model_requested),
-        ):
-            wished.connect(partial(self.library[kind].import_requested.emit, ""))
+        for kind, button in ((Kind.DATASET, first.dataset), (Kind.MODEL, first.model)):
+            button.clicked.connect(partial(self.library[kind].import_requested.emit, ""))
 
     def _wire_nodes(self) -> None:
         self._node_controller.listed.connect(self._show_nodes)

@@ -53,7 +53,7 @@ class NotificationCenter(QObject):
         self._is_first = True
         self.notices = Notices(tells_finished, parent=self)
         self.notices.notified.connect(self._notify)
-        window.side_bar.notices_wished.connect(self.show)
+        window.side_bar.bell.clicked.connect(self.show)
         window.side_bar.set_unread(self._book.unread)
 
     def take_data_root(self, name: str) -> None:

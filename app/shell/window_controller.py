@@ -90,10 +90,10 @@ class FrameController(QObject):
         self._page: SettingsPage | None = None
         self._help: HelpPage | None = None
         side_bar = window.side_bar
-        side_bar.theme_toggled.connect(look.toggle)
-        side_bar.settings_wished.connect(self.open_settings)
-        side_bar.help_wished.connect(self.open_help)
-        side_bar.keys_wished.connect(self.show_keys)
+        side_bar.theme.clicked.connect(look.toggle)
+        side_bar.gear.clicked.connect(self.open_settings)
+        side_bar.help.clicked.connect(lambda: self.open_help())
+        side_bar.keys.clicked.connect(self.show_keys)
         look.changed.connect(self._look_changed)
         window.is_put_away_when_closed = self._stays
         window.put_away.connect(self._stay)
@@ -123,7 +123,7 @@ class FrameController(QObject):
         self.add_act("Zoom out", "magnifying-glass-minus", partial(self._step_scale, -1))
         as_system = partial(self._choose_scale, 100)
         self.add_act("Reset zoom", "magnifying-glass", as_system)
-        self.add_act("Open the data root", "folder-open", side_bar.folder_wished.emit)
+        self.add_act("Open the data root", "folder-open", side_bar.folder.click)
 
     def add_act(
         self, title: str, icon: str, do: Callable[[], object], *, takes_key: bool = True
@@ -169,7 +169,7 @@ class FrameController(QObject):
 
     def _take_help(self, page: HelpPage) -> None:
         self._help = page
-        page.keys_requested.connect(self.show_keys)
+        page.keys.clicked.connect(self.show_keys)
         page.link_opened.connect(_open_link)
         page.opened.connect(self._read_help)
 
@@ -192,20 +192,22 @@ class FrameController(QObject):
         self._take_help(help_page)
         self._page = page
         page.set_scale_now(self._keeping.preferences.scale_percent)
-        page.theme_chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
+        page.theme.chosen.connect(lambda key: self._look.choose(ThemeChoice(key)))
         page.scale_chosen.connect(self._choose_scale)
-        page.restart_requested.connect(self._restart)
-        page.contrast_chosen.connect(self._choose_contrast)
-        page.motion_chosen.connect(self._choose_motion)
+        page.restart.clicked.connect(self._restart)
+        page.contrast.toggled.connect(self._choose_contrast)
+        page.motion.toggled.connect(self._choose_motion)
         page.units_chosen.connect(self._choose_units)
-        page.notices.finished_chosen.connect(self._choose_finished)
-        page.notices.stays_chosen.connect(lambda stays: self._keeping.remember(stays_in_tray=stays))
+        page.notices.finished.toggled.connect(self._choose_finished)
+        page.notices.stays.toggled.connect(
+            lambda stays: self._keeping.remember(stays_in_tray=stays)
+        )
         page.notices.show_tray(self.tray.is_available)
         page.place_opened.connect(_open)
         page.checks_requested.connect(self.check)
-        page.report_requested.connect(self.report)
-        page.keys_requested.connect(self.show_keys)
-        page.help_requested.connect(self.open_help)
+        page.report.clicked.connect(self.report)
+        page.keys.clicked.connect(self.show_keys)
+        page.help.clicked.connect(lambda: self.open_help())
         self._show_choices()
 
     def furnish(self, services: Services) -> None:

@@ -63,10 +63,10 @@ def _train(program: Program, folder: Path) -> None:
     program.show()
     wait_in_loop(lambda: program.is_built)
     first, detail = program.jobs.first_start, program.jobs.detail
-    wait_in_loop(lambda: first._example.isVisible() and "core" in first._reading_words)
+    wait_in_loop(lambda: first.example.isVisible() and "core" in first._reading_words)
     wait_in_loop(lambda: first._findings is not None)
     take("first-start-light")
-    first._example.click()
+    first.example.click()
 
     def points() -> int:
         curve = detail.curves.curve("loss")

@@ -34,12 +34,10 @@ class HelpPage(QWidget):
     Signals:
         opened: The page was opened; answer with `show_topics`.
         link_opened: Address of a link to another site, or to a file next to the topics.
-        keys_requested: Show the keyboard shortcuts.
     """
 
     opened = Signal()
     link_opened = Signal(str)
-    keys_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -60,8 +58,7 @@ class HelpPage(QWidget):
         self._search.returnPressed.connect(self._find_next)
         self._nothing = Label("", "small", "text2", wrap=True)
         self._nothing.hide()
-        keys = Button("Keyboard shortcuts", icon="keyboard", kind="quiet")
-        keys.clicked.connect(self.keys_requested)
+        self.keys = Button("Keyboard shortcuts", icon="keyboard", kind="quiet")
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         left = QWidget()
         left.setFixedWidth(LIBRARY_LIST_W)
@@ -69,7 +66,7 @@ class HelpPage(QWidget):
             col(
                 col(self._search, self._nothing, gap=S1, margins=(S4, 0, S4, S2)),
                 (col((self._list, 1), margins=(S4, 0, S4, 0)), 1),
-                row(keys, STRETCH, margins=(S2, S2, S4, S4)),
+                row(self.keys, STRETCH, margins=(S2, S2, S4, S4)),
                 gap=0,
             )
         )

@@ -44,8 +44,6 @@ class NoticeSettings(QWidget):
     """Settings of notifications. A field applies when it loses the focus; there is no button.
 
     Signals:
-        finished_chosen: True if successful jobs are notified, too.
-        stays_chosen: True if closing the window keeps the program in the tray.
         channels_chosen: `Channels`, and a password or None if none was typed.
         test_requested: A `ChannelTest` to send.
         opened: The page was opened; answer with `show_keyring`.
@@ -53,8 +51,6 @@ class NoticeSettings(QWidget):
 
     opened = Signal()
 
-    finished_chosen = Signal(bool)
-    stays_chosen = Signal(bool)
     channels_chosen = Signal(Channels, object)
     test_requested = Signal(ChannelTest)
 
@@ -63,9 +59,7 @@ class NoticeSettings(QWidget):
         self._channels = Channels()
         self.finished = Switch(name="Notify when a job finishes")
         self.finished.setChecked(True)
-        self.finished.toggled.connect(self.finished_chosen)
         self.stays = Switch(name="Stay in the tray")
-        self.stays.toggled.connect(self.stays_chosen)
         self._stays_line = _choice(
             "Stay in the tray",
             "When you close the window, the program stays in the tray and still notifies you. "

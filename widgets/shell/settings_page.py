@@ -59,36 +59,24 @@ class SettingsPage(QWidget):
     """Settings that apply at once, without confirmation.
 
     Signals:
-        theme_chosen: ``system``, ``light`` or ``dark``.
         scale_chosen: Percent; takes effect after a restart of the window.
-        restart_requested: Close the window and open it again; jobs keep running.
-        contrast_chosen: True for more contrast than the default.
-        motion_chosen: True if nothing may be animated.
         units_chosen: `Units`.
         place_opened: A path, for the file manager.
         checks_requested: Check the installation again.
-        report_requested: Make a file for a problem report.
-        keys_requested: Show the keyboard shortcuts.
-        help_requested: Show the help.
+
+    Attributes:
+        theme, restart, contrast, motion, keys, help, report: Controls; the window connects them.
     """
 
-    theme_chosen = Signal(str)
     scale_chosen = Signal(int)
-    restart_requested = Signal()
-    contrast_chosen = Signal(bool)
-    motion_chosen = Signal(bool)
     units_chosen = Signal(Units)
     place_opened = Signal(str)
     checks_requested = Signal()
-    report_requested = Signal()
-    keys_requested = Signal()
-    help_requested = Signal()
 
     def __init__(self, version: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("page")
-        self._theme = SegmentedControl(_THEMES, "system", name="Theme")
-        self._theme.chosen.connect(self.theme_chosen)
+        self.theme = SegmentedControl(_THEMES, "system", name="Theme")
         self._scale = SegmentedControl(
             [(str(scale), f"{scale} %") for scale in SCALES], "100", name="Size"
         )
@@ -96,15 +84,12 @@ class SettingsPage(QWidget):
             self._scale.add_tip(plain_tip(does, key))
         self._scale.chosen.connect(self._choose_scale)
         self._scale_now = 100
-        self._restart = Button("Restart the window", icon="arrow-clockwise")
-        self._restart.clicked.connect(self.restart_requested)
+        self.restart = Button("Restart the window", icon="arrow-clockwise")
         self._restart_line = SettingsRow(
-            "The size applies after a restart of the window", "Jobs keep running.", self._restart
+            "The size applies after a restart of the window", "Jobs keep running.", self.restart
         )
-        self._contrast = Switch(name="More contrast")
-        self._contrast.toggled.connect(self.contrast_chosen)
-        self._motion = Switch(name="Reduce motion")
-        self._motion.toggled.connect(self.motion_chosen)
+        self.contrast = Switch(name="More contrast")
+        self.motion = Switch(name="Reduce motion")
         self._sizes = SegmentedControl(_SIZES, name="Sizes")
         self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
         self._clock = SegmentedControl(_CLOCKS, name="Time of day")
@@ -119,28 +104,25 @@ class SettingsPage(QWidget):
         self._checks.setSpacing(S2)
         self._again = Button("Check again")
         self._again.clicked.connect(self._look_again)
-        keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
-        keys.clicked.connect(self.keys_requested)
-        pages = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
-        pages.clicked.connect(self.help_requested)
-        report = Button("Report a problem…", icon="first-aid")
-        report.clicked.connect(self.report_requested)
+        self.keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
+        self.help = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
+        self.report = Button("Report a problem…", icon="first-aid")
         body = QWidget()
         body.setMaximumWidth(FORM_MAX_W)
         body.setLayout(
             col(
                 section(
                     "Appearance",
-                    SettingsRow("Theme", "", self._theme),
+                    SettingsRow("Theme", "", self.theme),
                     SettingsRow("Size", "Text and controls", self._scale),
                     self._restart_line,
                     SettingsRow(
                         "More contrast",
                         "Darker lines and text, and edges in place of tints. Follows the system "
                         "setting too.",
-                        self._contrast,
+                        self.contrast,
                     ),
-                    SettingsRow("Reduce motion", "No animations", self._motion),
+                    SettingsRow("Reduce motion", "No animations", self.motion),
                 ),
                 section(
                     "Units",
@@ -158,13 +140,13 @@ class SettingsPage(QWidget):
                 ),
                 section(
                     "Help",
-                    SettingsRow("Help", "The guide, the nodes, and a glossary", pages),
-                    SettingsRow("Keyboard shortcuts", "All of them, by page", keys),
+                    SettingsRow("Help", "The guide, the nodes, and a glossary", self.help),
+                    SettingsRow("Keyboard shortcuts", "All of them, by page", self.keys),
                     SettingsRow(
                         "Problem report",
                         "Saves one file with logs and versions. It contains no secrets, and "
                         "nothing is sent.",
-                        report,
+                        self.report,
                     ),
                 ),
                 STRETCH,
@@ -178,11 +160,11 @@ class SettingsPage(QWidget):
         self._restart_line.hide()
 
     def show_choices(self, choices: SettingsValues) -> None:
-        self._theme.choose(choices.theme)
+        self.theme.choose(choices.theme)
         self._scale.choose(str(choices.scale_percent))
         for switch, is_on in (
-            (self._contrast, choices.high_contrast),
-            (self._motion, choices.reduced_motion),
+            (self.contrast, choices.high_contrast),
+            (self.motion, choices.reduced_motion),
         ):
             with QSignalBlocker(switch):
                 switch.setChecked(is_on)

@@ -151,22 +151,15 @@ class SideBar(QWidget):
         jobs_dropped: Ids of jobs that were dropped on Compare, as a tuple.
         job_opened: Id of a running job.
         node_opened: Name of a node of the map, after its page was chosen.
-        theme_toggled: Switch between light and dark.
-        notices_wished: The bell.
-        folder_wished: Open the data root in the file manager.
-        settings_wished, help_wished, keys_wished: The gear, the question mark, the keyboard.
+
+    Attributes:
+        folder, bell, theme, keys, help, gear: Buttons; the window connects them.
     """
 
     place_chosen = Signal(str)
     jobs_dropped = Signal(object)
     job_opened = Signal(str)
     node_opened = Signal(str)
-    theme_toggled = Signal()
-    notices_wished = Signal()
-    folder_wished = Signal()
-    settings_wished = Signal()
-    help_wished = Signal()
-    keys_wished = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -214,22 +207,16 @@ class SideBar(QWidget):
         self._cluster = QWidget()
         self._cluster.setLayout(col(self.cluster, margins=(S2, 0, S2, 0)))
         self._root = Label("", "small", "text2", elide="middle")
-        self._folder = IconButton("folder", "Open the data root")
-        self._folder.clicked.connect(self.folder_wished)
+        self.folder = IconButton("folder", "Open the data root")
         self.bell = NotificationBell()
-        self.bell.clicked.connect(self.notices_wished)
-        self._theme = IconButton("moon", "Dark or light")
-        self._theme.clicked.connect(self.theme_toggled)
-        self._gear = IconButton("gear", "Settings")
-        self._gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
-        self._gear.clicked.connect(self.settings_wished)
-        keys = IconButton("keyboard", "Keyboard shortcuts")
-        keys.setToolTip(plain_tip("Keyboard shortcuts", "?"))
-        keys.clicked.connect(self.keys_wished)
-        manual = IconButton("question", "Help")
-        manual.setToolTip(plain_tip("Help", "F1"))
-        manual.clicked.connect(self.help_wished)
-        acts = (self.bell, self._theme, keys, manual, self._gear)
+        self.theme = IconButton("moon", "Dark or light")
+        self.gear = IconButton("gear", "Settings")
+        self.gear.setToolTip(plain_tip("Settings", "Ctrl+,"))
+        self.keys = IconButton("keyboard", "Keyboard shortcuts")
+        self.keys.setToolTip(plain_tip("Keyboard shortcuts", "?"))
+        self.help = IconButton("question", "Help")
+        self.help.setToolTip(plain_tip("Help", "F1"))
+        acts = (self.bell, self.theme, self.keys, self.help, self.gear)
         self._foot = row(*acts, STRETCH, gap=2)
         for act in acts:
             self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
@@ -250,7 +237,7 @@ class SideBar(QWidget):
                 S1,
                 self._cluster,
                 STRETCH,
-                row(self._folder, (self._root, 1), gap=2),
+                row(self.folder, (self._root, 1), gap=2),
                 self._foot,
                 gap=S2,
                 margins=(S3, S4, S3, S3),
@@ -277,7 +264,7 @@ class SideBar(QWidget):
         self._root.setText(path)
 
     def set_dark(self, dark: bool) -> None:
-        self._theme.set_icon("sun" if dark else "moon")
+        self.theme.set_icon("sun" if dark else "moon")
 
     def set_unread(self, count: int) -> None:
         """Set the number of unread notifications."""
@@ -344,7 +331,7 @@ class SideBar(QWidget):
             self._root,
             self._running_title,
             self._running_count,
-            self._folder,
+            self.folder,
         ):
             widget.setVisible(not narrow)
         directions = QBoxLayout.Direction

@@ -69,8 +69,8 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     program = open_program()
     detail = program.jobs.detail
     first = program.jobs.first_start
-    qtbot.waitUntil(lambda: first._example.isVisible() and "core" in first._reading_words)
-    qtbot.mouseClick(first._example, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: first.example.isVisible() and "core" in first._reading_words)
+    qtbot.mouseClick(first.example, Qt.MouseButton.LeftButton)
 
     def points():
         curve = detail.curves.curve("loss")

@@ -114,9 +114,9 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     program.frame.open_settings()
     page = program._pages.settings
     assert program.window.place == "settings"
-    page._theme.chosen.emit("dark")
+    page.theme.chosen.emit("dark")
     assert theme.current().name == "dark"
-    page._motion.click()
+    page.motion.click()
     assert theme.motion_reduced()
     page.notices.finished.click()
     page._scale.chosen.emit("125")
@@ -313,11 +313,11 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
 @pytest.mark.usefixtures("undressed")
 def test_more_contrast_applies_at_once_and_is_remembered(program):
     page = program._pages.settings
-    page._contrast.click()
+    page.contrast.click()
     assert theme.current().high_contrast
     assert theme.current().line == theme.current().line_strong
     assert program._keeping.preferences.high_contrast
-    page._contrast.click()
+    page.contrast.click()
     assert not theme.current().high_contrast
 
 

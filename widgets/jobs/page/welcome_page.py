@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import cos, radians, sin
 
-from PySide6.QtCore import QPointF, Qt, Signal
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -72,22 +72,13 @@ class _BringCard(Card):
 class FirstStart(QWidget):
     """Shown instead of an empty list of jobs.
 
-    Signals:
-        example_requested: Train the built-in example.
-        dataset_requested: Import a dataset.
-        model_requested: Import a model.
-        nodes_requested: Show the nodes.
+    Attributes:
+        example, dataset, model, nodes: Its buttons; the window connects them.
     """
-
-    example_requested = Signal()
-    dataset_requested = Signal()
-    model_requested = Signal()
-    nodes_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._example = Button("Train the example", kind="big", icon="play")
-        self._example.clicked.connect(self.example_requested)
+        self.example = Button("Train the example", kind="big", icon="play")
         self._busy = Label(
             "Handwritten digits, small network, 2 processes. Nothing leaves this computer.",
             "small",
@@ -105,21 +96,21 @@ class FirstStart(QWidget):
             "A folder or a zip with any files. Drop it anywhere in this window.",
             "Import dataset",
         )
-        data.button.clicked.connect(self.dataset_requested)
+        self.dataset = data.button
         model = _BringCard(
             "cube",
             "Bring your model",
             "bks_model.py with a UserModel, and a loader. BK.Synapse models run unchanged.",
             "Import model",
         )
-        model.button.clicked.connect(self.model_requested)
+        self.model = model.button
         nodes = _BringCard(
             "hard-drives",
             "Check this computer",
             "Live processor, memory, disk and GPU use, and who uses them.",
             "Show node",
         )
-        nodes.button.clicked.connect(self.nodes_requested)
+        self.nodes = nodes.button
         content = QWidget()
         content.setLayout(
             col(
@@ -136,7 +127,7 @@ class FirstStart(QWidget):
                     wrap=True,
                 ),
                 S3,
-                row(STRETCH, self._example, STRETCH),
+                row(STRETCH, self.example, STRETCH),
                 self._busy,
                 self._error,
                 S6,
@@ -152,8 +143,8 @@ class FirstStart(QWidget):
 
     def show_busy(self, sentence: str) -> None:
         """Show that the example is being installed; "" when that has ended."""
-        self._example.setEnabled(not sentence)
-        self._example.setText(sentence or "Train the example")
+        self.example.setEnabled(not sentence)
+        self.example.setText(sentence or "Train the example")
         self._error.hide()
 
     def show_error(self, sentence: str, remedy: str = "") -> None:
