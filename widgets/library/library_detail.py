@@ -62,7 +62,6 @@ class LibraryDetail(QWidget):
     """The right side of a page.
 
     Signals:
-        back_pressed: Show the list, if there is room for only one of both.
         again_requested: Import a new version of this.
         remove_requested: The reference to move to the trash.
         job_requested: The reference to begin a new job with.
@@ -76,7 +75,6 @@ class LibraryDetail(QWidget):
         partner_requested: The kind of a partner to import; answer with `choose_partner`.
     """
 
-    back_pressed = Signal()
     again_requested = Signal()
     remove_requested = Signal(str)
     job_requested = Signal(str)
@@ -145,7 +143,7 @@ class LibraryDetail(QWidget):
 
     def set_alone(self, alone: bool) -> None:
         """Adapt to the room: the list next to it is hidden."""
-        self._back_button.setVisible(alone)
+        self.back.setVisible(alone)
 
     def show_companions(
         self,
@@ -230,8 +228,7 @@ class LibraryDetail(QWidget):
         self._version_box = ComboBox(name="Version")
         self._version_box.currentIndexChanged.connect(self._version_chosen)
         back = IconButton("arrow-left", f"All {words.title.lower()}")
-        back.clicked.connect(self.back_pressed)
-        self._back_button = back
+        self.back = back
         job = Button("New job with it", icon="play")
         job.clicked.connect(self._wish_job)
         self._again = Button("New version", icon="upload-simple")

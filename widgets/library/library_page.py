@@ -179,7 +179,7 @@ class LibraryPage(QWidget):
     def _make_right(self) -> None:
         words = self._words
         self.detail = LibraryDetail(self.kind)
-        self.detail.back_pressed.connect(self._back)
+        self.detail.back.clicked.connect(self._back)
         self.detail.again_requested.connect(self._import_again)
         self._empty = EmptyState(
             words.icon,

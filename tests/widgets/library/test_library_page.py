@@ -90,7 +90,7 @@ def test_what_a_look_adds_to_an_entry_leaves_what_is_shown_of_it(page, qtbot):
 def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
     page.resize(828, 600)
     page.show_items((item("digits"),))
-    page.detail.back_pressed.emit()
+    page.detail.back.click()
     page.show_items((item("digits"), item("pictures")))
     assert page._list_pane.isVisible()
 

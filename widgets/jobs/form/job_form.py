@@ -130,7 +130,7 @@ class JobForm(QWidget):
         self._picker.taken_changed.connect(self._pause.start)
         self._sweep.changed.connect(self._changed)
         self._sections.templates.chosen.connect(self.template_requested)
-        self._sections.templates.more_requested.connect(self.load_requested)
+        self._sections.templates.more.clicked.connect(self.load_requested)
         QShortcut(QKeySequence(START_KEY), self, self._start)
         FocusLead(self, self._fields.field("name").control)
         self._sections.trial.try_requested.connect(self.try_requested)

@@ -9,7 +9,7 @@ from time import time
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QHeaderView, QTableView
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
@@ -53,22 +53,11 @@ class _Rows(RowTableModel[_Row]):
 
 
 class StartFromChoice(Popover):
-    """The list of options and its search; the keys of the search move through the list.
+    """The list of options and its search; the keys of the search move through the list."""
 
-    Signals:
-        chosen: A value of ``start_from``, and how the field shows it.
-        searched: A text; answer with `show_jobs`.
-        checkpoints_requested: The id of a job; answer with `show_checkpoints`.
-        file_requested: Let the user choose a file.
-    """
-
-    chosen = Signal(str, str)
-    searched = Signal(str)
-    checkpoints_requested = Signal(str)
-    file_requested = Signal()
-
-    def __init__(self, window: QWidget) -> None:
-        super().__init__(window, _WIDTH)
+    def __init__(self, field: StartFrom) -> None:
+        super().__init__(field.window(), _WIDTH)
+        self._field = field
         self._jobs: Sequence[JobView] | None = None
         self._job: JobView | None = None
         self._checkpoints: Sequence[Checkpoint] | None = None
@@ -154,18 +143,18 @@ class StartFromChoice(Popover):
         if self._job is None and self._asked != text.strip():
             self._asked = text.strip()
             self._jobs = None
-            self.searched.emit(self._asked)
+            self._field.searched.emit(self._asked)
         self._fill()
 
     def begin(self) -> None:
         """Request the first jobs."""
-        self.searched.emit("")
+        self._field.searched.emit("")
 
     def _open_job(self, job: JobView | None) -> None:
         self._job, self._checkpoints, self._trouble = job, None, ""
         self.search.clear()
         if job is not None:
-            self.checkpoints_requested.emit(job.id)
+            self._field.checkpoints_requested.emit(job.id)
         self._fill()
 
     def _fill(self) -> None:
@@ -230,11 +219,11 @@ class StartFromChoice(Popover):
             self._open_job(None)
         elif row.does == "file":
             self.close()
-            self.file_requested.emit()
+            self._field.file_requested.emit()
         else:
             words = f"{self._job.name}, {row.text}" if self._job is not None else ""
             self.close()
-            self.chosen.emit(row.key, words)
+            self._field.choose(row.key, words)
 
     @Slot()
     def _say(self) -> None:
@@ -308,11 +297,7 @@ class StartFrom(LineEdit):
 
     def open(self) -> None:
         """Open the list, with the focus in its search."""
-        choice = self.choice = StartFromChoice(self.window())
-        choice.chosen.connect(self.choose)
-        choice.searched.connect(self.searched)
-        choice.checkpoints_requested.connect(self.checkpoints_requested)
-        choice.file_requested.connect(self.file_requested)
+        choice = self.choice = StartFromChoice(self)
         choice.closed.connect(self._closed)
         choice.open_below(self, choice.search)
         choice.begin()

@@ -23,20 +23,20 @@ class TemplateStrip(QWidget):
 
     Signals:
         chosen: The name of a template.
-        more_requested: Show all templates.
+
+    Attributes:
+        more: The button that shows all templates.
     """
 
     chosen = Signal(str)
-    more_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._buttons: list[Button] = []
         self._count = 0
         self._label = Label("Begin with", "small", "text2")
-        self._more = Button("All templates…", kind="quiet")
-        self._more.clicked.connect(self.more_requested)
-        self._row = row(self._label, self._more, STRETCH, gap=S2)
+        self.more = Button("All templates…", kind="quiet")
+        self._row = row(self._label, self.more, STRETCH, gap=S2)
         self.setLayout(self._row)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(CONTROL_H)
@@ -71,7 +71,7 @@ class TemplateStrip(QWidget):
     def _fit(self) -> None:
         """Show as many as fit; the last button opens the others."""
         room = self.width() - self._label.sizeHint().width() - S2
-        more_w = self._more.sizeHint().width() + S2
+        more_w = self.more.sizeHint().width() + S2
         widths = [button.sizeHint().width() + S2 for button in self._buttons]
         all_fit = sum(widths) <= room and len(self._buttons) == self._count
         left = room if all_fit else room - more_w
@@ -80,4 +80,4 @@ class TemplateStrip(QWidget):
             hides = hides or width > left
             button.setVisible(not hides)
             left -= width
-        self._more.setVisible(not all_fit)
+        self.more.setVisible(not all_fit)

@@ -46,14 +46,15 @@ class JobListPane(QWidget):
         query_changed: A `JobQuery`; other rows are requested.
         chosen: Id of the job that became current; ``pressed`` is also emitted for a mouse click.
         sweep_chosen: Tag of the sweep that became the current row.
-        table_requested: The button was pressed.
+
+    Attributes:
+        to_table: The button that shows the table.
     """
 
     query_changed = Signal(JobQuery)
     chosen = Signal(str)
     sweep_chosen = Signal(str)
     pressed = Signal()
-    table_requested = Signal()
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
@@ -67,8 +68,7 @@ class JobListPane(QWidget):
         self.search.searched.connect(self._asked)
         self._groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
         self._groups.chosen.connect(self._asked)
-        table = IconButton("table", "Show as a full-width table")
-        table.clicked.connect(self.table_requested)
+        self.to_table = IconButton("table", "Show as a full-width table")
         self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
         dress(self.view, "Jobs", row_h=ROW_H)
@@ -85,7 +85,7 @@ class JobListPane(QWidget):
         self._to_tick: tuple[str, ...] = ()
         self.bar = SelectionBar(stacked=True)
         self.bar.act_requested.connect(lambda key: actions.act_on_many(key, self.model.ticked()))
-        self.bar.clear_requested.connect(self.ticks.clear)
+        self.bar.clear.clicked.connect(self.ticks.clear)
         self._below = QWidget()
         self._below.setLayout(col(self.bar, margins=(S2, S2, S2, S2)))
         self._below.hide()
@@ -93,7 +93,7 @@ class JobListPane(QWidget):
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
         head = row(title, STRETCH, new)
-        filters = row(self._groups, STRETCH, table)
+        filters = row(self._groups, STRETCH, self.to_table)
         self.setLayout(
             col(
                 col(head, self.search, filters, gap=S2, margins=(S4, S3, S4, S2)),

@@ -48,12 +48,13 @@ class JobsTable(QWidget):
     Signals:
         query_changed: A `JobQuery`; other rows are requested.
         choices_wished: The filter row was opened; answer with `show_choices`.
-        list_requested: The button was pressed.
+
+    Attributes:
+        back: The button that shows the list.
     """
 
     query_changed = Signal(JobQuery)
     choices_wished = Signal()
-    list_requested = Signal()
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
@@ -90,7 +91,7 @@ class JobsTable(QWidget):
             )
         )
         self.bar.act_requested.connect(lambda key: actions.act_on_many(key, self.view.chosen()))
-        self.bar.clear_requested.connect(self.view.clearSelection)
+        self.bar.clear.clicked.connect(self.view.clearSelection)
         FocusLead(self, self.view)
 
     def _make_head(self) -> None:
@@ -103,8 +104,7 @@ class JobsTable(QWidget):
         self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
         self._funnel_button.setCheckable(True)
         self._funnel_button.toggled.connect(self._toggle_funnel)
-        back = IconButton("rows", "Show as a list next to the open job")
-        back.clicked.connect(self.list_requested)
+        self.back = IconButton("rows", "Show as a list next to the open job")
         new = Button("New job", kind="primary", icon="plus")
         new.clicked.connect(self._actions.new_requested)
         self._head = QWidget()
@@ -116,7 +116,7 @@ class JobsTable(QWidget):
                 self.search,
                 self._groups,
                 self._funnel_button,
-                back,
+                self.back,
                 new,
             )
         )

@@ -26,11 +26,12 @@ class SelectionBar(StyledFrame):
 
     Signals:
         act_requested: Key of the `ManyAct` whose button was pressed.
-        clear_requested: Clear the selection.
+
+    Attributes:
+        clear: The button that clears the selection.
     """
 
     act_requested = Signal(str)
-    clear_requested = Signal()
 
     def __init__(self, *, stacked: bool = False, parent: QWidget | None = None) -> None:
         super().__init__("card", parent=parent)
@@ -45,16 +46,15 @@ class SelectionBar(StyledFrame):
         self._menu = QMenu(self._more)
         self._menu.aboutToShow.connect(self._fill_more)
         self._more.setMenu(self._menu)
-        clear = IconButton("x", "Clear selection", key="")
-        clear.clicked.connect(self.clear_requested)
+        self.clear = IconButton("x", "Clear selection", key="")
         buttons = self._acts.values()
         margins = (S3, S2, S2, S2)
         if stacked:
-            head, acts = row(self._count, STRETCH, clear), row(*buttons, self._more, STRETCH)
+            head, acts = row(self._count, STRETCH, self.clear), row(*buttons, self._more, STRETCH)
             self.setLayout(col(head, acts, gap=S1, margins=margins))
         else:
             self.setLayout(
-                row(self._count, S2, *buttons, self._more, STRETCH, clear, margins=margins)
+                row(self._count, S2, *buttons, self._more, STRETCH, self.clear, margins=margins)
             )
         self._fit()
 

@@ -132,7 +132,7 @@ class JobsPage(QWidget):
         self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
         self.list.pressed.connect(self._pressed)
         self.list.view.menu_requested.connect(partial(self._open_menu, LIST))
-        self.list.table_requested.connect(self.show_table)
+        self.list.to_table.clicked.connect(self.show_table)
         self.list.view.opened.connect(self._enter)
         # Read ahead for several jobs: a key is pressed sooner than a menu opens.
         self.list.view.trash_requested.connect(self._request_trash)
@@ -141,7 +141,7 @@ class JobsPage(QWidget):
         self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
         self.table.view.menu_requested.connect(partial(self._open_menu, TABLE))
         self.sweep.view.opened.connect(self.open_job)
-        self.table.list_requested.connect(self.show_list)
+        self.table.back.clicked.connect(self.show_list)
         self._turning = QTimer(self)
         self._turning.setInterval(_TURN_INTERVAL_MS)
         self._turning.timeout.connect(self.list.view.viewport().update)

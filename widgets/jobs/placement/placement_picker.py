@@ -56,7 +56,6 @@ class _NodeRow(QWidget):
     """The row of one node."""
 
     changed = Signal()
-    taken_changed = Signal()
 
     def __init__(self, state: NodeState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -78,7 +77,6 @@ class _NodeRow(QWidget):
         self._name.pressed.connect(self.cells.take_all)
         self.stepper.valueChanged.connect(self._changed)
         self.cells.changed.connect(self._changed)
-        self.cells.taken_changed.connect(self.taken_changed)
         self.show_state(state)
 
     def show_state(self, state: NodeState) -> None:
@@ -353,7 +351,7 @@ class PlacementPicker(QWidget):
         # Shown with all others, once the width of names and the free GPUs are known.
         made.hide()
         made.changed.connect(self._changed)
-        made.taken_changed.connect(self.taken_changed)
+        made.cells.taken_changed.connect(self.taken_changed)
         made.cells.step_wished.connect(self._step)
         made.cells.beside_wished.connect(partial(self._ask_beside, made))
         self._rows[state.name] = made

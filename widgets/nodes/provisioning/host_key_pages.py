@@ -160,25 +160,12 @@ class ChangedKeyPage(QWidget):
 
 
 class KeyPlate(QWidget):
-    """The page for a new or changed key, inside a dialog with other content.
-
-    Signals:
-        trusted: The `HostKey`.
-        refused: It is not trusted.
-        closed: Close the dialog.
-    """
-
-    trusted = Signal(object)
-    refused = Signal()
-    closed = Signal()
+    """The page for a new or changed key, inside a dialog with other content."""
 
     def __init__(self, then: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.trust = TrustPage()
-        self.trust.trusted.connect(self.trusted)
-        self.trust.refused.connect(self.refused)
         self.changed = ChangedKeyPage(then)
-        self.changed.closed.connect(self.closed)
         self.setLayout(col(self.trust, self.changed, gap=0))
 
     def show_key(self, key: HostKey, accepted: str = "") -> str:

@@ -118,7 +118,7 @@ class StepView(QWidget):
         lines = last_lines(step.output, count) if count else []
         if self.details is None and (lines or step.state in _STOPPED):
             self.details = StepDetails()
-            self.details.retry_requested.connect(self.retry_requested)
+            self.details.retry.clicked.connect(self.retry_requested)
             self._column.addWidget(self.details)
         if self.details is not None:
             self.details.show_step(step, lines)
@@ -134,13 +134,7 @@ class StepView(QWidget):
 
 
 class StepDetails(QWidget):
-    """Its output; after a failure the reason, the remedy, and the buttons.
-
-    Signals:
-        retry_requested: Retry from this step.
-    """
-
-    retry_requested = Signal()
+    """Its output; after a failure the reason, the remedy, and the buttons."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -151,7 +145,6 @@ class StepDetails(QWidget):
         self._log = StyledFrame("sunken", self._lines)
         self._log_shown: list[str] = []
         self.retry = Button("Retry from here", icon="arrow-clockwise")
-        self.retry.clicked.connect(self.retry_requested)
         self.copy = Button("Copy log", kind="quiet", icon="copy")
         self.copy.clicked.connect(self._copy_log)
         self._actions = QWidget()
