@@ -26,9 +26,9 @@ class OwnJob(QObject):
         self._strip = strip
         self._is_wanted = False
         self._done: frozenset[str] = frozenset()
-        strip.dataset_requested.connect(partial(import_new, Kind.DATASET))
-        strip.model_requested.connect(partial(import_new, Kind.MODEL))
-        strip.node_requested.connect(add_node)
+        strip.steps["data"].clicked.connect(partial(import_new, Kind.DATASET))
+        strip.steps["model"].clicked.connect(partial(import_new, Kind.MODEL))
+        strip.steps["node"].clicked.connect(add_node)
 
     @Slot(object)
     def see_uses(self, uses: Mapping[tuple[str, str], int]) -> None:

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -37,27 +37,15 @@ _NOT_TIMED = "No estimate yet: no job with this model, data and batch size has r
 _NOT_COUNTED = "Counting samples; steps and time follow."
 
 
-class Acts(QObject):
-    """The Start and Queue buttons and the reason of a refusal; on the right, or at the bottom.
+class StartButtons:
+    """The Start and Queue buttons and the one after a refusal; on the right, or at the bottom."""
 
-    Signals:
-        start_pressed, queue_pressed, take_back_pressed: The button was pressed.
-    """
-
-    start_pressed = Signal()
-    queue_pressed = Signal()
-    take_back_pressed = Signal()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
         tip = f"Start the job ({native_key(START_KEY)})"
         self.start = Button("Start", kind="big", icon="play", tip=tip)
         self.start.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.start.clicked.connect(self.start_pressed)
         self.queue = Button("Queue", kind="tall", icon="clock", tip=QUEUE_TIP)
-        self.queue.clicked.connect(self.queue_pressed)
         self.take_back = Button("Remove these jobs", icon="arrow-u-up-left")
-        self.take_back.clicked.connect(self.take_back_pressed)
         self.take_back.hide()
 
 
@@ -72,7 +60,7 @@ class FormSide(StyledFrame):
         findings: The column of checks.
     """
 
-    def __init__(self, acts: Acts, parent: QWidget | None = None) -> None:
+    def __init__(self, acts: StartButtons, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)
         self.acts = acts
         self._forecast = JobForecast()
@@ -246,7 +234,7 @@ class FormSide(StyledFrame):
 class FormFoot(StyledFrame):
     """The bar at the bottom that replaces the right side in a narrow window."""
 
-    def __init__(self, acts: Acts, parent: QWidget | None = None) -> None:
+    def __init__(self, acts: StartButtons, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)
         self.acts = acts
         self.verdict = Label("", "strong", elide="right")

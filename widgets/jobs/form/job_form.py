@@ -31,7 +31,7 @@ from widgets.common.layout import col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
 from widgets.jobs.form.field_help import TERMS
 from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.form_side import START_KEY, Acts, FormFoot, FormSide
+from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
 from widgets.jobs.form.trial_status import FAILS, UNTRIED, BatchTrial, TrialState
 
@@ -305,11 +305,11 @@ class JobForm(QWidget):
         self._save_button.clicked.connect(self._save)
         return PageHeader("New job", "", load, open_file, keep, self._save_button)
 
-    def _make_acts(self) -> Acts:
-        acts = Acts(self)
-        acts.start_pressed.connect(self._start)
-        acts.queue_pressed.connect(self._queue)
-        acts.take_back_pressed.connect(self._wish_back)
+    def _make_acts(self) -> StartButtons:
+        acts = StartButtons()
+        acts.start.clicked.connect(self._start)
+        acts.queue.clicked.connect(self._queue)
+        acts.take_back.clicked.connect(self._request_removal)
         return acts
 
     # -- events
@@ -359,7 +359,7 @@ class JobForm(QWidget):
         self.save_requested.emit(self.draft())
 
     @Slot()
-    def _wish_back(self) -> None:
+    def _request_removal(self) -> None:
         self.take_back_requested.emit(self._half_made)
 
     # Origin of the settings.

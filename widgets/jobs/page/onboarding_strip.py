@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from widgets.common.buttons import Button
@@ -19,23 +18,13 @@ _STEPS = (
 
 
 class OwnStrip(QWidget):
-    """A button per step, with a check mark if the step is done; hidden until `show_steps`.
-
-    Signals:
-        dataset_requested, model_requested, node_requested: The step was pressed.
-    """
-
-    dataset_requested = Signal()
-    model_requested = Signal()
-    node_requested = Signal()
+    """A button per step, with a check mark if the step is done; hidden until `show_steps`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.steps: dict[str, Button] = {}
-        signals = self.dataset_requested, self.model_requested, self.node_requested
-        for (key, text, icon, tip), pressed in zip(_STEPS, signals, strict=True):
-            step = self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
-            step.clicked.connect(pressed)
+        for key, text, icon, tip in _STEPS:
+            self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
         words = Label("Next, your own:", "strong")
         line = row(words, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
         self.setLayout(col(StyledFrame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
