@@ -67,7 +67,7 @@ class ManyJobs(QObject):
         # Also show what someone changed in the meantime.
         self._runner.run(
             f"job {job_id}",
-            partial(self._jobs.show, job_id),
+            partial(self._jobs.queries.show, job_id),
             self._page.show_view,
             log.swallowed,
         )

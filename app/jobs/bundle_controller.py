@@ -65,7 +65,7 @@ class BundleController(QObject):
         """Ask for the contents of the bundle and its destination."""
         self._runner.run(
             f"read {job_id}",
-            partial(self._services.jobs.checkpoints, job_id),
+            partial(self._services.jobs.queries.checkpoints, job_id),
             partial(self._ask, job_id),
             partial(self._refused, job_id),
         )

@@ -25,6 +25,7 @@ from backend.records.jobs.metric_labels import USUAL_METRICS, tells_how_good
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
+from backend.services.jobs.job_file import read_job_file
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft, Origin
@@ -130,7 +131,7 @@ class FormController(QObject):
 
     def _usual(self, chosen: Mapping[str, str]) -> dict[str, str]:
         """Names from the catalogue on this disk, so that a new job never waits for a share."""
-        newest = self._jobs.search("", 1)
+        newest = self._jobs.queries.search("", 1)
         worked = [vars(one) for one in self._services.library.used_together()]
         usual = {}
         for kind in Kind:
@@ -153,7 +154,7 @@ class FormController(QObject):
 
     def _known_metrics(self) -> list[str]:
         """Metrics that recent jobs measured, from the catalogue on this disk."""
-        jobs = self._jobs.search("", _LATELY)
+        jobs = self._jobs.queries.search("", _LATELY)
         measured = {name for job in jobs for name in job.metrics if tells_how_good(name)}
         return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
 
@@ -198,7 +199,7 @@ class FormController(QObject):
 
         def read() -> JobDraft:
             raw = self._jobs.clone(job_id)
-            origin = Origin(f"“{self._jobs.show(job_id).name}”", raw)
+            origin = Origin(f"“{self._jobs.queries.show(job_id).name}”", raw)
             return JobDraft({**raw, **other}, origin=origin)
 
         self._runner.run("form", read, self.show_draft, refused)
@@ -207,7 +208,7 @@ class FormController(QObject):
         """Train a job again: its nodes can be chosen, everything else is unchanged."""
 
         def read() -> JobDraft:
-            view = self._jobs.show(job_id)
+            view = self._jobs.queries.show(job_id)
             try:
                 raw = self._services.replays.draft(job_id)
             except BackendError:
@@ -224,7 +225,7 @@ class FormController(QObject):
             return
         self._runner.run(
             "form",
-            lambda: draft_of(self._jobs.read_file(path), path.name),
+            lambda: draft_of(read_job_file(path), path.name),
             self.show_draft,
             self._form_refused,
         )
@@ -247,7 +248,7 @@ class FormController(QObject):
     def _find_jobs(self, text: str) -> None:
         self._runner.run(
             "weights",
-            partial(self._jobs.search, text, _JOBS_SHOWN),
+            partial(self._jobs.queries.search, text, _JOBS_SHOWN),
             self._form.start_from.show_jobs,
             self._no_weights,
         )
@@ -256,7 +257,7 @@ class FormController(QObject):
     def _read_checkpoints(self, job_id: str) -> None:
         self._runner.run(
             "weights",
-            partial(self._jobs.checkpoints, job_id),
+            partial(self._jobs.queries.checkpoints, job_id),
             partial(self._form.start_from.show_checkpoints, job_id),
             self._no_weights,
         )
@@ -276,7 +277,7 @@ class FormController(QObject):
         if job_id and checkpoint and "@" not in job_id:
             self._runner.run(
                 "weights",
-                lambda: self._jobs.show(job_id).name,
+                lambda: self._jobs.queries.show(job_id).name,
                 lambda name: self._form.start_from.name(start_from, f"{name}, {checkpoint}"),
                 log.swallowed,
             )
@@ -404,7 +405,7 @@ class FormController(QObject):
 
     def _queue_new(self, view: JobView) -> JobView:
         self._services.queue.enqueue(view.id)
-        return self._jobs.show(view.id)
+        return self._jobs.queries.show(view.id)
 
     def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
         """Create a job without starting it, then run ``then`` with it on the worker."""

@@ -109,11 +109,11 @@ class JobController(QObject):
 
     @Slot(str)
     def start(self, job_id: str) -> None:
-        self._starts.start(self._wish(job_id, self._jobs.start))
+        self._starts.start(self._wish(job_id, self._jobs.lifecycle.start))
 
     @Slot(str)
     def start_over(self, job_id: str) -> None:
-        self._starts.start(self._wish(job_id, partial(self._jobs.start, start_over=True)))
+        self._starts.start(self._wish(job_id, partial(self._jobs.lifecycle.start, start_over=True)))
 
     @Slot(str)
     def stop(self, job_id: str) -> None:
@@ -127,7 +127,7 @@ class JobController(QObject):
         self._page.detail.show_busy(job_id, "Stopping…")
         self._runner.run(
             f"job {job_id}",
-            partial(self._jobs.stop, job_id),
+            partial(self._jobs.lifecycle.stop, job_id),
             self._acted,
             partial(self._refused, job_id),
         )
@@ -138,14 +138,14 @@ class JobController(QObject):
         self._page.detail.show_busy(job_id, "Killing…")
         self._runner.run(
             f"job {job_id}",
-            partial(self._jobs.kill, job_id),
+            partial(self._jobs.lifecycle.kill, job_id),
             self._acted,
             partial(self._refused, job_id),
         )
 
     @Slot(str, str)
     def resume(self, job_id: str, checkpoint: str = "") -> None:
-        resume = partial(self._jobs.resume, checkpoint=checkpoint)
+        resume = partial(self._jobs.lifecycle.resume, checkpoint=checkpoint)
         self._starts.start(self._wish(job_id, resume))
 
     @Slot(str, object)
@@ -154,12 +154,12 @@ class JobController(QObject):
         if faults:
             self._page.detail.show_error(job_id, faults[0].sentence, "Choose where to resume it.")
             return
-        self._starts.start(self._wish(job_id, self._jobs.resume, placement))
+        self._starts.start(self._wish(job_id, self._jobs.lifecycle.resume, placement))
 
     @Slot(str, int)
     def resume_smaller(self, job_id: str, batch_size: int) -> None:
         """Resume from the newest checkpoint with another batch size."""
-        resume = partial(self._jobs.resume, batch_size=batch_size)
+        resume = partial(self._jobs.lifecycle.resume, batch_size=batch_size)
         self._starts.start(self._wish(job_id, resume))
 
     @Slot(str)
@@ -167,11 +167,11 @@ class JobController(QObject):
         """List everything that would keep the job from starting or resuming."""
         view = self._page.open_view
         if view is not None and view.id == job_id and not view.state.is_live:
-            act: Callable[..., JobView] = self._jobs.start
+            act: Callable[..., JobView] = self._jobs.lifecycle.start
             if view.run and self._page.detail.has_checkpoints is False:
-                act = partial(self._jobs.start, start_over=True)
+                act = partial(self._jobs.lifecycle.start, start_over=True)
             elif view.run:
-                act = self._jobs.resume
+                act = self._jobs.lifecycle.resume
             self._starts.check(self._wish(job_id, act), view.config)
 
     def _wish(
@@ -220,7 +220,7 @@ class JobController(QObject):
 
         self._runner.run(
             f"read {view.id}",
-            partial(self._jobs.checkpoints, view.id),
+            partial(self._jobs.queries.checkpoints, view.id),
             ask,
             partial(self._refused, view.id),
         )
@@ -246,7 +246,7 @@ class JobController(QObject):
 
         def bring() -> JobView:
             view = create_example(self._services, workers)
-            return self._jobs.start(view.id)
+            return self._jobs.lifecycle.start(view.id)
 
         self._runner.run(
             "example",
@@ -318,7 +318,7 @@ class JobController(QObject):
         detail = self._page.detail
         self._runner.run(
             f"read {job_id}",
-            partial(self._jobs.checkpoints, job_id),
+            partial(self._jobs.queries.checkpoints, job_id),
             partial(detail.show_checkpoints, job_id),
             lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
         )
@@ -363,7 +363,7 @@ class JobController(QObject):
     def _runs(self, job_id: str) -> None:
         self._runner.run(
             f"read {job_id}",
-            partial(self._jobs.runs, job_id),
+            partial(self._jobs.queries.runs, job_id),
             partial(self._page.detail.show_runs, job_id),
             partial(self._refused, job_id),
         )
@@ -372,7 +372,7 @@ class JobController(QObject):
     def _earlier(self, job_id: str, run: int) -> None:
         self._runner.run(
             f"read {job_id}",
-            partial(self._jobs.earlier, job_id, run),
+            partial(self._jobs.queries.earlier, job_id, run),
             partial(self._page.detail.show_earlier, job_id, run),
             partial(self._refused, job_id),
         )
@@ -380,7 +380,7 @@ class JobController(QObject):
     @Slot(str)
     def _settings(self, job_id: str) -> None:
         def read() -> tuple[str, JobCommand]:
-            view = self._jobs.show(job_id)
+            view = self._jobs.queries.show(job_id)
             return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
 
         self._runner.run(

@@ -16,6 +16,7 @@ from backend.records.jobs.template import SUFFIX, Template
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import read_sweep, sweep_file
 from backend.services.context.container import Services
+from backend.services.jobs.job_file import write_job_file
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.load_dialog import JOBS, LoadDialog
@@ -121,7 +122,7 @@ class TemplateController(QObject):
             if isinstance(self.dialog, LoadDialog):
                 self.dialog.show_jobs(found)
 
-        search = partial(self._services.jobs.search, text, _JOBS_SHOWN)
+        search = partial(self._services.jobs.queries.search, text, _JOBS_SHOWN)
         self._run(search, show, self._refused)
 
     # Save a template.
@@ -180,7 +181,7 @@ class TemplateController(QObject):
         if chosen:
             raw = sweep_file(draft.sweep)
             self._run(
-                partial(self._services.jobs.write_file, raw, Path(chosen), replaces=True),
+                partial(write_job_file, raw, Path(chosen), replaces=True),
                 lambda path: self._runner.notify(f"Wrote {path}"),
                 self._form.show_error,
             )

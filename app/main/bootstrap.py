@@ -273,9 +273,9 @@ class Program(QObject):
 
         runner, window, jobs = self._background, self.window, self.jobs
         self._poller = StatusPoller(
-            services.jobs.poll,
-            JobList(services.jobs).poll,
-            services.jobs.reap,
+            services.jobs.queries.poll,
+            JobList(services.jobs.queries).poll,
+            services.jobs.lifecycle.reap,
             runner,
             LOOK_INTERVAL_MS,
             self,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def bundle(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     with progress_bar(as_json) as bar:
         made = services.bundles.bundle(
             job_id,
@@ -54,13 +54,13 @@ def unbundle(services: Services, arguments: argparse.Namespace, as_json: bool) -
 
 
 def replay(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
         view = services.replays.replay(job_id, placement, bar)
     if arguments.wait:
-        services.jobs.start(view.id)
-        view = services.jobs.wait(view.id)
+        services.jobs.lifecycle.start(view.id)
+        view = services.jobs.queries.wait(view.id)
         if view.state is JobState.FINISHED:
             return _tell(services.replays.compare(view.id), as_json)
     if as_json:
@@ -76,7 +76,7 @@ def replay(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
 
 
 def replayed(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    return _tell(services.replays.compare(services.jobs.find(arguments.id)), as_json)
+    return _tell(services.replays.compare(services.jobs.queries.find(arguments.id)), as_json)
 
 
 def _tell(verdict: ReplayResult, as_json: bool) -> int:

@@ -36,7 +36,7 @@ def add_arguments(leaf: argparse.ArgumentParser) -> None:
 
 
 def compare(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    ids = [services.jobs.find(text) for text in arguments.ids]
+    ids = [services.jobs.queries.find(text) for text in arguments.ids]
     if arguments.csv is not None:
         path = services.comparison.write_csv(list(dict.fromkeys(ids)), arguments.csv)
         if as_json:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def run_demo(services: Services, workers: int, as_json: bool) -> int:
     view = create_example(services, workers)
     print_note(f"Training “{view.name}” on this computer, {view.world_size} processes ({view.id})")
-    services.jobs.start(view.id)
+    services.jobs.lifecycle.start(view.id)
     try:
         view = watch(services, view.id, as_json)
     except KeyboardInterrupt:
@@ -35,7 +35,7 @@ def run_demo(services: Services, workers: int, as_json: bool) -> int:
             view.error.sentence if view.error else view.message or f"The job is {view.state.word}.",
             f"Show the details: {COMMAND} job show {view.id}",
         )
-    best = next(record for record in services.jobs.checkpoints(view.id) if record.is_best)
+    best = next(record for record in services.jobs.queries.checkpoints(view.id) if record.is_best)
     output = services.data_root.path / "exports" / f"{view.id}.zip"
     output.parent.mkdir(parents=True, exist_ok=True)
     exported = services.jobs.export(view.id, best.name, "zip", output)

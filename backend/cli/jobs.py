@@ -30,6 +30,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, plain
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JOULES_A_KWH
+from backend.services.jobs.job_file import write_job_file
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
@@ -46,11 +47,11 @@ def reap(services: Services, arguments: argparse.Namespace) -> None:
     """
     named = getattr(arguments, "id", None) or getattr(arguments, "ids", None)
     if named is None:
-        services.jobs.reap_all()
+        services.jobs.lifecycle.reap_all()
         return
     for text in (named,) if isinstance(named, str) else named:
         try:
-            services.jobs.reap(services.jobs.find(text))
+            services.jobs.lifecycle.reap(services.jobs.queries.find(text))
         except BackendError:
             _log.debug("The job %s could not be reaped", text, exc_info=True)
 
@@ -74,26 +75,26 @@ def sweep_jobs(services: Services, arguments: argparse.Namespace, as_json: bool)
 
 
 def start(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
-        view = services.jobs.start(job_id, arguments.start_over, placement, bar)
+        view = services.jobs.lifecycle.start(job_id, arguments.start_over, placement, bar)
     return _after_wish(services, view, arguments.wait, as_json)
 
 
 def resume(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     placement = placement_of(arguments)
     with progress_bar(as_json) as bar:
-        view = services.jobs.resume(
+        view = services.jobs.lifecycle.resume(
             job_id, arguments.checkpoint, placement, bar, batch_size=arguments.batch_size
         )
     return _after_wish(services, view, arguments.wait, as_json)
 
 
 def stop(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    end = services.jobs.kill if arguments.kill else services.jobs.stop
-    view = end(services.jobs.find(arguments.id))
+    end = services.jobs.lifecycle.kill if arguments.kill else services.jobs.lifecycle.stop
+    view = end(services.jobs.queries.find(arguments.id))
     if arguments.wait and view.state.is_live:
         return _follow(services, view.id, as_json)
     _print_state(view, as_json)
@@ -101,7 +102,7 @@ def stop(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
 
 
 def wait(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    return _follow(services, services.jobs.find(arguments.id), as_json)
+    return _follow(services, services.jobs.queries.find(arguments.id), as_json)
 
 
 def _after_wish(services: Services, view: JobView, wait: bool, as_json: bool) -> int:
@@ -127,13 +128,15 @@ def _follow(services: Services, job_id: str, as_json: bool) -> int:
 def watch(services: Services, job_id: str, as_json: bool) -> JobView:
     """Wait for the end of a run, with progress bars on a terminal."""
     if as_json or not sys.stderr.isatty():
-        view = services.jobs.wait(job_id)
+        view = services.jobs.queries.wait(job_id)
     else:
         from backend.cli.progress_bars import RunBars
 
         with RunBars() as bars:
-            view = services.jobs.wait(job_id, lambda update: bars.show(update.view))
-    return view if services.jobs.reap(job_id) is None else services.jobs.show(job_id)
+            view = services.jobs.queries.wait(job_id, lambda update: bars.show(update.view))
+    return (
+        view if services.jobs.lifecycle.reap(job_id) is None else services.jobs.queries.show(job_id)
+    )
 
 
 def _print_state(view: JobView, as_json: bool) -> None:
@@ -169,7 +172,7 @@ def _evidence(view: JobView) -> str:
 
 
 def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    view = services.jobs.show(services.jobs.find(arguments.id))
+    view = services.jobs.queries.show(services.jobs.queries.find(arguments.id))
     if as_json:
         print_json(view)
         return OK
@@ -221,7 +224,7 @@ def _figure(value: float | None, each: float, unit: str = "") -> str:
 
 
 def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    views = services.jobs.list()
+    views = services.jobs.queries.list()
     if as_json:
         print_json(views)
         return OK
@@ -243,7 +246,7 @@ def list_jobs(services: Services, arguments: argparse.Namespace, as_json: bool) 
 
 
 def runs(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    found = services.jobs.runs(services.jobs.find(arguments.id))
+    found = services.jobs.queries.runs(services.jobs.queries.find(arguments.id))
     if as_json:
         print_json(found)
         return OK
@@ -266,7 +269,7 @@ def runs(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
 
 
 def history(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    update = services.jobs.history(services.jobs.find(arguments.id), arguments.run)
+    update = services.jobs.queries.history(services.jobs.queries.find(arguments.id), arguments.run)
     for problem in update.problems:
         print_note(problem)
     if as_json:
@@ -294,7 +297,7 @@ def history(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 
 def log(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     pieces = _log_pieces(services, job_id, arguments.rank, arguments.run)
     if as_json:
         print_json({"rank": arguments.rank, "text": "".join(pieces)})
@@ -308,7 +311,7 @@ def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> 
     """A log as the window shows it, some whole lines at a time."""
     offset, rest = 0, ""
     while True:
-        chunk = services.jobs.log(job_id, rank, offset, _LOG_PIECE, run)
+        chunk = services.jobs.queries.log(job_id, rank, offset, _LOG_PIECE, run)
         lines, end, rest = (rest + chunk.text).rpartition("\n")
         yield plain(lines + end)
         if "\r" in rest:
@@ -321,7 +324,7 @@ def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> 
 
 
 def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    found = services.jobs.checkpoints(services.jobs.find(arguments.id))
+    found = services.jobs.queries.checkpoints(services.jobs.queries.find(arguments.id))
     if as_json:
         print_json(found)
         return OK
@@ -352,7 +355,7 @@ def checkpoints(services: Services, arguments: argparse.Namespace, as_json: bool
 
 
 def keep(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     record = services.jobs.keep(job_id, arguments.checkpoint, is_kept=not arguments.undo)
     if as_json:
         print_json(record)
@@ -364,7 +367,7 @@ def keep(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
 
 
 def acts(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    found = services.jobs.acts(services.jobs.find(arguments.id))
+    found = services.jobs.acts(services.jobs.queries.find(arguments.id))
     if as_json:
         print_json(found)
         return OK
@@ -373,7 +376,7 @@ def acts(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
 
 
 def export(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     with progress_bar(as_json) as bar:
         path = services.jobs.export(
             job_id, arguments.checkpoint, arguments.format, arguments.output, progress=bar
@@ -386,9 +389,9 @@ def export(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
 
 
 def clone(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    raw = services.jobs.clone(services.jobs.find(arguments.id))
+    raw = services.jobs.clone(services.jobs.queries.find(arguments.id))
     if arguments.output is not None:
-        path = services.jobs.write_file(raw, arguments.output)
+        path = write_job_file(raw, arguments.output)
         if as_json:
             print_json({"path": str(path)})
         else:
@@ -407,7 +410,10 @@ def clone(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
 def annotate(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     tags = None if arguments.tag is None else tuple(tag for tag in arguments.tag if tag)
     view = services.jobs.annotate(
-        services.jobs.find(arguments.id), name=arguments.name, notes=arguments.notes, tags=tags
+        services.jobs.queries.find(arguments.id),
+        name=arguments.name,
+        notes=arguments.notes,
+        tags=tags,
     )
     _print_state(view, as_json)
     return OK
@@ -417,7 +423,7 @@ def tag(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
     jobs = services.jobs
     views = [
         jobs.retag(job_id, arguments.add, arguments.remove)
-        for job_id in map(jobs.find, arguments.ids)
+        for job_id in map(jobs.queries.find, arguments.ids)
     ]
     if as_json:
         print_json(views)
@@ -428,7 +434,7 @@ def tag(services: Services, arguments: argparse.Namespace, as_json: bool) -> int
 
 
 def remove(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    view = services.jobs.remove(services.jobs.find(arguments.id))
+    view = services.jobs.remove(services.jobs.queries.find(arguments.id))
     if as_json:
         print_json(view)
     else:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def preflight(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
-    config = services.jobs.show(job_id).config
+    job_id = services.jobs.queries.find(arguments.id)
+    config = services.jobs.queries.show(job_id).config
     found = services.preflight.run(config, job_id)
     if arguments.fix and _mend(services, found):
         found = services.preflight.run(config, job_id)

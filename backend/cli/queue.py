@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def queue(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     when = _when(arguments.not_before)
     place = services.queue.enqueue(
-        services.jobs.find(arguments.id),
+        services.jobs.queries.find(arguments.id),
         arguments.priority,
         when,
         at_once=arguments.not_before == "now",
@@ -29,7 +29,7 @@ def queue(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
 
 
 def unqueue(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    view = services.queue.dequeue(services.jobs.find(arguments.id))
+    view = services.queue.dequeue(services.jobs.queries.find(arguments.id))
     if as_json:
         print_json(view)
     else:
@@ -38,10 +38,10 @@ def unqueue(services: Services, arguments: argparse.Namespace, as_json: bool) ->
 
 
 def reorder(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
-    job_id = services.jobs.find(arguments.id)
+    job_id = services.jobs.queries.find(arguments.id)
     if arguments.first:
         return _print_place(services.queue.to_top(job_id), as_json)
-    beside = services.jobs.find(arguments.before or arguments.after)
+    beside = services.jobs.queries.find(arguments.before or arguments.after)
     place = (
         services.queue.reorder(job_id, before=beside)
         if arguments.before

@@ -22,6 +22,7 @@ from backend.records.sweeps.spec import (
     swept_path,
 )
 from backend.records.sweeps.values import Axis, axis_text, parse_axis, value_text
+from backend.services.jobs.job_file import read_job_file
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -109,11 +110,11 @@ def print_queued(done: Done, as_json: bool) -> int:
 def _asked(services: Services, arguments: argparse.Namespace) -> Sweep:
     path = Path(arguments.base)
     if path.suffix.lower() == ".toml" or path.is_file():
-        raw = services.jobs.read_file(path)
+        raw = read_job_file(path)
         told = services.sweeps.read(path) if "sweep" in raw or not arguments.set else None
         base = dict(raw) if told is None else dict(told.base)
     else:
-        told, base = None, services.sweeps.base_of(services.jobs.find(arguments.base))
+        told, base = None, services.sweeps.base_of(services.jobs.queries.find(arguments.base))
     axes = {} if told is None else {axis.path: axis for axis in told.axes}
     for axis in _axes(arguments.set, base):
         axes[axis.path] = axis

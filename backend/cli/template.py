@@ -12,6 +12,7 @@ from backend.cli.common_options import SubcommandGroup
 from backend.cli.printing import OK, print_json, print_line, print_note, print_table
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.template import Template
+from backend.services.jobs.job_file import read_job_file
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -86,8 +87,8 @@ def settings_of(services: Services, source: str) -> dict[str, Any]:
     """Return the settings of a job file or of a job."""
     path = Path(source)
     if path.suffix.lower() == ".toml" or path.is_file():
-        return services.jobs.read_file(path)
-    return services.jobs.clone(services.jobs.find(source))
+        return read_job_file(path)
+    return services.jobs.clone(services.jobs.queries.find(source))
 
 
 def asked_job(services: Services, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def asked_job(services: Services, arguments: argparse.Namespace) -> dict[str, An
         BackendError: There is none, or the template is a sweep.
     """
     if arguments.file:
-        raw = services.jobs.read_file(arguments.file)
+        raw = read_job_file(arguments.file)
     else:
         raw = services.templates.load(arguments.template)
         if "sweep" in raw:

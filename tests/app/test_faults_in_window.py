@@ -117,7 +117,7 @@ def services(library, tmp_path):
     shutil.copytree(library, tmp_path / "data")
     services = open_services(tmp_path / "data", tmp_path / "other" / "catalogue.sqlite")
     yield services
-    for view in services.jobs.list():
+    for view in services.jobs.queries.list():
         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
     services.close()
 

@@ -156,18 +156,18 @@ def _stop(ready: ReadyCluster) -> Figure:
     jobs = ready.services.jobs
     _fresh(ready)
     view = jobs.create(_raw(ready, epochs=1_000_000))
-    jobs.start(view.id)
+    jobs.lifecycle.start(view.id)
     latencies = []
     for number in range(STOPS):
-        jobs.wait(view.id, until=_beyond(view.step))
+        jobs.queries.wait(view.id, until=_beyond(view.step))
         began = time.perf_counter()
-        jobs.stop(view.id)
-        view = jobs.wait(view.id)
+        jobs.lifecycle.stop(view.id)
+        view = jobs.queries.wait(view.id)
         latencies.append(time.perf_counter() - began)
         if view.state is not JobState.INTERRUPTED:
             raise RuntimeError(view.message)
         if number < STOPS - 1:
-            jobs.resume(view.id)
+            jobs.lifecycle.resume(view.id)
     worst = max(latencies)
     context = f"2 nodes, {STOPS} stops, median {sorted(latencies)[STOPS // 2]:.2f} s"
     return Figure(
@@ -256,8 +256,8 @@ def _raw(ready: ReadyCluster, **changes: object) -> dict[str, object]:
 def _finish(ready: ReadyCluster, **changes: object) -> None:
     jobs = ready.services.jobs
     view = jobs.create(_raw(ready, **changes))
-    jobs.start(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.start(view.id)
+    view = jobs.queries.wait(view.id)
     if view.state is not JobState.FINISHED:
         raise RuntimeError(view.message)
 

@@ -74,8 +74,8 @@ def _ours(services: Services, root: Path) -> float:
     stopwatch = root / "stopwatch-ours"
     view = services.jobs.create(raw_job(epochs=1, environment={"STOPWATCH": str(stopwatch)}))
     began = time.time()
-    services.jobs.start(view.id)
-    view = services.jobs.wait(view.id)
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id)
     if view.state is not JobState.FINISHED:
         raise RuntimeError(view.error)
     return float(stopwatch.read_text()) - began
@@ -95,21 +95,21 @@ def _stop(services: Services, root: Path) -> Figure:
     moments = random.Random(4)
     stopwatch = {"STOPWATCH": str(root / "stopwatch")}
     view = services.jobs.create(raw_job(epochs=1_000_000, environment=stopwatch))
-    services.jobs.start(view.id)
+    services.jobs.lifecycle.start(view.id)
     latencies = []
     for number in range(STOPS):
         reached = view.step
-        services.jobs.wait(view.id, until=_beyond(reached))
+        services.jobs.queries.wait(view.id, until=_beyond(reached))
         time.sleep(moments.uniform(0, 0.5))
         began = time.perf_counter()
-        services.jobs.stop(view.id)
-        view = services.jobs.wait(view.id)
+        services.jobs.lifecycle.stop(view.id)
+        view = services.jobs.queries.wait(view.id)
         latencies.append(time.perf_counter() - began)
         if view.state is not JobState.INTERRUPTED:
             raise RuntimeError(view.error)
-        verify(services.jobs.checkpoints(view.id)[-1])
+        verify(services.jobs.queries.checkpoints(view.id)[-1])
         if number < STOPS - 1:
-            services.jobs.resume(view.id)
+            services.jobs.lifecycle.resume(view.id)
     ranked = sorted(latencies)
     # The 99th of 100, the contract's own measure.
     late = ranked[max(0, STOPS * 99 // 100 - 1)]

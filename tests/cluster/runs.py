@@ -57,13 +57,13 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
         view = jobs.create(raw)
         begun.append(view.id)
-        jobs.start(view.id)
-        return jobs.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
+        jobs.lifecycle.start(view.id)
+        return jobs.queries.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
 
     yield start
     for job_id in begun:
-        jobs.stop(job_id)
-        jobs.wait(job_id)
+        jobs.lifecycle.stop(job_id)
+        jobs.queries.wait(job_id)
 
 
 def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
@@ -105,7 +105,7 @@ def grows(stocked: ReadyCluster, job_id: str, beyond: int) -> JobView:
 def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]) -> JobView:
     """Return the job once it is so."""
     deadline = time.monotonic() + LOST_LIMIT_S
-    view = stocked.services.jobs.wait(
+    view = stocked.services.jobs.queries.wait(
         job_id, until=lambda v: is_so(v) or time.monotonic() > deadline
     )
     said = ", ".join(filter(None, (view.state.word, view.message, view.doubt)))
@@ -116,19 +116,19 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
 def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView:
     """Stopped with a whole checkpoint and nothing left of it, a run goes on on two other nodes."""
     jobs = stocked.services.jobs
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     leaves_nothing(stocked)
-    verify(next(one for one in jobs.checkpoints(view.id) if one.is_latest))
+    verify(next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest))
 
-    jobs.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
+    jobs.lifecycle.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
     view = grows(stocked, view.id, view.step)
     assert (view.world_size, view.run) == (2, 2)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     return view
 
 
@@ -167,7 +167,7 @@ def tells(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
     seen: list[JobView] = []
 
     def says() -> bool:
-        seen.append(stocked.services.jobs.show(job_id))
+        seen.append(stocked.services.jobs.queries.show(job_id))
         return words in seen[-1].message if words else not seen[-1].message
 
     wait_for(says, f"“{words}” to be told", hint=lambda: f"It was: {seen[-1].message}")

@@ -98,36 +98,36 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     view = run("node1", processes=2)
     assert makes_steps(view)
     assert (view.world_size, view.error) == (2, None)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     folder = services.data_root.job(view.id)
     home = remote_run_of(folder.attempt(1))
     assert (home and home.is_home) is True
-    for record in jobs.checkpoints(view.id):
+    for record in jobs.queries.checkpoints(view.id):
         verify(record)
-    assert jobs.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
+    assert jobs.queries.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
 
     library = far_files(carried, "node1", "models", "loaders", "datasets")
-    newest = next(one for one in jobs.checkpoints(view.id) if one.is_latest)
+    newest = next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
     there = f"jobs/{view.id}/checkpoints/{newest.name}.pt"
     before = far_files(carried, "node1", there)
-    jobs.resume(view.id)
+    jobs.lifecycle.resume(view.id)
     assert far_files(carried, "node1", there) == before
     view = grows(carried, view.id, view.step)
     assert makes_steps(view)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert far_files(carried, "node1", "models", "loaders", "datasets") == library
 
     # The node is gone for good: what it made is in the data root.
     carried["node1"].cut()
-    jobs.resume(view.id, placement=(Placement("node2", 2),))
+    jobs.lifecycle.resume(view.id, placement=(Placement("node2", 2),))
     view = grows(carried, view.id, view.step)
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 3)
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     exported = jobs.export(view.id, "latest", "pt", tmp_path / "model.pt")
     assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
 
@@ -140,16 +140,16 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     assert makes_steps(view)
     assert (view.world_size, view.error) == (2, None)
     view = grows(carried, view.id, view.step + 5)
-    assert jobs.log(view.id, 1).size > 0
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    assert jobs.queries.log(view.id, 1).size > 0
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
     folder = carried.services.data_root.job(view.id)
     for rank in (0, 1):
         assert folder.attempt(1).rank_exit(rank).exists()
         assert folder.rank_log(rank).stat().st_size > 0
 
-    jobs.resume(view.id, placement=(Placement("node2", 1), Placement("node1", 1)))
+    jobs.lifecycle.resume(view.id, placement=(Placement("node2", 1), Placement("node1", 1)))
     view = grows(carried, view.id, view.step)
     assert makes_steps(view)
     error = ends_by_name_when_killed(carried, view, "node1", "backend.training.rank")

@@ -67,8 +67,8 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
-    before = desktop.jobs.poll(goes_on.id)
-    before_end = desktop.jobs.poll(ends.id)
+    before = desktop.jobs.queries.poll(goes_on.id)
+    before_end = desktop.jobs.queries.poll(ends.id)
     assert before.view.state in WORKING
     assert (before.view.doubt, before_end.view.doubt) == ("", "")
     wait_for(
@@ -81,11 +81,11 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
         node.leave_the_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
-    stocked.services.jobs.stop(ends.id)
+    stocked.services.jobs.lifecycle.stop(ends.id)
     seen, seen_end = before, before_end
     for _ in range(3):
-        seen = desktop.jobs.poll(goes_on.id, seen.cursor)
-        seen_end = desktop.jobs.poll(ends.id, seen_end.cursor)
+        seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
+        seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
             assert NO_NEWS.fullmatch(now.doubt)
             # How long it takes and how fast it is are known only where there is news.
@@ -95,8 +95,8 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
     far = [node for node in desktop.nodes.list() if node.entry is not None]
     assert all(NO_NEWS.fullmatch(node.message) for node in far)
     with pytest.raises(BackendError, match="did not answer"):
-        desktop.jobs.stop(goes_on.id)
-    stocked.services.jobs.wait(ends.id)
+        desktop.jobs.lifecycle.stop(goes_on.id)
+    stocked.services.jobs.queries.wait(ends.id)
 
     for node in stocked.cluster.nodes.values():
         node.find_the_desktop()
@@ -104,18 +104,18 @@ def test_f09_a_desktop_that_was_cut_off_has_no_news_no_wrong_state_and_catches_u
 
     def has_news() -> bool:
         nonlocal seen
-        seen = desktop.jobs.poll(goes_on.id, seen.cursor)
+        seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         return not seen.view.doubt
 
     wait_for(has_news, "news of the job")
-    truth = stocked.services.jobs.show(goes_on.id)
+    truth = stocked.services.jobs.queries.show(goes_on.id)
     assert seen.view.state in WORKING
     assert before.view.step < seen.view.step <= truth.step
     steps.extend(int(step) for step in seen.history.steps)
     assert steps == list(range(1, len(steps) + 1))
     # What is written comes twice a second, status and history one after the other.
     assert len(steps) >= seen.view.step
-    seen_end = desktop.jobs.poll(ends.id, seen_end.cursor)
+    seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
     assert (seen_end.view.state, seen_end.view.doubt) == (JobState.INTERRUPTED, "")
-    desktop.jobs.stop(goes_on.id)
-    assert desktop.jobs.wait(goes_on.id).state is JobState.INTERRUPTED
+    desktop.jobs.lifecycle.stop(goes_on.id)
+    assert desktop.jobs.queries.wait(goes_on.id).state is JobState.INTERRUPTED

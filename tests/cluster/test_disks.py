@@ -46,7 +46,7 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     folder = stocked.services.data_root.job(job_id).checkpoints
     # A live run may be trying again just now.
     wait_for(lambda: not list(folder.glob(".*")), "whole checkpoints alone")
-    (found,) = (one for one in stocked.services.jobs.checkpoints(job_id) if one.is_latest)
+    (found,) = (one for one in stocked.services.jobs.queries.checkpoints(job_id) if one.is_latest)
     verify(found)
     return found
 
@@ -57,7 +57,7 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
     log_watch.expect("“Stopped” could not be recorded")
     jobs, share = stocked.services.jobs, stocked.cluster.share
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
+    wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share, MEBIBYTE):
         said = tells(stocked, view.id, "could not be written: No space left on device")
         assert said.message.startswith("The checkpoint epoch-")
@@ -75,13 +75,13 @@ def test_f26_f27_a_data_root_that_is_full_is_told_by_the_run_itself_and_costs_no
 
     with filled(share):
         # A wish to stop needs no room; the run waits for some, as its last checkpoint does.
-        jobs.stop(view.id)
+        jobs.lifecycle.stop(view.id)
         said = tells(stocked, view.id, "could not be written: No space left on device")
         assert said.state is JobState.STOPPING
-    view = jobs.wait(view.id)
+    view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     assert newest(stocked, view.id).step == view.step
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     assert not list(stocked.services.data_root.job(view.id).path.rglob(".*.spare"))
 
 
@@ -92,18 +92,18 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_at_once_and_goes_on_when_th
     jobs, share = stocked.services.jobs, stocked.cluster.share
     # Half of the limit is how long a last checkpoint waits for room.
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
+    wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share):
         kept = newest(stocked, view.id)
-        jobs.stop(view.id)
-        view = jobs.wait(view.id)
+        jobs.lifecycle.stop(view.id)
+        view = jobs.queries.wait(view.id)
         assert view.state is JobState.ERROR
         assert view.message.startswith("Rank 0 on node1: The checkpoint epoch-")
         assert "could not be written: No space left on device" in view.message
         assert view.message.endswith("Free space, then resume from the newest checkpoint.")
         assert newest(stocked, view.id) == kept
         leaves_nothing(stocked)
-    jobs.resume(view.id)
+    jobs.lifecycle.resume(view.id)
     view = grows(stocked, view.id, view.step)
     assert (view.run, view.state.is_live, view.message) == (2, True, "")
 
@@ -122,14 +122,14 @@ def test_f28_a_desktop_whose_own_disk_is_full_loses_nothing_and_stops_runs_all_t
 ) -> None:
     disk, services = small
     view = run("node1")
-    known = {one.id for one in services.jobs.list()}
+    known = {one.id for one in services.jobs.queries.list()}
     with filled(disk):
         made = services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
         assert "No space left" in made.doubt or "is full" in made.doubt
-        services.jobs.stop(view.id)
-        view = services.jobs.wait(view.id)
+        services.jobs.lifecycle.stop(view.id)
+        view = services.jobs.queries.wait(view.id)
         assert view.state is JobState.INTERRUPTED
         assert services.catalogue.job(made.id) is None
-    assert services.jobs.show(view.id).doubt == ""
-    assert {one.id for one in services.jobs.list()} == known | {made.id, view.id}
+    assert services.jobs.queries.show(view.id).doubt == ""
+    assert {one.id for one in services.jobs.queries.list()} == known | {made.id, view.id}
     assert services.catalogue.job(view.id).state is JobState.INTERRUPTED

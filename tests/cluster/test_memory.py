@@ -43,7 +43,7 @@ def test_f19_a_rank_on_another_node_that_finds_no_memory_is_told_with_the_batch_
     stocked: ReadyCluster, run: Callable[..., JobView], hungry: str
 ) -> None:
     view = run("node1", "node2", loader=hungry, batch_size=48)
-    view = stocked.services.jobs.wait(view.id)
+    view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert (view.error.rank, view.error.node) == (1, "node2")

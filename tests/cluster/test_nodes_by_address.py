@@ -56,6 +56,6 @@ def test_nodes_without_a_subnet_pass_the_look_and_train_together(
     view = run(*NODES)
     assert makes_steps(view)
     assert view.world_size == 2
-    stocked.services.jobs.stop(view.id)
-    stocked.services.jobs.wait(view.id)
+    stocked.services.jobs.lifecycle.stop(view.id)
+    stocked.services.jobs.queries.wait(view.id)
     leaves_nothing(stocked)

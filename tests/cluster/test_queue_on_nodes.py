@@ -40,8 +40,8 @@ def made(stocked: ReadyCluster) -> Iterator[list[JobView]]:
     services = stocked.services
     for view in found:
         services.queue.dequeue(view.id)
-        services.jobs.stop(view.id)
-        services.jobs.wait(view.id)
+        services.jobs.lifecycle.stop(view.id)
+        services.jobs.queries.wait(view.id)
 
 
 def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
@@ -64,16 +64,16 @@ def test_s1_the_next_job_on_two_nodes_is_started_by_an_agent_that_was_killed_mea
     cores = min(int(stocked[node].run(["nproc"]).stdout) for node in NODES)
     first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
     made += [first, second]
-    services.jobs.start(first.id)
-    services.jobs.wait(first.id, until=is_training)
+    services.jobs.lifecycle.start(first.id)
+    services.jobs.queries.wait(first.id, until=is_training)
     place = services.queue.enqueue(second.id)
     assert place.waiting is not None
     assert place.waiting.cause is Cause.BUSY
     assert place.sentence.startswith("node1 is busy with “1 each”")
     agent = next(p for p in stocked["node1"].processes() if "backend.node.agent.agent" in p.argv)
     stocked["node1"].run(["kill", "-9", str(agent.pid)])
-    services.jobs.stop(first.id)
-    assert services.jobs.wait(first.id).state is JobState.INTERRUPTED
+    services.jobs.lifecycle.stop(first.id)
+    assert services.jobs.queries.wait(first.id).state is JobState.INTERRUPTED
     folder = JobFolder(services.data_root.job(second.id).path)
     assert not folder.attempt(1).path.exists()
 

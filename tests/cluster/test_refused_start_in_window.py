@@ -68,12 +68,12 @@ def test_x01_a_refused_start_is_mended_by_its_buttons_and_then_starts(
             "agent",
             "SSH between nodes",
         }
-        assert services(program).jobs.show(job.id).run == 0
+        assert services(program).jobs.queries.show(job.id).run == 0
         assert dialog._smaller.text() == "Start on node1 only, 1 process"
         for check in ("agent", "SSH between nodes"):
             mend(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
         qtbot.mouseClick(dialog._start, LEFT)
         qtbot.waitUntil(lambda: starts.talk is None)
-    done = services(program).jobs.wait(job.id)
+    done = services(program).jobs.queries.wait(job.id)
     assert (done.run, done.state) == (1, JobState.FINISHED)

@@ -66,7 +66,7 @@ def test_f57_what_a_user_writes_reaches_far_ranks_as_it_is_and_no_shell(
 ) -> None:
     odd = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
     view = run("node2", "node1", environment={"ODD": odd}, name="; touch /tmp/owned", epochs=1)
-    assert stocked.services.jobs.wait(view.id).state is JobState.FINISHED
+    assert stocked.services.jobs.queries.wait(view.id).state is JobState.FINISHED
     for name, rank in (("node2", 0), ("node1", 1)):
         assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/told-{rank}")
         assert stocked[name].run(["test", "-e", "/tmp/owned"]).returncode == 1
@@ -84,8 +84,8 @@ def test_f18_a_child_that_left_its_session_on_a_far_node_goes_with_the_run(
 ) -> None:
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
     assert any("signal.pause()" in " ".join(p.argv) for _, p in of_runs(stocked))
-    stocked.services.jobs.stop(view.id)
-    stocked.services.jobs.wait(view.id)
+    stocked.services.jobs.lifecycle.stop(view.id)
+    stocked.services.jobs.queries.wait(view.id)
     leaves_nothing(stocked)
 
 
@@ -126,14 +126,16 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     stocked["node1"].cut()
     threading.Event().wait(CUT_S)
     stocked["node1"].mend()
-    reached = stocked.services.jobs.show(view.id).step
+    reached = stocked.services.jobs.queries.show(view.id).step
     view = grows(stocked, view.id, reached + 5)
     assert view.state.is_live
     assert view.step > reached
-    stocked.services.jobs.stop(view.id)
-    view = stocked.services.jobs.wait(view.id)
+    stocked.services.jobs.lifecycle.stop(view.id)
+    view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    assert list(stocked.services.jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(stocked.services.jobs.queries.history(view.id).steps) == list(
+        range(1, view.step + 1)
+    )
 
 
 @slow
@@ -150,7 +152,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
         stocked["node2"].cut()
 
     if late:
-        jobs.start(view.id)
+        jobs.lifecycle.start(view.id)
         wait_for(
             lambda: any(
                 name == "node2" and is_one(p, "backend.node.run.rank_guard")
@@ -161,7 +163,7 @@ def test_f08_a_node_that_is_lost_while_a_run_starts_is_named_and_holds_nothing(
         stocked["node2"].cut()
     else:
         monkeypatch.setattr(stocked.services.preflight, "require", look_and_lose)
-        jobs.start(view.id)
+        jobs.lifecycle.start(view.id)
     view = is_over(stocked, view.id)
     assert (view.state, view.step) == (JobState.ERROR, 0)
     assert view.error is not None
@@ -189,7 +191,7 @@ def test_f10_a_run_whose_head_restarted_is_over_and_who_has_its_pid_now_is_left_
     wait_for(lambda: is_foreign(node, supervisor.pid), "another process with its pid")
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     stocked.services.set_up.wake("node1")
-    view = stocked.services.jobs.wait(view.id)
+    view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.
     said = ("restarted", "its supervisor got SIGTERM") if in_order else ("restarted",)
@@ -233,15 +235,15 @@ def test_f11_without_sshd_a_run_goes_on_can_be_stopped_and_its_nodes_are_shown(
     view = run("node1", "node2")
     for name in ("node1", "node2"):
         stocked[name].stop_sshd()
-    reached = stocked.services.jobs.show(view.id).step
+    reached = stocked.services.jobs.queries.show(view.id).step
     assert makes_steps(grows(stocked, view.id, reached + 5))
     for name in ("node1", "node2"):
         qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).line)
         assert row_of(program, name).condition is Condition.UNWELL
         qtbot.waitUntil(lambda name=name: program.nodes.beats()[name] == "now")
     qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL)
-    stocked.services.jobs.stop(view.id)
-    assert stocked.services.jobs.wait(view.id).state is JobState.INTERRUPTED
+    stocked.services.jobs.lifecycle.stop(view.id)
+    assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
 
 
 @slow
@@ -252,7 +254,7 @@ def test_f44_a_node_whose_clock_is_ten_minutes_wrong_is_well_and_trains(
     stocked["node2"].set_clock(offset_s)
     doubts = set()
     view = run("node2", "node1", epochs=2)
-    view = stocked.services.jobs.wait(view.id, lambda update: doubts.add(update.view.doubt))
+    view = stocked.services.jobs.queries.wait(view.id, lambda update: doubts.add(update.view.doubt))
     assert (view.state, doubts) == (JobState.FINISHED, {""})
     wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
 
@@ -265,13 +267,13 @@ def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
     view = run("node2", "node1")
     for offset_s in (600, -600, 0):
         stocked["node2"].set_clock(offset_s)
-        view = grows(stocked, view.id, jobs.show(view.id).step + 5)
+        view = grows(stocked, view.id, jobs.queries.show(view.id).step + 5)
         assert (makes_steps(view), view.doubt) == (True, "")
         wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert (view.state, view.doubt) == (JobState.INTERRUPTED, "")
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
 
 
 @slow
@@ -285,10 +287,10 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     stocked["node3"].power_off()
     wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as refused:
-        jobs.start(view.id)
+        jobs.lifecycle.start(view.id)
     assert [one.node for one in refused.value.found.smaller] == ["node1", "node2"]
     assert refused.value.remedy.endswith("Or run on node1, node2 only.")
-    assert jobs.show(view.id).state is JobState.CREATED
+    assert jobs.queries.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()
 
 
@@ -308,10 +310,10 @@ def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_othe
             describe_gpus(stocked, name, "gpus 2", "graphics 0 4194000 300", "graphics 1 1 300")
         placement = [{"node": name, "gpus": [uuid]} for name, uuid in chosen.items()]
         view = stocked.services.jobs.create(raw_job(placement=placement))
-        stocked.services.jobs.start(view.id)
+        stocked.services.jobs.lifecycle.start(view.id)
         wait_for(lambda: _seen_by_ranks(stocked) == chosen, "ranks with a GPU each")
         # There is no CUDA on these nodes, which ends it.
-        assert stocked.services.jobs.wait(view.id).state is JobState.ERROR
+        assert stocked.services.jobs.queries.wait(view.id).state is JobState.ERROR
 
 
 def _with_gpus(stocked: ReadyCluster) -> set[str]:
@@ -342,10 +344,10 @@ def test_a_run_that_cannot_reach_its_head_is_not_claimed(stocked: ReadyCluster) 
     view = jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
     stocked["node1"].stop_sshd()
     with pytest.raises(BackendError, match=r"10\.77\.\d+\.2"):
-        jobs.start(view.id)
-    assert jobs.show(view.id).state is JobState.CREATED
+        jobs.lifecycle.start(view.id)
+    assert jobs.queries.show(view.id).state is JobState.CREATED
     stocked["node1"].start_sshd()
-    assert jobs.start(view.id).state.is_live
-    assert jobs.wait(view.id).state is JobState.FINISHED
+    assert jobs.lifecycle.start(view.id).state.is_live
+    assert jobs.queries.wait(view.id).state is JobState.FINISHED
     record = read_json(stocked.services.data_root.job(view.id).attempt(1).exit)
     assert record["leftovers"] == []

@@ -18,12 +18,12 @@ from tests.cluster.hanging import dead
 from tests.integration.tiny import raw_job, write_sources
 
 ASKED: dict[str, Callable[[Services, JobView], object]] = {
-    "look": lambda services, job: services.jobs.poll(job.id),
-    "show": lambda services, job: services.jobs.show(job.id),
-    "list": lambda services, job: services.jobs.list(),
-    "checkpoints": lambda services, job: services.jobs.checkpoints(job.id),
-    "start": lambda services, job: services.jobs.start(job.id),
-    "stop": lambda services, job: services.jobs.stop(job.id),
+    "look": lambda services, job: services.jobs.queries.poll(job.id),
+    "show": lambda services, job: services.jobs.queries.show(job.id),
+    "list": lambda services, job: services.jobs.queries.list(),
+    "checkpoints": lambda services, job: services.jobs.queries.checkpoints(job.id),
+    "start": lambda services, job: services.jobs.lifecycle.start(job.id),
+    "stop": lambda services, job: services.jobs.lifecycle.stop(job.id),
     "annotate": lambda services, job: services.jobs.annotate(job.id, notes="lost"),
     "clone": lambda services, job: services.jobs.clone(job.id),
     "remove": lambda services, job: services.jobs.remove(job.id),
@@ -69,4 +69,4 @@ def test_f32_whatever_is_asked_of_a_share_that_died_is_answered_in_words(
             except OSError as error:
                 fell[name] = f"{error}"
     assert not fell
-    assert services.jobs.show(job.id) == job
+    assert services.jobs.queries.show(job.id) == job

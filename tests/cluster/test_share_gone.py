@@ -99,25 +99,25 @@ def test_f34_of_a_data_root_that_is_back_after_a_minute_a_run_loses_nothing(
 ) -> None:
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
+    wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with without(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
-        update = jobs.poll(view.id)
-        jobs.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
-        update = jobs.poll(view.id, update.cursor)
+        update = jobs.queries.poll(view.id)
+        jobs.queries.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
+        update = jobs.queries.poll(view.id, update.cursor)
         assert update.view.state in LIVE
         assert NO_NEWS.fullmatch(update.view.doubt)
     view = grows(stocked, view.id, update.view.step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
     tells(stocked, view.id, "")
-    jobs.stop(view.id)
-    view = jobs.wait(view.id)
+    jobs.lifecycle.stop(view.id)
+    view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    (newest,) = (one for one in jobs.checkpoints(view.id) if one.is_latest)
+    (newest,) = (one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
     verify(newest)
     assert newest.step == view.step
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     leaves_nothing(stocked)
 
 
@@ -143,13 +143,13 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
 ) -> None:
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
-    wait_for(lambda: len(jobs.checkpoints(view.id)) > 1, "two checkpoints")
+    wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     # The desktop says sooner that it has no news; the run knows nothing of that time.
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
-    update = jobs.poll(view.id)
+    update = jobs.queries.poll(view.id)
     with without(stocked, taken):
         while not update.view.doubt:
-            update = jobs.poll(view.id, update.cursor)
+            update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state in LIVE
         assert NO_NEWS.fullmatch(update.view.doubt)
         silent_at = update.view.step
@@ -160,16 +160,16 @@ def test_f32_f33_f34_without_its_data_root_a_run_goes_on_and_nobody_takes_it_for
 
     with without(stocked, taken):
         # The wish is heeded when the data root is back, or its checkpoint is written then.
-        jobs.stop(view.id)
-        update = jobs.poll(view.id)
+        jobs.lifecycle.stop(view.id)
+        update = jobs.queries.poll(view.id)
         while not update.view.doubt:
-            update = jobs.poll(view.id, update.cursor)
+            update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state is JobState.STOPPING
-    view = jobs.wait(view.id)
+    view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    (newest,) = (one for one in jobs.checkpoints(view.id) if one.is_latest)
+    (newest,) = (one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
     verify(newest)
     assert newest.step == view.step
-    assert list(jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     leaves_nothing(stocked)
     wait_for(lambda: everyone_is_online(stocked), "every node to be online")

@@ -71,5 +71,5 @@ def test_nodes_that_share_an_environment_train_from_it(
     assert launched["argv"][0] == f"{shared}/bin/mpirun"
     ranks = {name for name, one in of_runs(stocked) if one.argv[:1] == (f"{shared}/bin/python",)}
     assert ranks == set(NODES)
-    stocked.services.jobs.stop(view.id)
-    assert stocked.services.jobs.wait(view.id).state is JobState.INTERRUPTED
+    stocked.services.jobs.lifecycle.stop(view.id)
+    assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED

@@ -50,13 +50,13 @@ def job(
     command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), made.id]
     window = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        wait_for(lambda: jobs.show(made.id).step > 5, "a job that the window started")
+        wait_for(lambda: jobs.queries.show(made.id).step > 5, "a job that the window started")
     finally:
         window.send_signal(signal.SIGKILL)
         window.wait()
-    yield jobs.show(made.id)
-    jobs.stop(made.id)
-    jobs.wait(made.id)
+    yield jobs.queries.show(made.id)
+    jobs.lifecycle.stop(made.id)
+    jobs.queries.wait(made.id)
 
 
 def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
@@ -78,5 +78,7 @@ def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
         assert steps == list(range(1, len(steps) + 1)), "the curve has a gap"
         person.look("found-again")
         person.press("Stop")
-        person.wait(lambda: stocked.services.jobs.show(job.id).state is JobState.INTERRUPTED)
+        person.wait(
+            lambda: stocked.services.jobs.queries.show(job.id).state is JobState.INTERRUPTED
+        )
     leaves_nothing(stocked)

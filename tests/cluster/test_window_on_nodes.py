@@ -63,9 +63,9 @@ def program(
         yield program
         # Whoever tries again begins without jobs, and with nodes that nobody has added.
         jobs = services(program).jobs
-        for view in jobs.list():
-            jobs.stop(view.id)
-            jobs.wait(view.id)
+        for view in jobs.queries.list():
+            jobs.lifecycle.stop(view.id)
+            jobs.queries.wait(view.id)
             jobs.remove(view.id)
         for entry in services(program).cluster.list():
             services(program).cluster.remove(entry.name)
@@ -260,7 +260,7 @@ def _take_everything_from_one(seen: ReadyCluster) -> None:
 
 def _has_no_gap(program: Program, person: Person, job: str) -> None:
     """The curve that is seen has every step that was made."""
-    steps = services(program).jobs.history(job).steps
+    steps = services(program).jobs.queries.history(job).steps
     assert list(steps) == list(range(1, len(steps) + 1))
     curve = program.jobs.detail.curves.curve("loss")
     assert curve is not None
@@ -278,7 +278,7 @@ def _online(program: Program) -> set[str]:
 
 
 def _views(program: Program) -> list[JobView]:
-    return list(services(program).jobs.list())
+    return list(services(program).jobs.queries.list())
 
 
 def _shown(program: Program) -> JobView:

@@ -71,8 +71,8 @@ def lets_a_run_begin_and_end(ready: ReadyCluster, run: Callable[..., JobView]) -
     assert makes_steps(view)
     assert view.world_size == 2
     assert any(name == "node2" for name, _ in of_runs(ready))
-    ready.services.jobs.stop(view.id)
-    view = ready.services.jobs.wait(view.id)
+    ready.services.jobs.lifecycle.stop(view.id)
+    view = ready.services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     # The sweep goes over this very key, too.
     log = ready.services.data_root.job(view.id).mpirun_log.read_text()

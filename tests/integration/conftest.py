@@ -52,7 +52,7 @@ def job_that_finished(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     shutil.copytree(stock, root, dirs_exist_ok=True)
     services = open_services(root / "data", root / "catalogue.sqlite")
     view = services.jobs.create_and_start(FINISHED)
-    view = services.jobs.wait(view.id)
+    view = services.jobs.queries.wait(view.id)
     services.close()
     assert view.state is JobState.FINISHED, view.error
     wait_for(lambda: leftovers(view) == [], "the end of the supervisor")
@@ -89,7 +89,7 @@ def opened(workplace: Path) -> Iterator[Callable[[], Services]]:
 
     yield another
     for services in made:
-        for view in services.jobs.list():
+        for view in services.jobs.queries.list():
             if view.state.is_live:
                 process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
         services.close()

@@ -38,7 +38,7 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
     services: Services,
 ) -> None:
     job = services.jobs.create_and_start(raw_job(1, **ALONE))
-    view = services.jobs.wait(job.id)
+    view = services.jobs.queries.wait(job.id)
     assert view.state is JobState.FINISHED
     # Its last act is to remove the room that it kept for its last words.
     wait_for(lambda: leftovers(view) == [], "the end of the supervisor")
@@ -56,8 +56,8 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
     # No sweep after a run of the job would end it.
     assert read_json(own.launch)["job_id"] == f"{job.id}-{own.path.name}"
     assert contents(folder.path) == before
-    assert services.jobs.show(job.id).state is JobState.FINISHED
-    assert [view.id for view in services.jobs.list()] == [job.id]
+    assert services.jobs.queries.show(job.id).state is JobState.FINISHED
+    assert [view.id for view in services.jobs.queries.list()] == [job.id]
 
     made = contents(own.path)
     again = pasted(command.line)
@@ -71,8 +71,8 @@ def test_m04_what_is_shown_of_a_job_that_ran_trains_once_more_and_leaves_it_as_i
 
 def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> None:
     job = services.jobs.create_and_start(raw_job(1, epochs=1, **ALONE))
-    services.jobs.stop(job.id)
-    services.jobs.wait(job.id)
+    services.jobs.lifecycle.stop(job.id)
+    services.jobs.queries.wait(job.id)
     command = services.jobs.command(job.id)
     launch = services.data_root.job(job.id).launch
     replace_json(launch, {**read_json(launch), "run": 2})

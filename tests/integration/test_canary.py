@@ -22,8 +22,8 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(services: Services)
     assert trial.sentence.startswith("2 ranks trained one batch together")
     assert states[-1] is JobState.FINISHED
     assert JobState.EVALUATING not in states
-    assert services.jobs.show(job.id).state is JobState.CREATED
-    assert [view.id for view in services.jobs.list()] == [job.id]
+    assert services.jobs.queries.show(job.id).state is JobState.CREATED
+    assert [view.id for view in services.jobs.queries.list()] == [job.id]
     assert left_of(services) == []
 
 

@@ -385,26 +385,26 @@ def test_f06_m12_a_killed_command_line_changes_nothing(
     job_id = filled.json("job", "create", job_file(tmp_path, **changes))["id"]
     process = filled.process("job", "start", job_id, "--wait")
     try:
-        jobs.wait(job_id, until=lambda view: view.state.is_live)
+        jobs.queries.wait(job_id, until=lambda view: view.state.is_live)
         if state == "STOPPING":
-            jobs.wait(job_id, until=is_training)
-            jobs.stop(job_id)
+            jobs.queries.wait(job_id, until=is_training)
+            jobs.lifecycle.stop(job_id)
         elif state != "STARTING":
-            jobs.wait(job_id, until=until(JobState(state)))
+            jobs.queries.wait(job_id, until=until(JobState(state)))
     finally:
         process.kill()
         process.wait()
     if state != "STOPPING":
-        view = jobs.wait(job_id, until=is_training)
+        view = jobs.queries.wait(job_id, until=is_training)
         assert view.state.is_live, view
         assert filled.json("job", "show", job_id)["state"] in {s.value for s in JobState}
         reached = view.step
-        view = jobs.wait(job_id, until=lambda v: v.step > reached or v.state.is_over)
+        view = jobs.queries.wait(job_id, until=lambda v: v.step > reached or v.state.is_over)
         assert view.state.is_live, view
         filled.json("job", "stop", job_id, "--wait")
-    view = jobs.wait(job_id)
+    view = jobs.queries.wait(job_id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 1), view
-    history = jobs.history(job_id)
+    history = jobs.queries.history(job_id)
     assert list(history.steps) == list(range(1, view.step + 1))
     assert leftovers(view) == []
 
@@ -413,8 +413,8 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
     filled: Cli, services: Services, tmp_path: Path
 ) -> None:
     job_id = filled.json("job", "create", job_file(tmp_path, **ENDLESS))["id"]
-    services.jobs.start(job_id)
-    services.jobs.wait(job_id, until=is_training)
+    services.jobs.lifecycle.start(job_id)
+    services.jobs.queries.wait(job_id, until=is_training)
     # What a shell starts in its background ignores Ctrl+C, and so do its children.
     command = ["env", "--default-signal=INT", sys.executable, "main.py", *filled.common]
     process = subprocess.Popen(
@@ -431,9 +431,9 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
     out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, out) == (1, "")
     assert f"The job {job_id} continues" in err
-    assert services.jobs.show(job_id).state.is_live
-    services.jobs.stop(job_id)
-    assert services.jobs.wait(job_id).state is JobState.INTERRUPTED
+    assert services.jobs.queries.show(job_id).state.is_live
+    services.jobs.lifecycle.stop(job_id)
+    assert services.jobs.queries.wait(job_id).state is JobState.INTERRUPTED
 
 
 def test_no_subcommand_opens_the_window_on_the_given_places(tmp_path: Path) -> None:

@@ -35,13 +35,13 @@ def folder(services: Services, view: JobView) -> JobFolder:
 
 
 def newest(services: Services, view: JobView) -> Checkpoint:
-    return next(c for c in services.jobs.checkpoints(view.id) if c.is_latest)
+    return next(c for c in services.jobs.queries.checkpoints(view.id) if c.is_latest)
 
 
 def stopped(services: Services, job_id: str) -> JobView:
-    services.jobs.wait(job_id, until=is_training)
-    services.jobs.stop(job_id)
-    return services.jobs.wait(job_id)
+    services.jobs.queries.wait(job_id, until=is_training)
+    services.jobs.lifecycle.stop(job_id)
+    return services.jobs.queries.wait(job_id)
 
 
 def test_m02_the_form_learns_what_the_settings_come_to(services: Services, workplace: Path) -> None:
@@ -66,12 +66,12 @@ def test_m02_the_form_learns_what_the_settings_come_to(services: Services, workp
 
 
 def test_a_job_runs_to_its_end_and_says_so(services: Services, finished: str) -> None:
-    view = services.jobs.show(finished)
+    view = services.jobs.queries.show(finished)
     assert (view.state, view.run, view.error) == (JobState.FINISHED, 1, None)
     assert (view.epoch, view.step, view.total_steps) == (3, 96, 96)
     assert view.progress == 1.0
     assert {"loss", "validation/loss", "validation/accuracy"} <= view.metrics.keys()
-    history = services.jobs.history(view.id)
+    history = services.jobs.queries.history(view.id)
     assert list(history.steps) == list(range(1, 97))
     assert list(np.unique(history.epochs)) == [1, 2, 3]
     rates = [learning_rate(view.config, 32, step) for step in range(96)]
@@ -85,14 +85,16 @@ def test_a_job_runs_to_its_end_and_says_so(services: Services, finished: str) ->
 @pytest.mark.parametrize("stops", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, stops: int) -> None:
     view = services.jobs.create(raw_job(**ENDLESS))
-    services.jobs.start(view.id)
+    services.jobs.lifecycle.start(view.id)
     moments = random.Random(8)
     steps = [0]
     for run in range(1, stops + 1):
         goal = steps[-1] + moments.randrange(1, 9)
-        services.jobs.wait(view.id, until=lambda v, goal=goal: v.step >= goal or v.state.is_over)
-        services.jobs.stop(view.id)
-        view = services.jobs.wait(view.id)
+        services.jobs.queries.wait(
+            view.id, until=lambda v, goal=goal: v.step >= goal or v.state.is_over
+        )
+        services.jobs.lifecycle.stop(view.id)
+        view = services.jobs.queries.wait(view.id)
         assert (view.state, view.run) == (JobState.INTERRUPTED, run)
         record = newest(services, view)
         verify(record)
@@ -103,7 +105,7 @@ def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, 
         assert {read_json(attempt.rank_exit(rank))["outcome"] for rank in (0, 1)} == {"interrupted"}
         assert leftovers(view) == []
         if run < stops:
-            services.jobs.resume(view.id)
+            services.jobs.lifecycle.resume(view.id)
     assert steps == sorted(set(steps))
 
 
@@ -113,16 +115,16 @@ def test_m09_a_stop_and_resume_change_nothing(services: Services, tmp_path: Path
     pausing = {"PAUSE_S": "0.1", "PAUSED_UNTIL": str(go)}
     straight = services.jobs.create(raw_job(epochs=6))
     broken = services.jobs.create(raw_job(epochs=6, environment=pausing))
-    services.jobs.start(straight.id)
-    assert services.jobs.wait(straight.id).state is JobState.FINISHED
-    services.jobs.start(broken.id)
+    services.jobs.lifecycle.start(straight.id)
+    assert services.jobs.queries.wait(straight.id).state is JobState.FINISHED
+    services.jobs.lifecycle.start(broken.id)
     view = stopped(services, broken.id)
     assert view.state is JobState.INTERRUPTED
     assert 0 < view.step < 192
     go.touch()
-    services.jobs.resume(broken.id)
-    assert services.jobs.wait(broken.id).state is JobState.FINISHED
-    histories = [services.jobs.history(job.id) for job in (straight, broken)]
+    services.jobs.lifecycle.resume(broken.id)
+    assert services.jobs.queries.wait(broken.id).state is JobState.FINISHED
+    histories = [services.jobs.queries.history(job.id) for job in (straight, broken)]
     for name in ("loss", "learning_rate", "validation/loss"):
         a, b = (history.metrics[name] for history in histories)
         assert np.array_equal(a, b, equal_nan=True), name
@@ -139,11 +141,11 @@ def test_m10_starting_over_keeps_every_byte_of_the_earlier_run(
     services: Services, finished: str
 ) -> None:
     with pytest.raises(BackendError, match="has run before"):
-        services.jobs.start(finished)
+        services.jobs.lifecycle.start(finished)
     job = services.data_root.job(finished)
     before = hashes(job.path)
-    services.jobs.start(finished, start_over=True)
-    view = services.jobs.wait(finished)
+    services.jobs.lifecycle.start(finished, start_over=True)
+    view = services.jobs.queries.wait(finished)
     assert (view.state, view.run, view.step) == (JobState.FINISHED, 2, 96)
     kept = hashes(job.runs / "1")
     assert kept.items() <= before.items()
@@ -162,18 +164,20 @@ def hashes(path: Path) -> dict[str, str]:
 def test_a_new_job_of_a_model_with_weights_goes_on_learning_where_they_stand(
     services: Services, finished: str, tmp_path: Path
 ) -> None:
-    first = services.jobs.show(finished)
+    first = services.jobs.queries.show(finished)
     learnt = torch.load(newest(services, first).path, weights_only=True)["model"]
     torch.save(learnt, tmp_path / "learnt.pt")
     services.library.give_weights("tiny", tmp_path / "learnt.pt")
 
     still = {"name": "sgd", "lr": 1e-30}
     second = services.jobs.create(raw_job(1, epochs=1, batch_size=16, optimizer=still, **ALONE))
-    services.jobs.start(second.id)
-    assert services.jobs.wait(second.id).state is JobState.FINISHED
+    services.jobs.lifecycle.start(second.id)
+    assert services.jobs.queries.wait(second.id).state is JobState.FINISHED
     kept = torch.load(newest(services, second).path, weights_only=True)["model"]
     assert all(torch.equal(kept[name], learnt[name]) for name in learnt)
-    before, after = (services.jobs.history(job.id).metrics["loss"] for job in (first, second))
+    before, after = (
+        services.jobs.queries.history(job.id).metrics["loss"] for job in (first, second)
+    )
     assert after[0] < 0.7 * before[0]
 
 
@@ -182,8 +186,8 @@ def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_pa
     second = tmp_path / "sources" / "model"
     (second / "bks_model.py").write_text(MODEL.replace("Linear(4, 2)", "Linear(4, 3)"))
     assert services.library.import_item(Kind.MODEL, second, "tiny").version == 2
-    services.jobs.start(view.id)
-    view = services.jobs.wait(view.id)
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.FINISHED
     assert view.pins["model"].version == 1
     weights = torch.load(newest(services, view).path, weights_only=True)["model"]
@@ -192,8 +196,8 @@ def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_pa
     source = services.library.content(Kind.MODEL, "tiny@1") / "bks_model.py"
     source.write_text(MODEL + "# changed\n")
     with pytest.raises(BackendError, match="tiny"):
-        services.jobs.start(view.id, start_over=True)
-    assert services.jobs.show(view.id).run == 1
+        services.jobs.lifecycle.start(view.id, start_over=True)
+    assert services.jobs.queries.show(view.id).run == 1
 
 
 def test_s05_a_clone_with_another_rate_is_another_job(services: Services) -> None:
@@ -212,16 +216,18 @@ def test_f22_a_stop_while_starting_ends_the_run_once(
     services: Services, opened: Callable[[], Services]
 ) -> None:
     view = services.jobs.create(raw_job(**ENDLESS))
-    assert services.jobs.stop(view.id).state is JobState.CREATED
+    assert services.jobs.lifecycle.stop(view.id).state is JobState.CREATED
     assert not folder(services, view).lock.exists()
-    services.jobs.start(view.id)
+    services.jobs.lifecycle.start(view.id)
     other = opened()
     with ThreadPoolExecutor(4) as pool:
-        wishes = [pool.submit(s.jobs.stop, view.id) for s in (services, other, services, other)]
+        wishes = [
+            pool.submit(s.jobs.lifecycle.stop, view.id) for s in (services, other, services, other)
+        ]
     assert {wish.result().state for wish in wishes} <= {JobState.STOPPING, JobState.INTERRUPTED}
-    view = services.jobs.wait(view.id)
+    view = services.jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 1), view
-    assert services.jobs.stop(view.id).state is JobState.INTERRUPTED
+    assert services.jobs.lifecycle.stop(view.id).state is JobState.INTERRUPTED
     assert leftovers(view) == []
 
 
@@ -230,11 +236,13 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
 ) -> None:
     always_saving = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
     view = services.jobs.create(raw_job(1, checkpoint=always_saving, epochs=100_000, **ALONE))
-    services.jobs.start(view.id)
-    services.jobs.wait(view.id, until=lambda v: v.state is JobState.SAVING or not v.state.is_live)
-    opened().jobs.stop(view.id)
-    services.jobs.stop(view.id)
-    view = services.jobs.wait(view.id)
+    services.jobs.lifecycle.start(view.id)
+    services.jobs.queries.wait(
+        view.id, until=lambda v: v.state is JobState.SAVING or not v.state.is_live
+    )
+    opened().jobs.lifecycle.stop(view.id)
+    services.jobs.lifecycle.stop(view.id)
+    view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, view
     verify(newest(services, view))
 
@@ -248,22 +256,22 @@ def test_f23_two_desktops_that_start_at_once_start_one_run(
 
     def start(desktop: Services) -> JobView:
         barrier.wait()
-        return desktop.jobs.start(view.id)
+        return desktop.jobs.lifecycle.start(view.id)
 
     with ThreadPoolExecutor(len(desktops)) as pool:
         views = [future.result() for future in [pool.submit(start, d) for d in desktops]]
     assert {v.run for v in views} == {1}
-    assert services.jobs.start(view.id).run == 1
-    view = services.jobs.wait(view.id)
+    assert services.jobs.lifecycle.start(view.id).run == 1
+    view = services.jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.FINISHED, 1)
-    log = services.jobs.log(view.id, 0).text
+    log = services.jobs.queries.log(view.id, 0).text
     assert log.count("run 1, rank 0") == 1
 
 
 def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
     services: Services, finished: str, tmp_path: Path
 ) -> None:
-    *_, older, last = services.jobs.checkpoints(finished)
+    *_, older, last = services.jobs.queries.checkpoints(finished)
     path, whole = Path(last.path), Path(last.path).read_bytes()
     bomb = f"cos\nsystem\n(S'touch {tmp_path / 'burst'}'\ntR.".encode()
     flipped = bytearray(whole)
@@ -276,18 +284,18 @@ def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
     ):
         path.write_bytes(spoiled)
         with pytest.raises(BackendError, match=reason) as refusal:
-            services.jobs.resume(finished, last.name)
+            services.jobs.lifecycle.resume(finished, last.name)
         assert older.name in refusal.value.remedy
     # A bomb that brings a record of its own is loaded by nobody either.
     path.write_bytes(bomb)
     sidecar = path.with_suffix(".json")
     forged = {**read_json(sidecar), "bytes": len(bomb)}
     replace_json(sidecar, {**forged, "sha256": hashlib.sha256(bomb).hexdigest()})
-    services.jobs.resume(finished, last.name)
-    assert services.jobs.wait(finished).state is JobState.ERROR
+    services.jobs.lifecycle.resume(finished, last.name)
+    assert services.jobs.queries.wait(finished).state is JobState.ERROR
     assert not (tmp_path / "burst").exists()
-    services.jobs.resume(finished, older.name)
-    assert services.jobs.wait(finished).state is JobState.FINISHED
+    services.jobs.lifecycle.resume(finished, older.name)
+    assert services.jobs.queries.wait(finished).state is JobState.FINISHED
 
 
 def test_f42_a_deleted_catalogue_is_built_anew_from_the_files(
@@ -299,9 +307,14 @@ def test_f42_a_deleted_catalogue_is_built_anew_from_the_files(
     other.library.rescan()
     for kind in Kind:
         assert other.library.list(kind) == services.library.list(kind)
-    documents = [[v.to_json() for v in desktop.jobs.list()] for desktop in (services, other)]
+    documents = [
+        [v.to_json() for v in desktop.jobs.queries.list()] for desktop in (services, other)
+    ]
     assert documents[0] == documents[1]
-    assert [view.state for view in other.jobs.list()] == [JobState.CREATED, JobState.FINISHED]
+    assert [view.state for view in other.jobs.queries.list()] == [
+        JobState.CREATED,
+        JobState.FINISHED,
+    ]
 
 
 HARD = "a 'b' \"c\"; $(touch oops) `id` 😀 日本\t-- ..\\n"
@@ -328,11 +341,11 @@ def test_f54_hard_names_and_variables_live_through_everything(
         **ALONE,
     )
     view = services.jobs.create(raw)
-    services.jobs.start(view.id)
-    view = services.jobs.wait(view.id)
+    services.jobs.lifecycle.start(view.id)
+    view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.FINISHED, view
-    assert services.jobs.find(name) == view.id
-    assert f"{HARD!a} {LINES!a}" in services.jobs.log(view.id, 0).text
+    assert services.jobs.queries.find(name) == view.id
+    assert f"{HARD!a} {LINES!a}" in services.jobs.queries.log(view.id, 0).text
     shown = services.jobs.annotate(view.id, name=name[::-1])
     assert (shown.name, shown.notes, shown.tags) == (name[::-1], LINES, (HARD,))
     copy = services.jobs.create(services.jobs.clone(view.id))
@@ -341,7 +354,7 @@ def test_f54_hard_names_and_variables_live_through_everything(
     services.jobs.export(view.id, "latest", "zip", output)
     assert output.stat().st_size > 0
     services.jobs.remove(view.id)
-    assert [job.id for job in services.jobs.list()] == [copy.id]
+    assert [job.id for job in services.jobs.queries.list()] == [copy.id]
     assert not list(tmp_path.rglob("oops"))
 
 
@@ -349,7 +362,7 @@ def test_f54_hard_names_and_variables_live_through_everything(
 def test_f54_a_name_that_cannot_be_is_refused_in_words(services: Services, name: str) -> None:
     with pytest.raises(BackendError, match="name"):
         services.jobs.create(raw_job(name=name))
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
 
 
 def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
@@ -361,34 +374,34 @@ def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
         raise BackendError("The catalogue is locked by another program.")
 
     monkeypatch.setattr(services.catalogue, "put_job", refuse)
-    view = services.jobs.start(view.id)
+    view = services.jobs.lifecycle.start(view.id)
     assert view.state.is_live
     assert "locked" in view.doubt
     assert stopped(services, view.id).state is JobState.INTERRUPTED
     monkeypatch.undo()
-    assert services.jobs.show(view.id).doubt == ""
-    assert services.catalogue.job(view.id) == services.jobs.list()[0]
+    assert services.jobs.queries.show(view.id).doubt == ""
+    assert services.catalogue.job(view.id) == services.jobs.queries.list()[0]
 
 
 def test_removing_a_job_moves_it_to_the_trash_and_not_while_it_lives(services: Services) -> None:
     view = services.jobs.create(raw_job(1, **ENDLESS, **ALONE))
-    services.jobs.start(view.id)
+    services.jobs.lifecycle.start(view.id)
     with pytest.raises(BackendError, match="is starting") as refusal:
         services.jobs.remove(view.id)
     assert refusal.value.remedy == "Stop it first."
-    services.jobs.stop(view.id)
-    services.jobs.wait(view.id)
+    services.jobs.lifecycle.stop(view.id)
+    services.jobs.queries.wait(view.id)
     services.jobs.remove(view.id)
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
     assert (services.data_root.trash / "jobs" / view.id / "config.toml").exists()
 
 
 def test_a_job_is_found_by_id_by_its_beginning_and_by_name(services: Services) -> None:
     first: Any = services.jobs.create(raw_job(name="first"))
     second = services.jobs.create(raw_job(name="second"))
-    assert services.jobs.find(first.id) == first.id
-    assert services.jobs.find(first.id[:12]) == first.id
-    assert services.jobs.find("second") == second.id
+    assert services.jobs.queries.find(first.id) == first.id
+    assert services.jobs.queries.find(first.id[:12]) == first.id
+    assert services.jobs.queries.find("second") == second.id
     for text in ("", "nothing", "../..", first.id[:5]):
         with pytest.raises(BackendError):
-            services.jobs.find(text)
+            services.jobs.queries.find(text)

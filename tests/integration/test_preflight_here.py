@@ -89,10 +89,10 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
 def test_no_run_begins_without_a_look(services: Services) -> None:
     job = services.jobs.create(raw_job())
     with pytest.raises(PreflightFailed) as refused:
-        services.jobs.start(job.id, placement=(Placement("gpu99", 1),))
+        services.jobs.lifecycle.start(job.id, placement=(Placement("gpu99", 1),))
     assert [fault.check for fault in refused.value.found.faults] == [words.NODE]
     assert refused.value.config.placement == (Placement("gpu99", 1),)
-    view = services.jobs.show(job.id)
+    view = services.jobs.queries.show(job.id)
     assert (view.run, view.config.placement) == (0, job.config.placement)
 
 
@@ -101,8 +101,8 @@ def test_a_look_that_was_cancelled_starts_nothing(services: Services) -> None:
     progress = Progress()
     progress.cancel()
     with pytest.raises(Cancelled):
-        services.jobs.start(job.id, placement=(Placement("gpu99", 1),), progress=progress)
-    assert services.jobs.show(job.id).run == 0
+        services.jobs.lifecycle.start(job.id, placement=(Placement("gpu99", 1),), progress=progress)
+    assert services.jobs.queries.show(job.id).run == 0
 
 
 def test_a_job_that_could_not_start_is_not_made(
@@ -114,7 +114,7 @@ def test_a_job_that_could_not_start_is_not_made(
     monkeypatch.setattr(services.preflight, "require", insist)
     with pytest.raises(PreflightFailed):
         services.jobs.create_and_start(raw_job())
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
 
 
 def test_a_start_that_is_cancelled_while_files_are_sent_leaves_no_job(
@@ -127,7 +127,7 @@ def test_a_start_that_is_cancelled_while_files_are_sent_leaves_no_job(
     monkeypatch.setattr(services.jobs._starter, "start", start)
     with pytest.raises(Cancelled):
         services.jobs.create_and_start(raw_job())
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
 
 
 def test_a_job_whose_first_run_was_claimed_stays(
@@ -141,7 +141,7 @@ def test_a_job_whose_first_run_was_claimed_stays(
     monkeypatch.setattr(services.jobs._starter, "start", start)
     with pytest.raises(BackendError):
         services.jobs.create_and_start(raw_job())
-    (view,) = services.jobs.list()
+    (view,) = services.jobs.queries.list()
     assert (view.run, view.state) == (1, JobState.ERROR)
 
 
@@ -157,14 +157,14 @@ def test_a_large_model_does_not_start_on_a_disk_that_is_too_small_for_its_checkp
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.create_and_start(raw)
     (fault,) = refused.value.found.faults
-    assert (fault.check, services.jobs.list()) == (words.DISK, ())
+    assert (fault.check, services.jobs.queries.list()) == (words.DISK, ())
     assert "GB left, and" in fault.sentence
     assert fault.sentence.endswith(need)
 
     job = services.jobs.create(raw)
     with pytest.raises(PreflightFailed):
-        services.jobs.start(job.id)
-    assert services.jobs.show(job.id).run == 0
+        services.jobs.lifecycle.start(job.id)
+    assert services.jobs.queries.show(job.id).run == 0
     # The look that one asks for, and the queue, know it as well.
     assert services.preflight.run(job.config, job.id).faults[0].sentence.endswith(need)
     assert services.preflight.run(job.config).faults[0].sentence.endswith(need)

@@ -159,8 +159,8 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     queue: Services, cli: Cli
 ) -> None:
     running = made(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
-    queue.jobs.start(running.id)
-    queue.jobs.wait(running.id, until=is_training)
+    queue.jobs.lifecycle.start(running.id)
+    queue.jobs.queries.wait(running.id, until=is_training)
     first, second, late = (
         made(queue, name, processes=1, **(ALONE | ENDLESS)) for name in ("first", "second", "late")
     )
@@ -175,31 +175,31 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
         "Waiting for “first”, which is before it in the queue on this computer.",
     )
     assert told["late"][0] is Cause.NOT_BEFORE
-    assert queue.jobs.show(first.id).state is JobState.QUEUED
+    assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
 
     queue.queue.pause()
     assert {cause for cause, _ in said(queue).values()} == {Cause.PAUSED}
-    queue.jobs.stop(running.id)
-    queue.jobs.wait(running.id)
+    queue.jobs.lifecycle.stop(running.id)
+    queue.jobs.queries.wait(running.id)
     assert queue.queue.dequeue(second.id).state is JobState.CREATED
     # The second look of the keeper finds the way free, and the queue paused.
-    assert queue.jobs.show(first.id).state is JobState.QUEUED
+    assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
     assert [one["name"] for one in cli.json("queue", "resume")["jobs"]] == ["first", "late"]
-    begun = queue.jobs.wait(first.id, until=lambda view: view.state is not JobState.QUEUED)
+    begun = queue.jobs.queries.wait(first.id, until=lambda view: view.state is not JobState.QUEUED)
     assert begun.run == 1
     wait_for(lambda: list(said(queue)) == ["late"], "the queue to know that it left")
-    queue.jobs.wait(first.id, until=is_training)
-    queue.jobs.stop(first.id)
-    assert queue.jobs.wait(first.id).state is JobState.INTERRUPTED
+    queue.jobs.queries.wait(first.id, until=is_training)
+    queue.jobs.lifecycle.stop(first.id)
+    assert queue.jobs.queries.wait(first.id).state is JobState.INTERRUPTED
 
     # What ran before goes on where it was; by hand, too, and then it waits no longer.
     queue.queue.pause()
     again = cli.json("job", "queue", first.id, "--priority", "7", "--not-before", "+1h")
     assert (again["place"], again["priority"], again["cause"]) == (1, 7, "paused")
-    queue.jobs.resume(first.id)
+    queue.jobs.lifecycle.resume(first.id)
     assert list(said(queue)) == ["late"]
-    queue.jobs.stop(first.id)
-    assert queue.jobs.wait(first.id).run == 2
+    queue.jobs.lifecycle.stop(first.id)
+    assert queue.jobs.queries.wait(first.id).run == 2
 
 
 def _alone_if(one: bool) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) 
     with pytest.raises(BackendError, match=f"enough for {CORES * 4} processes; the job asks for"):
         queue.queue.enqueue(view.id)
     assert queue.queue.read().places == ()
-    assert queue.jobs.show(view.id).state is JobState.CREATED
+    assert queue.jobs.queries.show(view.id).state is JobState.CREATED
 
 
 def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:

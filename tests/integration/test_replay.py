@@ -27,8 +27,8 @@ def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
         raw = first.jobs.clone(create_example(first).id)
         raw.update(epochs=1, name="digits")
         job = first.jobs.create(raw)
-        first.jobs.start(job.id)
-        assert first.jobs.wait(job.id).state is JobState.FINISHED
+        first.jobs.lifecycle.start(job.id)
+        assert first.jobs.queries.wait(job.id).state is JobState.FINISHED
     finally:
         first.close()
     bundle = tmp_path / "digits.ringmaster"

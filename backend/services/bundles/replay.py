@@ -76,7 +76,7 @@ class ReplayService:
         Raises:
             BackendError: A version is missing, or the nodes cannot be chosen.
         """
-        view = self._jobs.show(job_id)
+        view = self._jobs.queries.show(job_id)
         raw = self._jobs.clone(job_id)
         raw["name"] = _named(view.name)
         for key, pin in view.pins.items():
@@ -129,7 +129,7 @@ class ReplayService:
                 f"The job {job_id} is not a replay.",
                 f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
-        before, after = self._jobs.poll(original), self._jobs.poll(job_id)
+        before, after = self._jobs.queries.poll(original), self._jobs.queries.poll(job_id)
         found = first_difference(before.history, after.history, tolerance)
         if not found.steps:
             raise BackendError(

@@ -89,7 +89,7 @@ class BundleService:
             overwrite: The user agreed to replace this file.
         """
         progress = progress or Progress()
-        view = self._jobs.show(job_id)
+        view = self._jobs.queries.show(job_id)
         if view.state.is_live or view.state is JobState.QUEUED:
             raise BackendError(
                 f"The job {job_id} is {view.state.word.lower()}; only a job that is not active can "
@@ -275,7 +275,7 @@ class BundleService:
                 "the bundle."
             )
         return Unbundled(
-            view=self._jobs.show(job_id),
+            view=self._jobs.queries.show(job_id),
             origin=whence,
             imported=tuple(f"{kind.value} {reference}" for kind, reference in imported),
             reused=tuple(reused),

@@ -136,7 +136,7 @@ def open_services(
     first_bytes = JobForecasts(root, library, opened, share).needed_bytes
     preflight = PreflightService(root, cluster, set_up, python, share, first_bytes)
     jobs = JobService(root, library, nodes, preflight, opened, cache, share)
-    library.see_job = jobs.show
+    library.see_job = jobs.queries.show
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
     logs = LogService(root, share)
     queue = QueueService(root, jobs, nodes, preflight.needed_bytes, share)
@@ -151,7 +151,7 @@ def open_services(
         logs=logs,
         queue=queue,
         notices=NoticeService(root, share, cluster.list, cluster.open_shell),
-        comparison=ComparisonService(jobs),
+        comparison=ComparisonService(jobs.queries),
         bundles=BundleService(root, library, jobs, opened, share),
         replays=ReplayService(root, library, nodes, jobs, share),
         sweeps=SweepService(jobs, queue),

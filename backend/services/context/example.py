@@ -9,6 +9,7 @@ from backend.base.progress import Progress
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
+from backend.services.jobs.job_file import read_job_file
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -21,7 +22,7 @@ def create_example(
     services: Services, workers: int = 2, progress: Progress | None = None
 ) -> JobView:
     """Import the example if it is missing, and create a job for it; nothing is started."""
-    raw = services.jobs.read_file(EXAMPLE / "job.toml")
+    raw = read_job_file(EXAMPLE / "job.toml")
     for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
         # A user may have versions of that name that are not the example.
         item = services.library.import_item(

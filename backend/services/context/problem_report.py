@@ -51,7 +51,7 @@ def write_report(services: Services, path: Path, log: Path) -> Path:
 
 
 def _parts(services: Services, log: Path) -> dict[str, str]:
-    views = services.jobs.list()
+    views = services.jobs.queries.list()
     newest = sorted(views, key=lambda view: view.created, reverse=True)[:_JOBS]
     hide = _Hider([dict(os.environ)], (view.config.environment for view in views))
     jobs = [

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
@@ -22,27 +21,23 @@ from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.jobs.reaper import reap
-from backend.records.base.layout import DataRoot, JobFolder
+from backend.records.base.layout import JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
-from backend.services.jobs.queries import JobQueries
+from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_starter import Prepared, RunStarter
 from backend.services.jobs.validation import JobChecker
 from backend.services.preflight.service import PreflightService
 from backend.ssh.interface import Unreachable
 
-if TYPE_CHECKING:
-    from backend.catalogue.store import Catalogue
-
-
 _log = logging.getLogger(__name__)
 
 
-class JobLifecycle(JobQueries):
+class JobLifecycle:
     """No run begins by another way than through here, so none begins without a look at its nodes.
 
     Every call is plain and blocking and may run on any thread.
@@ -50,15 +45,14 @@ class JobLifecycle(JobQueries):
 
     def __init__(
         self,
-        root: DataRoot,
+        queries: JobQueries,
         checker: JobChecker,
         starter: RunStarter,
         preflight: PreflightService,
-        index: Catalogue,
-        cache: Path,
         share: DataRootAccess = MOUNTED,
     ) -> None:
-        super().__init__(root, index, cache, share)
+        self._queries = queries
+        self._share = share
         self._checker = checker
         self._starter = starter
         self._preflight = preflight
@@ -80,15 +74,14 @@ class JobLifecycle(JobQueries):
             Cancelled: By ``progress``, during the look at its nodes.
             BackendError: It cannot be started for another reason.
         """
-        folder, file, view = self._reaped(job_id)
+        folder, file, view = self.reaped(job_id)
         if view.state.is_live:
             return view
-        self._bring_home(folder, progress)
+        self.bring_home(folder, progress)
         weights = self._at_the_beginning(file, view, start_over)
         file = _placed(file, placement)
-        return self._look_and_run(
-            folder, file, view.run + 1, bool(placement), progress, start_from=weights
-        )
+        self._preflight.require(file.config, file.id, progress)
+        return self.run(folder, file, view.run + 1, bool(placement), progress, start_from=weights)
 
     def resume(
         self,
@@ -107,18 +100,17 @@ class JobLifecycle(JobQueries):
         Raises:
             See `start`.
         """
-        folder, file, view = self._reaped(job_id)
+        folder, file, view = self.reaped(job_id)
         if view.state.is_live:
             return view
-        self._bring_home(folder, progress)
+        self.bring_home(folder, progress)
         record = self._checkpoint(folder, file, view, checkpoint)
         file = _placed(file, placement)
         if batch_size:
             file = replace(file, config=replace(file.config, batch_size=batch_size))
         is_changed = bool(placement or batch_size)
-        return self._look_and_run(
-            folder, file, view.run + 1, is_changed, progress, resume_from=record.path
-        )
+        self._preflight.require(file.config, file.id, progress)
+        return self.run(folder, file, view.run + 1, is_changed, progress, resume_from=record.path)
 
     def prepare(
         self, job_id: str, start_over: bool = False, placement: Sequence[Placement] = ()
@@ -127,7 +119,7 @@ class JobLifecycle(JobQueries):
 
         A job that has run before continues from its newest checkpoint, unless it starts over.
         """
-        folder, file, view = self._reaped(job_id)
+        folder, file, view = self.reaped(job_id)
         file = _placed(file, placement)
         resume_from = weights = ""
         if view.run and not start_over:
@@ -146,34 +138,34 @@ class JobLifecycle(JobQueries):
         Raises:
             BackendError: There is no such job, or its end cannot be written.
         """
-        return reap(self._folder(job_id), self._share)
+        return reap(self._queries.folder(job_id), self._share)
 
     def reap_all(self) -> None:
         """Reap the runs of all jobs that the catalogue does not know to be over."""
-        over = {line.id for line in self.lines() if line.state.is_over}
-        for job_id in self.ids():
+        over = {line.id for line in self._queries.lines() if line.state.is_over}
+        for job_id in self._queries.ids():
             if job_id not in over:
                 try:
                     self.reap(job_id)
                 except BackendError:
                     _log.warning("The job %s could not be reaped", job_id, exc_info=True)
 
-    def _reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+    def reaped(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
         """Read a job about to be started, after reaping its last run."""
         with suppress(Unreachable):
             self.reap(job_id)
-        return self._at(job_id)
+        return self._queries.read(job_id)
 
     def stop(self, job_id: str) -> JobView:
         """Request the run to stop after a checkpoint. Without a live run it changes nothing."""
-        folder, _, view = self._at(job_id)
+        folder, _, view = self._queries.read(job_id)
         if not view.state.is_live:
             return view
         with as_backend_error("Could not request the stop"):
             is_new = job_files.request_stop(folder, view.run, self._share)
         if is_new:
             audit_log.add(folder, "Stopped", self._share)
-        return self.show(job_id)
+        return self._queries.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
         """End a run that ignores a stop request; everything after its newest checkpoint is lost.
@@ -181,7 +173,7 @@ class JobLifecycle(JobQueries):
         Raises:
             BackendError: No stop was requested before.
         """
-        folder, _, view = self._at(job_id)
+        folder, _, view = self._queries.read(job_id)
         if not view.state.is_live:
             return view
         if view.state is not JobState.STOPPING:
@@ -193,25 +185,9 @@ class JobLifecycle(JobQueries):
         with as_backend_error("Could not request the end of the run"):
             job_files.ask_to_end(folder, view.run, self._share)
         audit_log.add(folder, "Killed", self._share)
-        return self.show(job_id)
+        return self._queries.show(job_id)
 
-    def _look_and_run(
-        self,
-        folder: JobFolder,
-        file: JobFile,
-        run: int,
-        is_changed: bool,
-        progress: Progress | None,
-        *,
-        resume_from: str = "",
-        start_from: str = "",
-    ) -> JobView:
-        self._preflight.require(file.config, file.id, progress)
-        return self._run(
-            folder, file, run, is_changed, progress, resume_from=resume_from, start_from=start_from
-        )
-
-    def _run(
+    def run(
         self,
         folder: JobFolder,
         file: JobFile,
@@ -241,21 +217,29 @@ class JobLifecycle(JobQueries):
             if resume_from:
                 how = f"Resumed from {Path(resume_from).stem}"
             audit_log.add(folder, f"{how} on {_places(file)}" if is_changed else how, self._share)
-        return self.show(file.id)
+        return self._queries.show(file.id)
 
-    def _bring_home(self, folder: JobFolder, progress: Progress | None) -> None:
+    def bring_home(self, folder: JobFolder, progress: Progress | None = None) -> None:
         """Fetch what the last run left on a node; skip it if the node does not answer."""
         with suppress(Unreachable):
             self._share.bring_home(folder, progress or Progress())
 
-    def _sound_checkpoint(self, folder: JobFolder, file: JobFile, name: str) -> Checkpoint:
-        """Return the verified checkpoint to continue from; a refusal offers an older one."""
+    def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
+        """Return the verified checkpoint that a run continues from, by default the newest.
+
+        A refusal offers an older one.
+        """
+        if view.state is JobState.FINISHED and not name:
+            raise BackendError(
+                f"The job {view.id} has done all its {file.config.epochs} epochs.",
+                "Clone it with more epochs and start_from, or start it over.",
+            )
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
         if not found:
             raise BackendError(
                 f"The job {file.id} has no checkpoint to continue from.", "Start it over."
             )
-        record = self._named(found, name or "latest", file.id)
+        record = named_checkpoint(found, name or "latest", file.id)
         try:
             verify(record, share=self._share)
         except Unreachable:
@@ -289,9 +273,9 @@ class JobLifecycle(JobQueries):
                 f"({COMMAND} job start {view.id} --start-over): what earlier runs made is kept in "
                 "its runs folder.",
             )
-        return self._weights(file.config.start_from)
+        return self.weights(file.config.start_from)
 
-    def _weights(self, start_from: str) -> str:
+    def weights(self, start_from: str) -> str:
         """The path of weights to start from, verified where their hash is known."""
         if start_from in ("", NOTHING):
             return ""
@@ -307,15 +291,6 @@ class JobLifecycle(JobQueries):
         if found.record is not None:
             verify(found.record, share=self._share)
         return str(found.path)
-
-    def _checkpoint(self, folder: JobFolder, file: JobFile, view: JobView, name: str) -> Checkpoint:
-        """Return the verified checkpoint that a run continues from, by default the newest."""
-        if view.state is JobState.FINISHED and not name:
-            raise BackendError(
-                f"The job {view.id} has done all its {file.config.epochs} epochs.",
-                "Clone it with more epochs and start_from, or start it over.",
-            )
-        return self._sound_checkpoint(folder, file, name)
 
 
 def _places(file: JobFile) -> str:

@@ -70,7 +70,7 @@ class JobQueries:
     def poll(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
         try:
-            folder = self._folder(job_id)
+            folder = self.folder(job_id)
         except BackendError as error:
             if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_away():
                 return RunUpdate(
@@ -111,7 +111,7 @@ class JobQueries:
         """The job, when what it left on a node is here; why not, where it is not."""
         try:
             if view.state.is_over:
-                self._share.bring_home(self._folder(view.id), Progress())
+                self._share.bring_home(self.folder(view.id), Progress())
         except BackendError as error:
             return replace(view, doubt=error.sentence)
         return view
@@ -133,18 +133,18 @@ class JobQueries:
         return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
 
     def show(self, job_id: str) -> JobView:
-        return self._tell(self._at(job_id)[2])
+        return self._tell(self.read(job_id)[2])
 
     def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
         """Every step of the job; with a ``run``, of what starting over put away with it."""
-        folder = self._folder(job_id)
+        folder = self.folder(job_id)
         if not run or run_history.folder_of(folder, run) == folder:
             return self.poll(job_id).history
         return self.earlier(job_id, run).history
 
     def runs(self, job_id: str) -> tuple[JobRun, ...]:
         """Every run of the job, the newest first."""
-        folder = self._fresh_folder(job_id)
+        folder = self.fresh_folder(job_id)
         now = self.show(job_id)
         with as_backend_error(f"The runs of the job {job_id} could not be read"):
             return run_history.runs_of(folder, now, self._share, self._whole_history)
@@ -158,7 +158,7 @@ class JobQueries:
         Raises:
             BackendError: There was no such run.
         """
-        folder = self._fresh_folder(job_id)
+        folder = self.fresh_folder(job_id)
         then = run_history.folder_of(folder, run)
         file = read_job(folder)
         with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
@@ -171,7 +171,7 @@ class JobQueries:
         return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
-        folder = self._fresh_folder(job_id)
+        folder = self.fresh_folder(job_id)
         found = list_checkpoints(folder, read_job(folder).config.checkpoint, self._share)
         return tuple(replace(one, path=self._share.shown(Path(one.path))) for one in found)
 
@@ -187,7 +187,7 @@ class JobQueries:
 
         With a ``run``: of what starting over put away with it.
         """
-        folder = self._folder(job_id)
+        folder = self.folder(job_id)
         if rank is not None and rank >= (ranks := read_job(folder).config.world_size):
             raise BackendError(
                 f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
@@ -267,7 +267,7 @@ class JobQueries:
         except OSError:
             return True
 
-    def _folder(self, job_id: str) -> JobFolder:
+    def folder(self, job_id: str) -> JobFolder:
         if not self._folder_exists(job_id):
             raise BackendError(
                 f"There is no job “{sanitize(job_id)}”.",
@@ -275,8 +275,8 @@ class JobQueries:
             )
         return self._root.job(job_id)
 
-    def _fresh_folder(self, job_id: str) -> JobFolder:
-        folder = self._folder(job_id)
+    def fresh_folder(self, job_id: str) -> JobFolder:
+        folder = self.folder(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
             self._share.refresh_job(folder)
         return folder
@@ -284,8 +284,9 @@ class JobQueries:
     def _reader(self, folder: JobFolder) -> RunStateReader:
         return RunStateReader(folder, share=self._share)
 
-    def _at(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
-        folder = self._folder(job_id)
+    def read(self, job_id: str) -> tuple[JobFolder, JobFile, JobView]:
+        """Read the folder, the file and the state of a job; the catalogue is not updated."""
+        folder = self.folder(job_id)
         found = self._reader(folder).read()
         file = read_job(folder)
         return folder, file, self._view(folder, file, found)
@@ -355,15 +356,16 @@ class JobQueries:
 
         return epochs_done(history, view.steps_per_epoch)
 
-    @staticmethod
-    def _named(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
-        record = checkpoint_named(found, name)
-        if record is not None:
-            return record
-        raise BackendError(
-            f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
-            f"There are: {', '.join(record.name for record in found)}." if found else "",
-        )
+
+def named_checkpoint(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+    """Return the checkpoint of that name, which is "latest" or "best", too, or refuse it."""
+    record = checkpoint_named(found, name)
+    if record is not None:
+        return record
+    raise BackendError(
+        f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
+        f"There are: {', '.join(record.name for record in found)}." if found else "",
+    )
 
 
 def _without_news(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:

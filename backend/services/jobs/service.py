@@ -1,7 +1,7 @@
 """Jobs from the job file to the exported checkpoint; what the window and the command line call.
 
-What is known of jobs is in `queries`, their starts and stops in `lifecycle`; here they are made,
-copied, named, exported and removed.
+`queries` reads jobs, `lifecycle` starts and stops them; this module creates, copies, renames,
+exports and removes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from backend.datastore.jobs.checkpoint_files import (
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
-from backend.records.base.atomic_files import read_json, replace_bytes
+from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.validation import (
     Fault,
@@ -50,8 +50,9 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.dataset_size import DataSizes
 from backend.services.jobs.forecast import JobForecasts
 from backend.services.jobs.lifecycle import JobLifecycle
+from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_starter import RunStarter
-from backend.services.jobs.validation import Checked, JobChecker, check_size, rates, read_job_file
+from backend.services.jobs.validation import Checked, JobChecker, check_size, rates
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
@@ -66,8 +67,13 @@ _NAME_BYTES = 255
 _TOGETHER = ("model", "dataset", "loader")
 
 
-class JobService(JobLifecycle):
-    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread."""
+class JobService:
+    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread.
+
+    Attributes:
+        queries: What is known of jobs.
+        lifecycle: Their starts and stops.
+    """
 
     def __init__(
         self,
@@ -79,35 +85,19 @@ class JobService(JobLifecycle):
         cache: Path,
         share: DataRootAccess = MOUNTED,
     ) -> None:
-        checker = JobChecker(root, library, nodes, share)
-        starter = RunStarter(root, library, nodes, share)
-        super().__init__(root, checker, starter, preflight, index, cache, share)
+        self._root = root
         self._library = library
+        self._preflight = preflight
+        self._index = index
+        self._share = share
+        self._checker = JobChecker(root, library, nodes, share)
+        self._starter = RunStarter(root, library, nodes, share)
+        self.queries = JobQueries(root, index, cache, share)
+        self.lifecycle = JobLifecycle(self.queries, self._checker, self._starter, preflight, share)
         self._sizes = DataSizes(library, cache / "sizes")
         self._forecasts = JobForecasts(root, library, index, share)
 
     # Making a job.
-
-    def read_file(self, path: Path) -> dict[str, Any]:
-        """A job file as plain values."""
-        return read_job_file(path)
-
-    def write_file(self, raw: Mapping[str, Any], path: Path, *, replaces: bool = False) -> Path:
-        """A job file, to change and create. Writes over a file only where that was asked for."""
-        content = tomli_w.dumps(raw).encode()
-        try:
-            if replaces:
-                replace_bytes(path, content)
-                return path.absolute()
-            with path.open("xb") as file:
-                file.write(content)
-        except FileExistsError as error:
-            raise BackendError(
-                f"{path} exists already and is left as it is.", "Choose another name."
-            ) from error
-        except OSError as error:
-            raise BackendError(f"{path} cannot be written: {error.strerror or error}.") from error
-        return path.absolute()
 
     def check(self, raw: Mapping[str, Any]) -> JobCheck:
         """Check a job file for the form; runs no user code."""
@@ -187,7 +177,7 @@ class JobService(JobLifecycle):
 
     def command(self, job_id: str) -> JobCommand:
         """Return the command of the newest run, to run by hand, or that of the first run."""
-        folder, file, view = self._at(job_id)
+        folder, file, view = self.queries.read(job_id)
         try:
             launch = Launch.from_dict(read_json(folder.launch))
         except (OSError, ValueError):
@@ -214,7 +204,7 @@ class JobService(JobLifecycle):
             BackendError: Every fault, one sentence after the other.
         """
         checked, config = self._whole(raw, progress or Progress())
-        return self.show(self._make(checked, config, replay_of).id)
+        return self.queries.show(self._make(checked, config, replay_of).id)
 
     def create_and_start(
         self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
@@ -227,12 +217,12 @@ class JobService(JobLifecycle):
             BackendError: As `create` and `start`.
         """
         checked, config = self._whole(raw, progress or Progress())
-        weights = self._weights(config.start_from)
+        weights = self.lifecycle.weights(config.start_from)
         self._preflight.require(config, progress=progress)
         file = self._make(checked, config, replay_of)
-        folder = self._folder(file.id)
+        folder = self.queries.folder(file.id)
         try:
-            return self._run(folder, file, 1, False, progress, start_from=weights)
+            return self.lifecycle.run(folder, file, 1, False, progress, start_from=weights)
         except BackendError:
             # A run that was claimed stays: it may have begun, and says why it failed.
             with suppress(BackendError, OSError):
@@ -263,7 +253,7 @@ class JobService(JobLifecycle):
 
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""
-        file = read_job(self._folder(job_id))
+        file = read_job(self.queries.folder(job_id))
         raw = without_neighbours(file.config.to_dict())
         raw.update(name=_cut(f"{file.name} (copy)"))
         for key, pin in file.pins.items():
@@ -291,7 +281,7 @@ class JobService(JobLifecycle):
         tags: Sequence[str] | None = None,
     ) -> JobView:
         """Change what is said about a job; None leaves it as it is."""
-        folder, file, _ = self._at(job_id)
+        folder, file, _ = self.queries.read(job_id)
         faults = (
             "" if name is None else job_name_fault(name),
             "" if tags is None else tags_fault(tags),
@@ -309,7 +299,7 @@ class JobService(JobLifecycle):
             )
         for what in _changed(file, name, notes, tags):
             audit_log.add_once(folder, file, what, self._share)
-        return self.show(job_id)
+        return self.queries.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
         """Keep a checkpoint always, or leave it to the job's policy again.
@@ -317,15 +307,15 @@ class JobService(JobLifecycle):
         Raises:
             BackendError: It is gone.
         """
-        folder = self._fresh_folder(job_id)
+        folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        record = named_checkpoint(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
         if record.is_kept == is_kept:
             return record
         with as_backend_error(f"The checkpoint {record.name} could not be marked"):
             keep(record, is_kept, self._share)
             # Only now it is certain that rank 0 saw the mark before it removed anything.
-            found = list_checkpoints(self._fresh_folder(job_id), policy, self._share)
+            found = list_checkpoints(self.queries.fresh_folder(job_id), policy, self._share)
         kept = checkpoint_named(found, record.name)
         if kept is None:
             with as_backend_error(f"The mark of {record.name} could not be removed"):
@@ -344,9 +334,9 @@ class JobService(JobLifecycle):
         Raises:
             BackendError: It cannot be read.
         """
-        folder = self._fresh_folder(job_id)
+        folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = self._named(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
+        record = named_checkpoint(list_checkpoints(folder, policy, self._share), checkpoint, job_id)
         try:
             verify(record, share=self._share)
         except Damaged as error:
@@ -355,7 +345,7 @@ class JobService(JobLifecycle):
 
     def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
         """Return the audit log of the job, newest first."""
-        folder = self._fresh_folder(job_id)
+        folder = self.queries.fresh_folder(job_id)
         with as_backend_error(f"What was done to the job {job_id} could not be read"):
             return audit_log.acts_of(folder, read_job(folder))
 
@@ -365,10 +355,10 @@ class JobService(JobLifecycle):
         Raises:
             BackendError: It cannot be that, or another desktop changed it meanwhile.
         """
-        file = self._at(job_id)[1]
+        file = self.queries.read(job_id)[1]
         now = {"name": file.name, "notes": file.notes, "tags": file.tags}[what]
         if now == value:
-            return self.show(job_id)
+            return self.queries.show(job_id)
         if now != was:
             shown = ", ".join(file.tags) if what == "tags" else str(now)
             verb = "is" if what == "name" else "are"
@@ -383,14 +373,14 @@ class JobService(JobLifecycle):
 
     def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
         """Give a job these tags and take those from it; the others stay as they are by then."""
-        tags = self._at(job_id)[1].tags
+        tags = self.queries.read(job_id)[1].tags
         kept = [tag for tag in tags if tag not in remove]
         wanted = tuple(dict.fromkeys((*kept, *add)))
-        return self.show(job_id) if wanted == tags else self.annotate(job_id, tags=wanted)
+        return self.queries.show(job_id) if wanted == tags else self.annotate(job_id, tags=wanted)
 
     def size_bytes(self, job_id: str) -> int:
         """Return the disk space of a job in the data root, in bytes."""
-        folder, file, _ = self._at(job_id)
+        folder, file, _ = self.queries.read(job_id)
         with as_backend_error(f"The job {job_id} could not be measured"):
             weights = {
                 Path(one.path).name: one.bytes
@@ -413,9 +403,9 @@ class JobService(JobLifecycle):
         progress: Progress | None = None,
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
-        folder, file, view = self._at(job_id)
+        folder, file, view = self.queries.read(job_id)
         found = list_checkpoints(folder, file.config.checkpoint, self._share)
-        record = self._named(found, checkpoint, job_id)
+        record = named_checkpoint(found, checkpoint, job_id)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._share.bring_file(Path(record.path), progress or Progress())
             self._share.refresh_history(folder)
@@ -437,10 +427,10 @@ class JobService(JobLifecycle):
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
-        folder, _, view = self._reaped(job_id)
+        folder, _, view = self.lifecycle.reaped(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
-        self._bring_home(folder, None)
+        self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder, self._share)
             job_files.move_to_trash(self._root, folder, self._share)
@@ -464,7 +454,7 @@ class JobService(JobLifecycle):
                 ) from error
         if not there:
             raise _not_in_trash(job_id)
-        return self.show(job_id)
+        return self.queries.show(job_id)
 
 
 def _changed(

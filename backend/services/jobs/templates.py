@@ -21,7 +21,7 @@ from backend.records.base.layout import DataRoot
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import name_fault, nearest, sanitize
 from backend.records.jobs.template import SUFFIX, Template, describe, template_of
-from backend.services.jobs.validation import read_job_file
+from backend.services.jobs.job_file import read_job_file
 
 
 class TemplateService:

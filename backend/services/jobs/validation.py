@@ -6,8 +6,6 @@ the nodes and the size of the data.
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,7 +33,6 @@ from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
 
 _RATES_SHOWN = 240
-_JOB_FILE_BYTES = 1_000_000
 
 
 @dataclass
@@ -325,46 +322,3 @@ def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
         learning_rate(config, steps_per_epoch, number * (total - 1) // (count - 1))
         for number in range(count)
     )
-
-
-def read_job_file(path: Path) -> dict[str, Any]:
-    """Read a job file as plain values.
-
-    Raises:
-        BackendError: It cannot be read or is not TOML; the sentence names the line.
-    """
-    try:
-        with path.open("rb") as file:
-            if not os.path.isfile(path):
-                raise BackendError(f"{path} is not a file.")
-            content = file.read(_JOB_FILE_BYTES + 1)
-    except OSError as error:
-        raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if len(content) > _JOB_FILE_BYTES:
-        most = number_format.count(_JOB_FILE_BYTES)
-        raise BackendError(f"{path} is larger than {most} bytes, so it is not a job file.")
-    try:
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise BackendError(
-            f"{path}, line {line}: a byte is not UTF-8.", "Save the file as UTF-8."
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise BackendError(
-            f"{path}, {_where(str(error), content)}", "Fix that line of the job file."
-        ) from error
-    except RecursionError as error:
-        raise BackendError(f"{path} is nested too deeply for a job file.") from error
-
-
-def _where(message: str, content: bytes) -> str:
-    """Format tomllib's "Expected '=' … (at line 3, column 5)" as ``line 3: expected '=' …``."""
-    what, at, place = message.rpartition(" (at ")
-    if not at:
-        return message
-    place = place.rstrip(")")
-    if place == "end of document":
-        place = f"line {content.count(bytes([10])) + 1}"
-    line = place.partition(",")[0]
-    return f"{line}: {what[0].lower() + what[1:]}."

@@ -122,12 +122,12 @@ class QueueService:
         if before is not None:
             return self.change(job_id, priority, not_before, at_once=at_once)
         _check_priority(priority or 0)
-        view = self._jobs.show(job_id)
+        view = self._jobs.queries.show(job_id)
         if view.state.is_live:
             raise BackendError(
                 f"The job {job_id} is {view.state.word.lower()}.", "Stop it before it is queued."
             )
-        folder, view, prepared = self._jobs.prepare(job_id, start_over, placement)
+        folder, view, prepared = self._jobs.lifecycle.prepare(job_id, start_over, placement)
         config = prepared.launch.config
         if prepared.plan.blind:
             raise BackendError(
@@ -168,7 +168,7 @@ class QueueService:
             queue_files.leave(self._root, folder, self._share)
         if waited:
             audit_log.add(folder, "Removed from the queue", self._share)
-        return self._jobs.show(job_id)
+        return self._jobs.queries.show(job_id)
 
     def change(
         self,

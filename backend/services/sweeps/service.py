@@ -26,6 +26,7 @@ from backend.records.sweeps.spec import (
     sweep_name,
     sweep_of,
 )
+from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.service import JobService
 from backend.services.queue.service import QueueService
 
@@ -59,7 +60,7 @@ class SweepService:
         Raises:
             BackendError: It is invalid; it has every fault, one sentence after the other.
         """
-        sweep, faults = read_sweep(self._jobs.read_file(path))
+        sweep, faults = read_sweep(read_job_file(path))
         if sweep is None:
             raise BackendError(_told(faults), "Change the sweep file; nothing was created.")
         return sweep
@@ -67,7 +68,7 @@ class SweepService:
     def base_of(self, job_id: str) -> dict[str, Any]:
         """Return the job file that repeats a job under its own name, as the base of a sweep."""
         raw = self._jobs.clone(job_id)
-        raw["name"] = self._jobs.show(job_id).name
+        raw["name"] = self._jobs.queries.show(job_id).name
         return raw
 
     def expand(self, sweep: Sweep) -> Expansion:
@@ -120,7 +121,7 @@ class SweepService:
             sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them are queued."
             raise HalfMade(sentence, tag, tuple(made)) from error
         progress.report(2 * total, 2 * total, f"Queued {total} jobs")
-        return SweepMade(tag, tuple(self._jobs.show(view.id) for view in made))
+        return SweepMade(tag, tuple(self._jobs.queries.show(view.id) for view in made))
 
     def take_back(self, tag: str, progress: Progress | None = None) -> SweepTaken:
         """Move the jobs of a sweep that never ran to the trash; jobs that ran stay.
@@ -129,7 +130,7 @@ class SweepService:
             BackendError: The sweep has no jobs.
         """
         tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
-        jobs = [view for view in self._jobs.list() if sweep_of(view.tags) == tag]
+        jobs = [view for view in self._jobs.queries.list() if sweep_of(view.tags) == tag]
         if not jobs:
             raise BackendError(f"There is no job of the sweep “{sweep_name(tag)}”.")
         taken: list[JobView] = []

@@ -41,7 +41,7 @@ def page(qtbot, services, ids):
     qtbot.addWidget(page)
     page.resize(1200, 800)
     page.show()
-    show_jobs(page, services.jobs.list())
+    show_jobs(page, services.jobs.queries.list())
     page.show_table()
     return page
 
@@ -58,7 +58,7 @@ def acts(services, page, immediately):
 
 def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
     page.table.model.edited.emit(CellEdit(ids[0], "name", "digits", "better"))
-    assert services.jobs.show(ids[0]).name == "better"
+    assert services.jobs.queries.show(ids[0]).name == "better"
     assert page.table.model.line(ids[0]).name == "better"
     assert page.model.line(ids[0]).name == "better"
 
@@ -75,14 +75,14 @@ def test_what_another_desktop_wrote_meanwhile_stays_is_said_and_is_shown(acts, p
 
 def test_several_are_tagged_and_their_other_tags_stay(acts, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
-    show_jobs(page, services.jobs.list())
+    show_jobs(page, services.jobs.queries.list())
     page.job_actions.many_tag_requested.emit(ids[:2])
     dialog = acts._dialog.now
     assert not dialog._save.isEnabled()
     dialog._add.setText("a, b")
     dialog._remove.setText("old")
     dialog._save.click()
-    assert [services.jobs.show(job_id).tags for job_id in ids] == [
+    assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),
         ("a", "b"),
         (),
@@ -127,7 +127,7 @@ def real_ids(services, tmp_path):
 
 @pytest.fixture
 def real_page(page, services, real_ids):
-    show_jobs(page, services.jobs.list())
+    show_jobs(page, services.jobs.queries.list())
     return page
 
 
@@ -151,7 +151,9 @@ def test_several_are_cloned_into_drafts_which_are_chosen_then(
     acts, real_page, services, real_ids, ids
 ):
     real_page.job_actions.act_on_many("clone", real_ids)
-    new = {view.id: view for view in services.jobs.list() if view.id not in (*ids, *real_ids)}
+    new = {
+        view.id: view for view in services.jobs.queries.list() if view.id not in (*ids, *real_ids)
+    }
     assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
     assert {view.state for view in new.values()} == {JobState.CREATED}
     assert acts.sentences == ["Cloned 2 jobs. The drafts are selected."]
@@ -162,7 +164,7 @@ def test_several_are_cloned_into_drafts_which_are_chosen_then(
 def test_in_the_list_the_drafts_are_ticked(acts, real_page, services, real_ids, ids):
     real_page.show_list()
     real_page.job_actions.act_on_many("clone", real_ids)
-    new = {view.id for view in services.jobs.list()} - {*ids, *real_ids}
+    new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
     assert set(real_page.model.ticked()) == new
     assert real_page.list.bar.isVisible()
 

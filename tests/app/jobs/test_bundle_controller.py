@@ -38,7 +38,7 @@ def page(qtbot, origin):
     page = JobsPage()
     qtbot.addWidget(page)
     page.show()
-    show_jobs(page, services.jobs.list())
+    show_jobs(page, services.jobs.queries.list())
     page.open_job(job_id)
     return page
 
@@ -108,7 +108,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     assert isinstance(dialog, UnbundleDialog)
     assert "“model/bks_model.py” was changed" in dialog._answer.message.text()
     assert made == []
-    assert len(services.jobs.list()) == 1
+    assert len(services.jobs.queries.list()) == 1
     dialog.reject()
 
 
@@ -133,7 +133,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     controller, origin, page, tmp_path
 ):
     services, job_id = origin
-    controller.see(services.jobs.poll(job_id))
+    controller.see(services.jobs.queries.poll(job_id))
     assert page.detail._verdict == ("", False), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
@@ -141,7 +141,7 @@ def test_a_replay_that_has_finished_says_on_its_page_how_it_went(
     mark_replay(services.data_root.job(again.id), job_id)
     page.show_view(again)
     page.open_job(again.id)
-    controller.see(services.jobs.poll(again.id))
+    controller.see(services.jobs.queries.poll(again.id))
     banner = page.detail._banner
     assert banner.isVisible()
     assert banner.accessibleName().startswith("The same curve. All 4 steps that both made agree")
@@ -168,7 +168,7 @@ def test_a_replay_opens_the_form_whose_nodes_can_be_chosen_and_is_known_as_one(
     assert form.draft().origin.replays == ""
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
-    (made,) = [one for one in services.jobs.list() if one.id != job_id]
+    (made,) = [one for one in services.jobs.queries.list() if one.id != job_id]
     assert services.replays.original(made.id) == job_id
     assert made.state is JobState.CREATED
 

@@ -30,7 +30,7 @@ def trained_job(places, services, name="kept"):
     sha256 = hashlib.sha256(content).hexdigest()
     made = Checkpoint(NAME, 1, 3, 30, 0, len(content), sha256, "0" * 64, "2026-11-21T08:00:00Z")
     replace_json(folder / f"{NAME}.json", made.to_dict())
-    services.jobs.list()
+    services.jobs.queries.list()
     return job_id
 
 

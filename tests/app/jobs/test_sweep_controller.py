@@ -62,7 +62,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
             state=JobState.FINISHED,
             best_metric=("validation/loss", 1 - reached[view.name]),
         )
-        for view in services.jobs.list()
+        for view in services.jobs.queries.list()
         if view.id in {one.id for one in made.args[0].jobs}
     )
     page = ComparePage()
@@ -91,7 +91,7 @@ def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(
     create = services.jobs.create
 
     def create_three(raw, progress=None):
-        if len(services.jobs.list()) == 2:
+        if len(services.jobs.queries.list()) == 2:
             controller.cancel()
         return create(raw, progress)
 
@@ -100,9 +100,9 @@ def test_a_sweep_that_is_cancelled_halfway_is_told_and_taken_back_by_a_click(
     (sentence,) = controller.heard
     assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
     assert form._refusal.text() == sentence
-    assert len(services.jobs.list()) == 3
+    assert len(services.jobs.queries.list()) == 3
     with qtbot.waitSignal(controller.taken):
         form._take_back.click()
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
     assert controller.heard[-1] == "Moved 3 jobs to the trash"
     assert not form._take_back.isVisible()

@@ -33,7 +33,7 @@ def page(qtbot, services, ids):
     qtbot.addWidget(page)
     page.resize(1200, 800)
     page.show()
-    show_jobs(page, services.jobs.list())
+    show_jobs(page, services.jobs.queries.list())
     return page
 
 
@@ -99,10 +99,10 @@ def test_several_are_asked_about_with_bytes_and_come_back_by_one_undo(
     dialog = trash._dialog.now
     assert dialog._size.text().startswith("5.0\u00a0MB with logs, curves and checkpoints.")
     dialog._go.click()
-    assert {view.id for view in services.jobs.list()} == {ids[2]}
+    assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert toast._text.text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."
     qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
-    assert {view.id for view in services.jobs.list()} == set(ids)
+    assert {view.id for view in services.jobs.queries.list()} == set(ids)
     assert all(page.model.row_of(job_id) >= 0 for job_id in ids)
 
 
@@ -113,13 +113,15 @@ def test_what_cannot_go_is_said_and_undo_brings_back_what_went(
     # Somebody else was faster with one of them.
     services.jobs.remove(ids[1])
     trash._dialog.now._go.click()
-    assert {view.id for view in services.jobs.list()} == {ids[2]}
+    assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert page.total == 2, "what went with the other desktop, the next listing takes away"
     told = toast._text.text()
     assert told.startswith("Moved 1 of 2 jobs to the trash, 7")
     assert "digits: There is no job" in told
     qtbot.mouseClick(toast._undo, Qt.MouseButton.LeftButton)
-    assert {view.id for view in services.jobs.list()} == {ids[0], ids[2]}, "theirs stays away"
+    assert {view.id for view in services.jobs.queries.list()} == {ids[0], ids[2]}, (
+        "theirs stays away"
+    )
 
 
 def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash, toast):
@@ -133,5 +135,5 @@ def test_where_nothing_went_there_is_nothing_to_undo(services, page, ids, trash,
 def test_nobody_who_says_no_loses_anything(services, page, ids, trash):
     page.job_actions.many_trash_requested.emit(ids)
     trash._dialog.now.reject()
-    assert len(services.jobs.list()) == 3
+    assert len(services.jobs.queries.list()) == 3
     assert trash._dialog.now is None

@@ -48,7 +48,7 @@ def open_program(qtbot, qapp, places):
     yield open_it
     end(*opened)
     services = open_services(*places)
-    for view in services.jobs.list():
+    for view in services.jobs.queries.list():
         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
     services.close()
 
@@ -119,11 +119,11 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
     window = subprocess.Popen(command, env=environment)
     try:
-        qtbot.waitUntil(lambda: services.jobs.show(job.id).step > 30)
+        qtbot.waitUntil(lambda: services.jobs.queries.show(job.id).step > 30)
     finally:
         window.send_signal(signal.SIGKILL)
         window.wait()
-    seen = services.jobs.show(job.id)
+    seen = services.jobs.queries.show(job.id)
     services.close()
     program = open_program()
     detail = program.jobs.detail

@@ -36,7 +36,10 @@ class Poller(QObject):
 
 
 class Jobs:
+    """The job service and both its parts."""
+
     def __init__(self):
+        self.queries = self.lifecycle = self
         self.stopped, self.resumed = [], []
         self.found = (checkpoint(30),)
         self.refusal = None

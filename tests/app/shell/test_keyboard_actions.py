@@ -50,7 +50,7 @@ def fresh(program, *names):
 
 
 def tags_of(program, job_id):
-    return program._services.jobs.show(job_id).tags
+    return program._services.jobs.queries.show(job_id).tags
 
 
 def said(program):
@@ -214,7 +214,7 @@ def test_notes_and_tags_are_written(hands, program, ids):
     hands.tab_to("Notes")
     hands.press("Ctrl+A")
     hands.write("What it was for.")
-    hands.wait(lambda: program._services.jobs.show(ids["slow"]).notes == "What it was for.")
+    hands.wait(lambda: program._services.jobs.queries.show(ids["slow"]).notes == "What it was for.")
     assert tags_of(program, ids["slow"]) == ("steady", "small")
 
 

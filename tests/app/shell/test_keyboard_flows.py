@@ -82,7 +82,7 @@ def test_a_name_is_changed_where_it_stands(hands, table, program, ids):
     hands.write("slower")
     hands.press("Return")
     hands.wait(lambda: "slower" in rows(table))
-    assert program._services.jobs.show(ids["slow"]).name == "slower"
+    assert program._services.jobs.queries.show(ids["slow"]).name == "slower"
     assert hands.focus() is table
     hands.press("F2")
     hands.press("Ctrl+A")

@@ -199,7 +199,7 @@ class Place:
         self.wire.mend()
         for services in self.opened:
             with contextlib.suppress(BackendError):
-                for view in services.jobs.list():
+                for view in services.jobs.queries.list():
                     if view.state.is_live:
                         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
             services.close()
@@ -283,7 +283,7 @@ Beat = Callable[[Place], Heart]
 def started(place: Place, services: Services) -> tuple[JobView, FarRun]:
     """A job that was started, and what runs it."""
     FakeHead().instead_of(services)
-    view = services.jobs.start(services.jobs.create(on_node()).id)
+    view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
     return view, FarRun(place, view)
 
 

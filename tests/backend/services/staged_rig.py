@@ -58,7 +58,7 @@ def stocked(place: CarriedPlace) -> Services:
 def begun(services: Services, place: CarriedPlace) -> tuple[JobView, CarriedRun]:
     """A job that was started on the node, and what runs it there."""
     FakeHead().instead_of(services)
-    view = services.jobs.start(services.jobs.create(on_node()).id)
+    view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
     return view, CarriedRun(place, view)
 
 

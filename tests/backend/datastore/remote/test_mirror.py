@@ -47,18 +47,18 @@ def test_a_steady_look_brings_little_over_the_wire(far_place: Place, beat: Beat)
     for step in (1, 2, 3):
         add_checkpoint(run, step, bytes(1_000_000))
     run.folder.rank_log(0).write_bytes(bytes(1_000_000))
-    services.jobs.poll(view.id)
+    services.jobs.queries.poll(view.id)
     an_hour_ago = time.time() - 3600
     for path in (*run.folder.path.rglob("*"), run.folder.path):
         os.utime(path, (an_hour_ago, an_hour_ago))
-    update = services.jobs.poll(view.id)
+    update = services.jobs.queries.poll(view.id)
     size = run.folder.history.stat().st_size
     assert far_place.wire.came_bytes > size
     before = far_place.wire.came_bytes
     looks = 10
     for _ in range(looks):
         run.train(10)
-        update = services.jobs.poll(view.id, update.cursor)
+        update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert len(update.history.steps) == 10
     each = (far_place.wire.came_bytes - before) / looks
@@ -70,12 +70,12 @@ def test_the_age_of_a_claim_is_told_by_one_clock(far_place: Place, beat: Beat) -
     far_place.stock(services)
     beat(far_place)
     FakeHead().instead_of(services)
-    view = services.jobs.start(services.jobs.create(on_node()).id)
+    view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
     attempt = far_place.data.job(view.id).attempt(1)
     an_hour_ago = time.time() - 3600
     os.utime(attempt.path, (an_hour_ago, an_hour_ago))
     for _ in range(2):
-        assert services.jobs.show(view.id).state is JobState.STARTING
+        assert services.jobs.queries.show(view.id).state is JobState.STARTING
     assert not attempt.exit.exists()
 
 
@@ -85,15 +85,15 @@ def test_a_history_that_was_cut_or_replaced_is_read_anew(far_place: Place, beat:
     beat(far_place)
     view, run = started(far_place, services)
     run.train(50)
-    cursor = services.jobs.poll(view.id).cursor
+    cursor = services.jobs.queries.poll(view.id).cursor
     whole = run.folder.history.read_bytes()
     block = whole[: whole.index(b"# end\n") + 6]
     run.folder.history.write_bytes(block)
-    update = services.jobs.poll(view.id, cursor)
+    update = services.jobs.queries.poll(view.id, cursor)
     assert (update.history.drop_from, list(update.history.steps)) == (0, [1])
-    assert list(services.jobs.history(view.id).steps) == [1]
+    assert list(services.jobs.queries.history(view.id).steps) == [1]
     run.folder.history.write_bytes(whole.replace(b"2026-", b"2027-") + b"\n")
-    assert len(services.jobs.poll(view.id).history.steps) == 51
+    assert len(services.jobs.queries.poll(view.id).history.steps) == 51
 
 
 def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
@@ -104,16 +104,16 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
     beat(far_place)
     view, run = started(far_place, services)
     run.train(5)
-    update = services.jobs.poll(view.id)
+    update = services.jobs.queries.poll(view.id)
     far_place.wire.cut()
     run.train(5)
-    silent = services.jobs.poll(view.id, update.cursor)
+    silent = services.jobs.queries.poll(view.id, update.cursor)
     assert silent.view.state is JobState.TRAINING
     assert silent.view.doubt.startswith("no news since ")
     assert (silent.view.step, list(silent.history.steps)) == (6, [])
     assert [item.name for item in services.library.list(Kind.MODEL)] == ["tiny"]
     with pytest.raises(Unreachable):
-        services.jobs.list()
+        services.jobs.queries.list()
     with pytest.raises(Unreachable):
         services.jobs.annotate(view.id, name="other")
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
@@ -121,7 +121,7 @@ def test_no_news_while_the_connection_is_cut_and_all_of_it_after(
     far_place.wire.mend()
 
     def back() -> RunUpdate | None:
-        seen = services.jobs.poll(view.id, silent.cursor)
+        seen = services.jobs.queries.poll(view.id, silent.cursor)
         return None if seen.view.doubt else seen
 
     seen = wait_for(back, "news")
@@ -135,7 +135,7 @@ def test_a_silent_host_is_waited_for_once(
     far_place.stock(services)
     beat(far_place)
     view, _ = started(far_place, services)
-    cursor = services.jobs.poll(view.id).cursor
+    cursor = services.jobs.queries.poll(view.id).cursor
     far_place.sshd.freeze()
     far_place.wire.cut()
     far_place.wire.mend()
@@ -143,7 +143,7 @@ def test_a_silent_host_is_waited_for_once(
     monkeypatch.setattr("backend.ssh.persistent_connection._PAUSE_S", LIMIT_S)
     before = far_place.wire.connections
     with ThreadPoolExecutor(4) as pool:
-        seen = list(pool.map(lambda _: services.jobs.poll(view.id, cursor), range(4)))
+        seen = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
     assert {one.view.doubt[:13] for one in seen} == {"no news since"}
     assert far_place.wire.connections == before + 1
 

@@ -36,9 +36,9 @@ def fetched(far_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]:
     view, run = started(far_place, one)
     for step in (2, 5):
         add_checkpoint(run, step)
-    services.jobs.show(view.id)
+    services.jobs.queries.show(view.id)
     folder = services.data_root.job(view.id)
-    for record in services.jobs.checkpoints(view.id):
+    for record in services.jobs.queries.checkpoints(view.id):
         services.share.bring_file(folder.checkpoints / f"{record.name}.pt", Progress())
     services.library.list(Kind.MODEL)
     return services, folder, services.library.open_content(Kind.MODEL, "tiny")
@@ -64,7 +64,7 @@ def test_what_nobody_wanted_for_long_goes_with_the_next_fetch_and_comes_back(
     services.library.open_content(Kind.LOADER, "tiny")
     assert weights(folder) == [second.name]
     assert not source.exists()
-    assert len(services.jobs.checkpoints(folder.job_id)) == 2
+    assert len(services.jobs.queries.checkpoints(folder.job_id)) == 2
 
     services.share.bring_file(first, Progress())
     assert first.read_bytes() == PAYLOAD

@@ -172,25 +172,25 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPla
                 self.cancel()
 
     with pytest.raises(Cancelled):
-        services.jobs.start(view.id, progress=Cancelling())
-    assert services.jobs.show(view.id).state is JobState.CREATED
+        services.jobs.lifecycle.start(view.id, progress=Cancelling())
+    assert services.jobs.queries.show(view.id).state is JobState.CREATED
     assert [p for p in blind.far.path.rglob("*") if p.is_file() and "nodes" not in p.parts] == []
 
 
 def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
-    update = services.jobs.poll(view.id)
+    update = services.jobs.queries.poll(view.id)
     assert (update.view.state, list(update.history.steps)) == (JobState.TRAINING, [1])
     run.train(20)
     name = add_checkpoint(run, 21)
     run.folder.rank_log(0).write_text("hello\n")
-    update = services.jobs.poll(view.id, update.cursor)
+    update = services.jobs.queries.poll(view.id, update.cursor)
     assert list(update.history.steps) == list(range(2, 22))
-    (record,) = services.jobs.checkpoints(view.id)
+    (record,) = services.jobs.queries.checkpoints(view.id)
     assert (record.name, record.is_latest) == (name, True)
     assert not Path(record.path).exists(), "files come when they are asked for"
-    assert services.jobs.log(view.id, 0).text == "hello\n"
+    assert services.jobs.queries.log(view.id, 0).text == "hello\n"
     verify(record, share=services.share)
     assert Path(record.path).read_bytes() == PAYLOAD
 
@@ -198,9 +198,9 @@ def test_while_it_trains_its_state_curves_and_checkpoints_are_seen(blind: Carrie
 def test_a_wish_to_stop_goes_there_first(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
-    assert services.jobs.stop(view.id).state is JobState.STOPPING
+    assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert read_json(run.folder.lock) == read_json(blind.data.job(view.id).lock)
-    assert services.jobs.stop(view.id).state is JobState.STOPPING
+    assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
 
 
 def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
@@ -213,15 +213,15 @@ def test_when_it_is_over_everything_comes_home(blind: CarriedPlace) -> None:
     (run.folder.tensorboard / "events.out").write_bytes(b"curves")
     replace_json(run.folder.attempt(1).environment, {})
     run.end(JobState.FINISHED)
-    assert services.jobs.wait(view.id).state is JobState.FINISHED
+    assert services.jobs.queries.wait(view.id).state is JobState.FINISHED
     here = blind.data.job(view.id)
     comes_home(here)
     blind.wire.cut()
     assert (here.tensorboard / "events.out").read_bytes() == b"curves"
     assert here.rank_log(0).read_text() == "hello\n"
     assert here.attempt(1).environment.exists()
-    assert len(services.jobs.history(view.id).steps) == 31
-    found = services.jobs.checkpoints(view.id)
+    assert len(services.jobs.queries.history(view.id).steps) == 31
+    found = services.jobs.queries.checkpoints(view.id)
     assert [one.name for one in found] == names
     for one in found:
         verify(one)
@@ -233,9 +233,9 @@ def test_a_window_that_only_looks_has_it_brought_home(blind: CarriedPlace) -> No
     view, run = begun(services, blind)
     add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
-    assert services.jobs.show(view.id).state is JobState.INTERRUPTED
+    assert services.jobs.queries.show(view.id).state is JobState.INTERRUPTED
     comes_home(blind.data.job(view.id))
-    (record,) = services.jobs.checkpoints(view.id)
+    (record,) = services.jobs.queries.checkpoints(view.id)
     verify(record)
 
 
@@ -245,16 +245,20 @@ def test_what_rank_0_retires_goes_here_too_and_what_is_older_stays(blind: Carrie
     view, run = begun(services, blind)
     first = add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
-    services.jobs.wait(view.id)
-    view = services.jobs.resume(view.id)
+    services.jobs.queries.wait(view.id)
+    view = services.jobs.lifecycle.resume(view.id)
     run = CarriedRun(blind, view)
     second, third = add_checkpoint(run, 2), add_checkpoint(run, 3)
-    assert [one.name for one in services.jobs.checkpoints(view.id)] == [first, second, third]
+    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [
+        first,
+        second,
+        third,
+    ]
     for name in (first, second):
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / name).with_suffix(suffix).unlink()
     # The folder changes within the second in which it was looked at, which a look knows.
-    assert [one.name for one in services.jobs.checkpoints(view.id)] == [first, third]
+    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [first, third]
 
 
 def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: CarriedPlace) -> None:
@@ -263,20 +267,20 @@ def test_a_resume_sends_nothing_that_is_there_and_all_that_is_not(blind: Carried
     run.train(5)
     name = add_checkpoint(run, 6)
     run.end(JobState.INTERRUPTED)
-    services.jobs.wait(view.id)
+    services.jobs.queries.wait(view.id)
     checkpoint = run.folder.checkpoints / f"{name}.pt"
     before = files_below(run.folder.checkpoints) | files_below(run.folder.output)
-    view = services.jobs.resume(view.id)
+    view = services.jobs.lifecycle.resume(view.id)
     assert read_json(run.folder.launch)["resume_from"] == str(checkpoint)
     assert files_below(run.folder.checkpoints) | files_below(run.folder.output) == before
 
     run = CarriedRun(blind, view)
     run.end(JobState.INTERRUPTED)
-    services.jobs.wait(view.id)
+    services.jobs.queries.wait(view.id)
     # Another disk was put into the node.
     for path in sorted(blind.far.jobs.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    view = services.jobs.resume(view.id)
+    view = services.jobs.lifecycle.resume(view.id)
     assert checkpoint.read_bytes() == PAYLOAD
     assert run.folder.history.read_bytes() == blind.data.job(view.id).history.read_bytes()
 
@@ -287,8 +291,8 @@ def test_starting_over_begins_with_empty_folders_there_too(blind: CarriedPlace) 
     view, run = begun(services, blind)
     add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
-    services.jobs.wait(view.id)
-    services.jobs.start(view.id, start_over=True)
+    services.jobs.queries.wait(view.id)
+    services.jobs.lifecycle.start(view.id, start_over=True)
     assert not any(run.folder.checkpoints.iterdir())
     assert not any(run.folder.output.iterdir())
     assert len(list((blind.data.job(view.id).runs / "1" / "checkpoints").iterdir())) == 3
@@ -303,9 +307,9 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(5)
-    update = services.jobs.poll(view.id)
+    update = services.jobs.queries.poll(view.id)
     blind.wire.cut()
-    silent = services.jobs.poll(view.id, update.cursor).view
+    silent = services.jobs.queries.poll(view.id, update.cursor).view
     assert (silent.state, silent.step) == (JobState.TRAINING, 6)
     assert silent.doubt.startswith("no news since ")
     # It is not refused any more, but not answered either, which takes a while to be believed.
@@ -313,10 +317,10 @@ def test_a_job_whose_node_is_silent_is_shown_as_it_was_last_seen(
     blind.wire.mend()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 1.0)
     other = blind.desktop()
-    known = other.jobs.show(view.id)
+    known = other.jobs.queries.show(view.id)
     assert (known.state, known.step) == (JobState.TRAINING, 6)
     with pytest.raises(Unreachable):
-        services.jobs.stop(view.id)
+        services.jobs.lifecycle.stop(view.id)
     assert not blind.data.job(view.id).attempt(1).exit.exists()
 
 
@@ -325,9 +329,9 @@ def test_a_history_that_is_lost_there_is_kept_here(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, run = begun(services, blind)
     run.train(5)
-    services.jobs.poll(view.id)
+    services.jobs.queries.poll(view.id)
     run.folder.history.unlink()
-    assert len(services.jobs.history(view.id).steps) == 6
+    assert len(services.jobs.queries.history(view.id).steps) == 6
 
 
 @pytest.mark.slow
@@ -336,8 +340,8 @@ def test_what_never_came_home_is_set_aside_before_another_run(blind: CarriedPlac
     view, run = begun(services, blind)
     name = add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
-    services.jobs.wait(view.id)
-    view = services.jobs.resume(view.id)
+    services.jobs.queries.wait(view.id)
+    view = services.jobs.lifecycle.resume(view.id)
     run = CarriedRun(blind, view)
     lost = add_checkpoint(run, 2)
     # A later run went on elsewhere while this node was away.
@@ -346,7 +350,7 @@ def test_what_never_came_home_is_set_aside_before_another_run(blind: CarriedPlac
     replace_json(here.attempt(2).exit, read_json(run.folder.attempt(2).exit))
     here.attempt(3).path.mkdir()
     replace_json(here.attempt(3).exit, {**read_json(here.attempt(2).exit), "run": 3})
-    view = services.jobs.resume(view.id)
+    view = services.jobs.lifecycle.resume(view.id)
     assert view.run == 4
     assert {p.stem for p in run.folder.checkpoints.glob("*.pt")} == {name}
     (aside,) = blind.far.trash.iterdir()
@@ -399,8 +403,8 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
         "what the other one fetches",
     )
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
-        far.jobs.start(view.id)
-    assert far.jobs.show(view.id).state is JobState.CREATED
+        far.jobs.lifecycle.start(view.id)
+    assert far.jobs.queries.show(view.id).state is JobState.CREATED
     with pytest.raises(BackendError, match="reaches the data root over SSH itself"):
         far.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
 
@@ -420,10 +424,10 @@ def test_what_is_kept_for_ever_is_so_where_it_is_pruned(blind: CarriedPlace) -> 
     services.jobs.keep(view.id, name)
     assert (run.folder.checkpoints / f"{name}.keep").exists()
     run.end(JobState.INTERRUPTED)
-    services.jobs.wait(view.id)
+    services.jobs.queries.wait(view.id)
     comes_home(blind.data.job(view.id))
-    CarriedRun(blind, services.jobs.resume(view.id))
+    CarriedRun(blind, services.jobs.lifecycle.resume(view.id))
     assert (run.folder.checkpoints / f"{name}.keep").exists(), "and for the next run, too"
     services.jobs.keep(view.id, name, is_kept=False)
     assert not (run.folder.checkpoints / f"{name}.keep").exists()
-    assert not any(one.is_kept for one in services.jobs.checkpoints(view.id))
+    assert not any(one.is_kept for one in services.jobs.queries.checkpoints(view.id))

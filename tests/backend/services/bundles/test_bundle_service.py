@@ -144,15 +144,15 @@ def test_a_job_arrives_whole_on_another_desktop(
     assert job_id in found.origin
     assert job_id in found.view.message
     assert set(found.imported) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
-    view = other.jobs.show(found.view.id)
+    view = other.jobs.queries.show(found.view.id)
     assert (view.state, view.name, view.notes) == (JobState.FINISHED, "Täglich/1", "It went well.")
     assert (view.tags, view.step, view.config.seed) == (("good", "kept"), 4, 7)
     assert {key: pin.sha256 for key, pin in view.pins.items()} == {
-        key: pin.sha256 for key, pin in services.jobs.show(job_id).pins.items()
+        key: pin.sha256 for key, pin in services.jobs.queries.show(job_id).pins.items()
     }
-    history = other.jobs.history(view.id)
+    history = other.jobs.queries.history(view.id)
     assert list(history.metrics["loss"]) == pytest.approx(LOSSES)
-    (checkpoint,) = other.jobs.checkpoints(view.id)
+    (checkpoint,) = other.jobs.queries.checkpoints(view.id)
     assert (checkpoint.name, checkpoint.is_latest) == (CHECKPOINT, True)
     assert Path(checkpoint.path).read_bytes() == b"weights" * 100
     for kind in Kind:
@@ -162,7 +162,7 @@ def test_a_job_arrives_whole_on_another_desktop(
             p.relative_to(theirs) for p in theirs.rglob("*")
         }
     other.library.rescan()
-    assert [view.state for view in other.jobs.list()] == [JobState.FINISHED]
+    assert [view.state for view in other.jobs.queries.list()] == [JobState.FINISHED]
 
 
 def test_what_is_here_already_is_used_and_not_imported_again(
@@ -173,7 +173,7 @@ def test_what_is_here_already_is_used_and_not_imported_again(
     assert found.imported == ()
     assert set(found.reused) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
     services.jobs.remove(found.view.id)
-    assert services.jobs.show(job_id).state is JobState.FINISHED
+    assert services.jobs.queries.show(job_id).state is JobState.FINISHED
 
 
 def test_the_same_job_makes_the_same_bytes(
@@ -208,10 +208,10 @@ def test_a_dataset_that_is_not_here_is_named_by_its_hash(
     sha256 = services.library.show(Kind.DATASET, "tiny").sha256
     (note,) = [note for note in found.notes if "dataset" in note]
     assert sha256[:12] in note
-    assert other.jobs.checkpoints(found.view.id) == ()
+    assert other.jobs.queries.checkpoints(found.view.id) == ()
     with pytest.raises(BackendError, match=sha256):
         other.replays.replay(found.view.id)
-    assert len(other.jobs.list()) == 1
+    assert len(other.jobs.queries.list()) == 1
 
 
 def test_nothing_is_written_over(origin: tuple[Services, str], tmp_path: Path, whole: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_cancelled_import_leaves_no_job(
     other = desk()
     with pytest.raises(Cancelled):
         other.bundles.unbundle(whole, CancelsAt(moment))
-    assert other.jobs.list() == ()
+    assert other.jobs.queries.list() == ()
     assert [item for kind in Kind for item in other.library.list(kind)] == []
 
 
@@ -268,7 +268,7 @@ def test_an_import_that_fails_late_takes_back_what_it_brought(
     with pytest.raises(BackendError, match="No space left"):
         other.bundles.unbundle(whole)
     assert [item for kind in Kind for item in other.library.list(kind)] == []
-    assert other.jobs.list() == ()
+    assert other.jobs.queries.list() == ()
 
 
 @settings(

@@ -151,7 +151,7 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
 def test_a_look_says_how_the_run_before_ended(services: Services, root: Path) -> None:
     a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
-    starts = services.jobs.poll(a).history.run_starts
+    starts = services.jobs.queries.poll(a).history.run_starts
     assert [(one.run, one.after) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
 
 
@@ -230,7 +230,7 @@ def test_s4_the_table_drawn_again_is_the_screen(
     assert len(rows) == 45
     for job_id in ids:
         seen = RunCurves()
-        seen.append(services.jobs.poll(job_id).history)
+        seen.append(services.jobs.queries.poll(job_id).history)
         for metric in ("loss", "validation/accuracy"):
             mine = [each for each in rows if each["job"] == job_id]
             if metric != "loss":
@@ -283,7 +283,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
     held = weakref.WeakSet[HistoryUpdate]()
     most = 0
-    look = services.jobs.poll
+    look = services.jobs.queries.poll
 
     def watched(job_id: str) -> RunUpdate:
         nonlocal most
@@ -295,7 +295,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
         most = max(most, len(held))
         return replace(update, history=mine)
 
-    monkeypatch.setattr(services.jobs, "poll", watched)
+    monkeypatch.setattr(services.jobs.queries, "poll", watched)
     rows = read_csv(services.comparison.write_csv(ids, tmp_path / "all.csv"))
     assert len(rows) == 4 * 40
     assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(4)]

@@ -32,7 +32,7 @@ def test_time_and_disk_are_told_from_the_job_before(services: Services, tmp_path
     folder = services.data_root.job(job_id)
     status = RunStatus.from_dict(read_json(folder.status))
     replace_json(folder.status, replace(status, pace_s=0.25).to_dict())
-    services.jobs.show(job_id)
+    services.jobs.queries.show(job_id)
     raw = {**services.jobs.clone(job_id), "epochs": 10}
     check = services.jobs.check(raw)
     assert check.faults == ()
@@ -55,7 +55,7 @@ def test_before_any_job_the_size_comes_from_the_models_parameters(
     services.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "fresh")
     (tmp_path / "sources" / "model" / "extra.py").write_text("x = 1\n")
     item = services.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "fresh")
-    raw = services.jobs.clone(services.jobs.list()[0].id)
+    raw = services.jobs.clone(services.jobs.queries.list()[0].id)
     raw["model"] = item.reference
     assert services.jobs.check(raw).forecast.disk_bytes is None
     services.library._add_facts(item, {"parameter_bytes": 1_000_000}, "")

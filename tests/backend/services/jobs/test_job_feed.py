@@ -47,8 +47,8 @@ def told(listing: JobListing) -> set[str]:
 def test_what_is_recent_is_told_whole_with_each_look(desktops, monkeypatch):
     monkeypatch.setattr(job_feed, "_RECENT_S", 3600)
     job_id = create(desktops[0])
-    desktops[0].jobs.show(job_id)
-    jobs = JobList(desktops[0].jobs)
+    desktops[0].jobs.queries.show(job_id)
+    jobs = JobList(desktops[0].jobs.queries)
     for _ in range(2):
         assert [view.id for view in jobs.poll().views] == [job_id]
 
@@ -57,20 +57,20 @@ def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_
     (tmp_path / "root").mkdir()
     places = (tmp_path / "root", tmp_path / "catalogue.sqlite")
     with closing(open_services(*places)) as before:
-        before.jobs.show(create(before))
+        before.jobs.queries.show(create(before))
         before.data_root.jobs.rename(tmp_path / "elsewhere")
     with closing(open_services(*places)) as after:
-        for look in (JobList(after.jobs).poll, after.jobs.list):
+        for look in (JobList(after.jobs.queries).poll, after.jobs.queries.list):
             with pytest.raises(BackendError, match="not there any more") as refused:
                 look()
         assert "is mounted" in refused.value.remedy
         assert "rescan" in refused.value.remedy
         after.library.rescan()
-        assert JobList(after.jobs).poll().total == 0
+        assert JobList(after.jobs.queries).poll().total == 0
 
 
 def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
-    looks = desktops[0].jobs
+    looks = desktops[0].jobs.queries
     for number in range(20):
         view = job(number, state=JobState.TRAINING)
         looks._tell(view)
@@ -81,7 +81,7 @@ def test_of_jobs_that_have_ended_nothing_is_kept_but_their_line(desktops):
 
 def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
-    jobs = JobList(desktops[0].jobs)
+    jobs = JobList(desktops[0].jobs.queries)
     first = jobs.poll()
     assert (told(first), first.total, first.gone) == (ids, 3, ())
     assert told(jobs.poll()) == set()
@@ -90,7 +90,7 @@ def test_the_first_look_tells_everything_and_the_next_one_nothing(desktops):
 def test_what_the_other_desktop_made_changed_and_removed_is_told(desktops):
     here, there = desktops
     old, going = create(there), create(there)
-    jobs = JobList(here.jobs)
+    jobs = JobList(here.jobs.queries)
     jobs.poll()
     new = create(there)
     there.jobs.annotate(old, name="another name")
@@ -106,7 +106,7 @@ def test_what_the_catalogue_knows_of_old_is_told_as_lines_alike_to_the_whole(des
     view = job(1, created="2020-01-01T07:00:00Z", ended="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
-    listing = JobList(services.jobs).poll()
+    listing = JobList(services.jobs.queries).poll()
     assert listing.views == ()
     assert listing.lines == (line_of(view),)
 
@@ -116,7 +116,7 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
     monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
     here, there = desktops
     ids = sorted((create(there) for _ in range(8)), reverse=True)
-    jobs = JobList(here.jobs, look_s=0.0)
+    jobs = JobList(here.jobs.queries, look_s=0.0)
     jobs.poll()
     there.jobs.annotate(ids[-1], name="the oldest")
     looks = next(n for n in range(1, 20) if told(jobs.poll()) == {ids[-1]})
@@ -126,7 +126,7 @@ def test_of_too_many_jobs_the_old_ones_are_looked_at_in_turn(desktops, monkeypat
 def test_a_spoiled_folder_hides_no_other_job(desktops):
     good, bad = create(desktops[0]), create(desktops[0])
     desktops[0].data_root.job(bad).config.write_text("name = ")
-    assert told(JobList(desktops[0].jobs).poll()) == {good}
+    assert told(JobList(desktops[0].jobs.queries).poll()) == {good}
 
 
 # What is said about a job.
@@ -147,7 +147,7 @@ def test_what_another_desktop_changed_meanwhile_is_not_written_over(desktops):
     there.jobs.edit(job_id, "name", "digits", "theirs")
     with pytest.raises(BackendError, match="The name is now “theirs”, changed by someone else"):
         here.jobs.edit(job_id, "name", "digits", "mine")
-    assert here.jobs.show(job_id).name == "theirs"
+    assert here.jobs.queries.show(job_id).name == "theirs"
     assert here.jobs.edit(job_id, "name", "digits", "theirs").name == "theirs", "both meant it so"
 
 
@@ -167,10 +167,10 @@ def test_what_cannot_be_is_one_clear_sentence_and_changes_nothing(
     desktops, what, was, value, sentence
 ):
     job_id = create(desktops[0])
-    before = desktops[0].jobs.show(job_id)
+    before = desktops[0].jobs.queries.show(job_id)
     with pytest.raises(BackendError, match=sentence):
         desktops[0].jobs.edit(job_id, what, was, value)
-    assert desktops[0].jobs.show(job_id) == before
+    assert desktops[0].jobs.queries.show(job_id) == before
 
 
 def test_tags_are_given_and_taken_beside_those_of_others(desktops):

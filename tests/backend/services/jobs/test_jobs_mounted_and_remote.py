@@ -40,20 +40,20 @@ def test_a_job_is_made_found_annotated_and_removed(place: Place, beat: Beat) -> 
     beat(place)
     view = one.jobs.create(on_node(name="first"))
     assert [path.name for path in (place.root / "jobs").iterdir()] == [view.id]
-    assert other.jobs.show(view.id) == view
-    assert [job.id for job in other.jobs.list()] == [view.id]
-    assert other.jobs.find("first") == view.id
+    assert other.jobs.queries.show(view.id) == view
+    assert [job.id for job in other.jobs.queries.list()] == [view.id]
+    assert other.jobs.queries.find("first") == view.id
     one.jobs.annotate(view.id, name="second", tags=("a",))
-    (seen,) = other.jobs.list()
+    (seen,) = other.jobs.queries.list()
     assert (seen.name, seen.tags) == ("second", ("a",))
     assert other.jobs.clone(view.id)["model"] == "tiny@1"
     assert one.jobs.remove(view.id).id == view.id
     assert (place.root / "trash" / "jobs" / view.id / "config.toml").exists()
-    assert other.jobs.list() == ()
+    assert other.jobs.queries.list() == ()
     with pytest.raises(BackendError, match="There is no job"):
-        other.jobs.show(view.id)
+        other.jobs.queries.show(view.id)
     with pytest.raises(BackendError, match="There is no job"):
-        other.jobs.poll(view.id)
+        other.jobs.queries.poll(view.id)
 
 
 def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
@@ -72,14 +72,14 @@ def test_what_went_to_the_trash_comes_back_whole_and_both_desktops_see_it(
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
     before = content()
-    assert other.jobs.show(view.id).state is JobState.INTERRUPTED
+    assert other.jobs.queries.show(view.id).state is JobState.INTERRUPTED
     one.jobs.remove(view.id)
     assert not folder.exists()
-    assert other.jobs.list() == ()
+    assert other.jobs.queries.list() == ()
     assert one.jobs.restore(view.id).state is JobState.INTERRUPTED
     assert content() == before
-    assert [job.id for job in other.jobs.list()] == [view.id]
-    assert [one.name for one in other.jobs.checkpoints(view.id)]
+    assert [job.id for job in other.jobs.queries.list()] == [view.id]
+    assert [one.name for one in other.jobs.queries.checkpoints(view.id)]
     with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
         one.jobs.restore(view.id)
     with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
@@ -94,12 +94,12 @@ def test_of_two_desktops_one_starts_a_job(place: Place, beat: Beat) -> None:
     view = desktops[0].jobs.create(on_node())
     for services in desktops:
         head.instead_of(services)
-        services.jobs.show(view.id)
+        services.jobs.queries.show(view.id)
     together = threading.Barrier(2)
 
     def start(services: Services) -> JobView:
         together.wait()
-        return services.jobs.start(view.id)
+        return services.jobs.lifecycle.start(view.id)
 
     with ThreadPoolExecutor(2) as pool:
         seen = list(pool.map(start, desktops))
@@ -117,24 +117,24 @@ def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
     place.stock(services)
     beat(place)
     view, run = started(place, services)
-    update = services.jobs.poll(view.id)
+    update = services.jobs.queries.poll(view.id)
     assert (update.view.state, update.view.step) == (JobState.TRAINING, 1)
     assert list(update.history.steps) == [1]
     for steps in (3, 1, 200):
         run.train(steps)
         before = run.step - steps
-        update = services.jobs.poll(view.id, update.cursor)
+        update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert list(update.history.steps) == list(range(before + 1, run.step + 1))
-    assert list(other.jobs.history(view.id).steps) == list(range(1, run.step + 1))
-    assert other.jobs.stop(view.id).state is JobState.STOPPING
+    assert list(other.jobs.queries.history(view.id).steps) == list(range(1, run.step + 1))
+    assert other.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert read_json(run.folder.lock)["run"] == 1
     wished = run.folder.lock.read_bytes()
-    assert services.jobs.stop(view.id).state is JobState.STOPPING
+    assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert run.folder.lock.read_bytes() == wished
     run.end(JobState.INTERRUPTED)
-    assert services.jobs.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
-    assert [job.state for job in other.jobs.list()] == [JobState.INTERRUPTED]
+    assert services.jobs.queries.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
+    assert [job.state for job in other.jobs.queries.list()] == [JobState.INTERRUPTED]
 
 
 def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_that_is_told(
@@ -146,16 +146,16 @@ def test_of_a_history_that_is_too_large_the_first_part_is_fetched_and_read_and_t
     beat(place)
     view, run = started(place, services)
     run.train(10)
-    update = services.jobs.poll(view.id)
+    update = services.jobs.queries.poll(view.id)
     assert (len(update.history.steps), update.history.problems) == (10 + 1, ())
     with run.folder.history.open("r+b") as file:
         file.truncate(10_000_000_000)
     before = place.wire.came_bytes
     for _ in range(3):
-        update = services.jobs.poll(view.id, update.cursor)
+        update = services.jobs.queries.poll(view.id, update.cursor)
         assert (len(update.history.steps), update.history.problems) == (0, ())
     assert place.wire.came_bytes - before < 4_000_000
-    (told,) = services.jobs.history(view.id).problems
+    (told,) = services.jobs.queries.history(view.id).problems
     assert told == "The history is larger than 1 GB; the rest is not shown."
 
 
@@ -166,31 +166,31 @@ def test_resuming_and_starting_over(place: Place, beat: Beat) -> None:
     view, run = started(place, services)
     name = add_checkpoint(run, 4)
     add_checkpoint(run, 7)
-    other.jobs.stop(view.id)
+    other.jobs.lifecycle.stop(view.id)
     run.end(JobState.INTERRUPTED)
-    cursor = other.jobs.poll(view.id).cursor
+    cursor = other.jobs.queries.poll(view.id).cursor
     (run.folder.checkpoints / "epoch-0001-step-000007.pt").write_bytes(b"x" * len(PAYLOAD))
     with pytest.raises(BackendError, match="is damaged") as told:
-        services.jobs.resume(view.id)
+        services.jobs.lifecycle.resume(view.id)
     assert name in told.value.remedy
     smaller = view.config.batch_size // 2
-    changed = services.jobs.resume(view.id, name, batch_size=smaller)
+    changed = services.jobs.lifecycle.resume(view.id, name, batch_size=smaller)
     assert (changed.run, changed.config.batch_size) == (2, smaller)
-    assert other.jobs.show(view.id).config.batch_size == smaller, "from now on"
+    assert other.jobs.queries.show(view.id).config.batch_size == smaller, "from now on"
     launch = read_json(run.folder.launch)
     assert launch["config"]["batch_size"] == smaller
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
-    resumed = FarRun(place, services.jobs.show(view.id))
+    resumed = FarRun(place, services.jobs.queries.show(view.id))
     resumed.end(JobState.INTERRUPTED)
-    assert services.jobs.start(view.id, start_over=True).run == 3
+    assert services.jobs.lifecycle.start(view.id, start_over=True).run == 3
     assert sorted(path.name for path in run.folder.runs.iterdir()) == ["2"]
-    again = FarRun(place, services.jobs.show(view.id))
+    again = FarRun(place, services.jobs.queries.show(view.id))
     again.train(2)
-    update = other.jobs.poll(view.id, cursor)
+    update = other.jobs.queries.poll(view.id, cursor)
     assert (update.view.run, update.view.step) == (3, 3)
     assert (update.history.drop_from, list(update.history.steps)) == (0, [1, 2, 3])
-    assert other.jobs.checkpoints(view.id) == ()
+    assert other.jobs.queries.checkpoints(view.id) == ()
 
 
 def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
@@ -202,30 +202,30 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     view, run = started(place, services)
     run.train(3)
     run.folder.rank_log(0).write_text("of run 1\n")
-    services.jobs.stop(view.id)
+    services.jobs.lifecycle.stop(view.id)
     run.end(JobState.INTERRUPTED)
-    services.jobs.start(view.id, start_over=True)
-    again = FarRun(place, services.jobs.show(view.id))
+    services.jobs.lifecycle.start(view.id, start_over=True)
+    again = FarRun(place, services.jobs.queries.show(view.id))
     again.train(1)
     again.folder.rank_log(0).write_text("of run 2\n")
-    newest, first = other.jobs.runs(view.id)
+    newest, first = other.jobs.queries.runs(view.id)
     assert (newest.number, newest.put_away, newest.state) == (2, 0, JobState.TRAINING)
     assert (first.number, first.put_away, first.state) == (1, 1, JobState.INTERRUPTED)
     assert (first.first_step, first.last_step, newest.last_step) == (1, 4, 2)
     assert first.ended
-    then = other.jobs.earlier(view.id, 1)
+    then = other.jobs.queries.earlier(view.id, 1)
     assert (then.view.state, then.view.step) == (JobState.INTERRUPTED, 4)
     assert list(then.history.steps) == [1, 2, 3, 4]
-    assert list(other.jobs.history(view.id, 1).steps) == [1, 2, 3, 4]
-    assert list(other.jobs.history(view.id, 2).steps) == [1, 2]
-    assert other.jobs.log(view.id, 0, run=1).text == "of run 1\n"
-    assert other.jobs.log(view.id, 0, run=2).text == "of run 2\n"
+    assert list(other.jobs.queries.history(view.id, 1).steps) == [1, 2, 3, 4]
+    assert list(other.jobs.queries.history(view.id, 2).steps) == [1, 2]
+    assert other.jobs.queries.log(view.id, 0, run=1).text == "of run 1\n"
+    assert other.jobs.queries.log(view.id, 0, run=2).text == "of run 2\n"
     for source in ("0", ALL_LOGS):
         key = earlier_log(view.id, 1)
         assert other.logs.read_size(key, source).lines == 1
         assert other.logs.lines(key, source, 0, 9).lines == ("of run 1",)
     with pytest.raises(BackendError, match="has no run 3"):
-        other.jobs.earlier(view.id, 3)
+        other.jobs.queries.earlier(view.id, 3)
 
 
 def test_checkpoints_are_listed_and_one_is_carried_away(
@@ -235,15 +235,15 @@ def test_checkpoints_are_listed_and_one_is_carried_away(
     place.stock(services)
     beat(place)
     view, run = started(place, services)
-    assert services.jobs.checkpoints(view.id) == ()
+    assert services.jobs.queries.checkpoints(view.id) == ()
     names = [add_checkpoint(run, step) for step in (2, 5, 9)]
     (run.folder.checkpoints / "epoch-0001-step-000010.json").write_text("{}")
-    found = services.jobs.checkpoints(view.id)
+    found = services.jobs.queries.checkpoints(view.id)
     assert [one.name for one in found] == names
     assert [one.is_latest for one in found] == [False, False, True]
     assert found[0].path.endswith(str(run.folder.checkpoints / f"{names[0]}.pt"))
     (run.folder.checkpoints / f"{names[0]}.pt").unlink()
-    assert [one.name for one in services.jobs.checkpoints(view.id)] == names[1:]
+    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == names[1:]
     given: list[Path] = []
 
     def export(checkpoint: Path, form: str, output: Path, model: Path, *_: Path, **more: object):
@@ -263,16 +263,16 @@ def test_a_log_is_read_in_pieces_and_from_its_end(place: Place, beat: Beat) -> N
     place.stock(services)
     beat(place)
     view, run = started(place, services)
-    assert services.jobs.log(view.id, 0).text == ""
+    assert services.jobs.queries.log(view.id, 0).text == ""
     log = run.folder.rank_log(0)
     log.write_text("".join(f"line {n}\n" for n in range(100_000)))
-    tail = services.jobs.log(view.id, 0, offset=-30)
+    tail = services.jobs.queries.log(view.id, 0, offset=-30)
     assert tail.text == "line 99998\nline 99999\n"
     with log.open("a") as file:
         file.write("and more\n")
-    assert services.jobs.log(view.id, 0, offset=tail.offset).text == "and more\n"
+    assert services.jobs.queries.log(view.id, 0, offset=tail.offset).text == "and more\n"
     with pytest.raises(BackendError, match="has no rank 1"):
-        services.jobs.log(view.id, 1)
+        services.jobs.queries.log(view.id, 1)
 
 
 @pytest.mark.timeout(600)
@@ -283,21 +283,21 @@ def test_a_job_trains_on_a_node_is_stopped_and_goes_on(place: Place, beat: Beat)
     beat(place)
     job = on_node(epochs=100_000, environment={"PAUSE_S": "0.002"})
     view = services.jobs.create(job)
-    services.jobs.start(view.id)
-    services.jobs.wait(view.id, until=is_training)
-    assert other.jobs.stop(view.id).state in (JobState.STOPPING, JobState.INTERRUPTED)
-    view = services.jobs.wait(view.id)
+    services.jobs.lifecycle.start(view.id)
+    services.jobs.queries.wait(view.id, until=is_training)
+    assert other.jobs.lifecycle.stop(view.id).state in (JobState.STOPPING, JobState.INTERRUPTED)
+    view = services.jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    assert services.jobs.checkpoints(view.id)[-1].step == view.step
-    other.jobs.resume(view.id)
-    seen = services.jobs.wait(
+    assert services.jobs.queries.checkpoints(view.id)[-1].step == view.step
+    other.jobs.lifecycle.resume(view.id)
+    seen = services.jobs.queries.wait(
         view.id, until=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over
     )
     assert (seen.run, seen.error) == (2, None)
-    services.jobs.stop(view.id)
-    view = other.jobs.wait(view.id)
+    services.jobs.lifecycle.stop(view.id)
+    view = other.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    assert list(other.jobs.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(other.jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
 
 
 def test_a_checkpoint_is_kept_for_ever_and_both_desktops_see_it(place: Place, beat: Beat) -> None:
@@ -311,12 +311,12 @@ def test_a_checkpoint_is_kept_for_ever_and_both_desktops_see_it(place: Place, be
     assert place.data.job(view.id).checkpoints.joinpath(f"{first}.keep").exists(), (
         "where rank 0 sees it"
     )
-    assert {c.name: c.is_kept for c in other.jobs.checkpoints(view.id)} == {
+    assert {c.name: c.is_kept for c in other.jobs.queries.checkpoints(view.id)} == {
         first: True,
         second: False,
     }
     assert not other.jobs.keep(view.id, first, is_kept=False).is_kept
-    assert not any(c.is_kept for c in one.jobs.checkpoints(view.id))
+    assert not any(c.is_kept for c in one.jobs.queries.checkpoints(view.id))
     whats = [act.what for act in other.jobs.acts(view.id)]
     assert whats == [
         f"No longer always kept: {first}",
@@ -356,8 +356,8 @@ def test_who_did_what_is_told_on_every_desktop(place: Place, beat: Beat) -> None
     one.jobs.annotate(view.id, name="renamed", tags=("a", "b"))
     for notes in ("w", "wo", "word"):
         one.jobs.annotate(view.id, notes=notes)
-    other.jobs.stop(view.id)
-    other.jobs.stop(view.id)
+    other.jobs.lifecycle.stop(view.id)
+    other.jobs.lifecycle.stop(view.id)
     acts = other.jobs.acts(view.id)
     assert [act.what for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
     assert acts[3].what.startswith("Name changed from “")

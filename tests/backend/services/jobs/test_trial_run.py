@@ -45,8 +45,8 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
     assert trial.passed, trial.sentence
     assert trial.sentence.startswith("1 rank trained one batch together")
     assert states[-1] is JobState.FINISHED
-    assert services.jobs.show(view.id).state is JobState.CREATED
-    assert [job.id for job in services.jobs.list()] == [view.id]
+    assert services.jobs.queries.show(view.id).state is JobState.CREATED
+    assert [job.id for job in services.jobs.queries.list()] == [view.id]
     assert left_of(place, services) == []
 
 

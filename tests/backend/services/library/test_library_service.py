@@ -216,7 +216,7 @@ def test_f42_a_rescan_gives_back_everything(
     services = open_services(root, place)
     items = {kind: services.library.import_item(kind, source, f"a {kind.value}") for kind in Kind}
     jobs = [a_job(root, items[Kind.MODEL], state) for state in (JobState.CREATED, JobState.ERROR)]
-    before = {job.id: services.jobs.show(job.id) for job in jobs}
+    before = {job.id: services.jobs.queries.show(job.id) for job in jobs}
     services.close()
     if is_deleted:
         for file in tmp_path.glob("c.sqlite*"):

@@ -68,12 +68,12 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
     assert view.config.start_from == "tiny@1/weights.pt"
     head = FakeHead()
     head.instead_of(other)
-    other.jobs.start(view.id)
+    other.jobs.lifecycle.start(view.id)
     launch = read_json(place.data.job(view.id).launch)
     assert launch["start_from"] == str(version(place) / "weights.pt")
 
     # What was made without them stays without them, and so does whatever repeats it.
-    other.jobs.start(before.id)
+    other.jobs.lifecycle.start(before.id)
     assert read_json(place.data.job(before.id).launch)["start_from"] == ""
     assert other.jobs.clone(before.id)["start_from"] == "nothing"
     assert other.jobs.clone(view.id)["start_from"] == "tiny@1/weights.pt"
@@ -84,7 +84,7 @@ def test_who_wants_none_of_them_says_nothing(services: Services, file: Path) -> 
     view = services.jobs.create(on_node(start_from="nothing"))
     head = FakeHead()
     head.instead_of(services)
-    services.jobs.start(view.id)
+    services.jobs.lifecycle.start(view.id)
     assert read_json(services.data_root.job(view.id).launch)["start_from"] == ""
 
 
@@ -108,8 +108,8 @@ def test_weights_that_were_changed_since_start_nothing(
     view = services.jobs.create(on_node())
     (version(place) / "weights.pt").write_bytes(CONTENT + b"!")
     with pytest.raises(BackendError, match=r"tiny@1/weights\.pt were changed after"):
-        services.jobs.start(view.id)
-    assert services.jobs.show(view.id).run == 0
+        services.jobs.lifecycle.start(view.id)
+    assert services.jobs.queries.show(view.id).run == 0
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def failed_run(place: Place, services: Services, beat: Beat) -> str:
     place.stock(services)
     beat(place)
     FakeHead().instead_of(services)
-    view = services.jobs.start(services.jobs.create(on_node(name="night run")).id)
+    view = services.jobs.lifecycle.start(services.jobs.create(on_node(name="night run")).id)
     run = FarRun(place, view)
     run.folder.logs.mkdir(exist_ok=True)
     run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))

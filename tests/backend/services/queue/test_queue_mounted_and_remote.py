@@ -49,8 +49,8 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     for name in ("a", "b", "c"):
         assert one.queue.enqueue(ids[name]).number == "abc".index(name) + 1
     assert names(other) == ["a", "b", "c"]
-    assert other.jobs.show(ids["a"]).state is JobState.QUEUED
-    assert {view.state for view in other.jobs.list()} == {JobState.QUEUED}
+    assert other.jobs.queries.show(ids["a"]).state is JobState.QUEUED
+    assert {view.state for view in other.jobs.queries.list()} == {JobState.QUEUED}
     other.queue.reorder(ids["c"], before=ids["a"])
     other.queue.change(ids["b"], -3)
     assert names(one) == ["c", "a", "b"]
@@ -62,7 +62,7 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     begun = wait_for(agent.poll, "the first turn")
     assert begun[0] == ids["c"]
     # What both of them see is what the agent did, and nothing is left of it in the queue.
-    assert other.jobs.show(ids["c"]).state is JobState.STARTING
+    assert other.jobs.queries.show(ids["c"]).state is JobState.STARTING
     left = [name for name in ("a", "b") if ids[name] not in begun]
     assert names(one) == names(other) == left
     assert one.queue.dequeue(ids["b"]).state is not JobState.QUEUED

@@ -76,7 +76,7 @@ def test_s10_a_grid_of_two_by_three_makes_six_named_jobs_in_the_queue(services: 
     made = services.sweeps.queue(Sweep(raw_job(1), (BATCH, RATE)), progress)
     assert [view.name for view in made.jobs] == SIX == waiting(services)
     assert {view.state for view in made.jobs} == {JobState.QUEUED}
-    assert {sweep_of(view.tags) for view in services.jobs.list()} == {made.tag}
+    assert {sweep_of(view.tags) for view in services.jobs.queries.list()} == {made.tag}
     assert [(v.config.batch_size, v.config.optimizer.lr) for v in made.jobs] == [
         (batch, rate) for batch in BATCH.values for rate in RATE.values
     ]
@@ -94,7 +94,7 @@ def test_nothing_is_made_while_one_job_of_it_cannot_be(services: Services) -> No
         services.sweeps.queue(Sweep(raw_job(1), (RATE, Axis("loader", ("tiny", "other")))))
     with pytest.raises(BackendError, match=r"optimizer\.lr: “-1” must be above 0\."):
         services.sweeps.queue(Sweep(raw_job(1), (Axis("optimizer.lr", (0.1, -1)),)))
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
 
 
 def test_the_form_hears_of_the_first_job_and_of_the_faults_of_all(services: Services) -> None:
@@ -121,7 +121,7 @@ def test_one_that_is_cancelled_says_what_there_is_and_can_be_taken_back(
     taken = services.sweeps.take_back(half.value.tag)
     assert len(taken.taken) == 6
     assert taken.left == ()
-    assert services.jobs.list() == ()
+    assert services.jobs.queries.list() == ()
     assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
     with pytest.raises(BackendError, match="There is no job of the sweep “tiny-"):
         services.sweeps.take_back(half.value.tag)
@@ -143,7 +143,7 @@ def test_what_ran_is_not_taken_back(services: Services) -> None:
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     taken = services.sweeps.take_back(made.tag)
     assert [view.id for view in taken.left] == [ran]
-    assert [view.id for view in services.jobs.list()] == [ran]
+    assert [view.id for view in services.jobs.queries.list()] == [ran]
 
 
 def test_a_clone_of_a_job_of_a_sweep_belongs_to_no_sweep(services: Services) -> None:
@@ -174,7 +174,7 @@ def test_the_command_line_queues_a_sweep_around_a_job_and_takes_it_back(
     assert [one["name"] for one in made["jobs"]] == SIX == waiting(services)
     assert said(places, "--take-back", made["sweep"]) == 0
     assert capsys.readouterr().out.startswith("Moved 6 jobs of tiny-")
-    assert [view.id for view in services.jobs.list()] == [job.id]
+    assert [view.id for view in services.jobs.queries.list()] == [job.id]
 
 
 def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
@@ -211,4 +211,4 @@ def test_what_is_no_sweep_is_refused_in_a_sentence(
     services.jobs.create(raw_job(1))
     assert said(places, *words) == 1
     assert sentence in capsys.readouterr().err
-    assert len(services.jobs.list()) == 1
+    assert len(services.jobs.queries.list()) == 1

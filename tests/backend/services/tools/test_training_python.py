@@ -88,7 +88,7 @@ def test_without_one_it_says_what_sets_it_up_in_words_that_a_shell_takes(
 def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) -> None:
     job = create_example(services)
     with pytest.raises(BackendError) as refusal:
-        services.jobs.start(job.id)
+        services.jobs.lifecycle.start(job.id)
     assert NO_PYTORCH in refusal.value.sentence
     faults = services.preflight.run(job.config).faults
     assert [(one.sentence, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
