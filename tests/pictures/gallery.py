@@ -39,7 +39,7 @@ SCREENS: dict[str, Screen] = {}
 def screen(
     name: str, sizes: tuple[Size, ...] = BOTH, published: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    """Puts a function into the gallery.
+    """Put a function into the gallery: as a decorator, or `screen(name)(draw)`.
 
     Args:
         published: Themes in which the picture stands in ``docs/pictures`` too.

@@ -34,29 +34,13 @@ def _judged(look: ComparedUpdate) -> ComparedUpdate:
     return replace(look, view=replace(look.view, best_metric=(MAP, figures.highest)))
 
 
-@screen("compare", EVERY, ("light",))
-def compare(stage: Stage) -> None:
-    put_looks(stage, three())
-
-
-@screen("compare-8")
-def compare_8(stage: Stage) -> None:
-    put_looks(stage, eight())
-
-
-@screen("compare-1")
-def compare_1(stage: Stage) -> None:
-    put_looks(stage, three()[:1])
-
-
-@screen("compare-draft")
-def compare_draft(stage: Stage) -> None:
-    put_looks(stage, (*three()[:1], draft()))
-
-
-@screen("compare-reading")
-def compare_reading(stage: Stage) -> None:
-    stage.compare.set_jobs(tuple(each.view.id for each in three()))
+screen("compare", EVERY, ("light",))(lambda stage: put_looks(stage, three()))
+screen("compare-8")(lambda stage: put_looks(stage, eight()))
+screen("compare-1")(lambda stage: put_looks(stage, three()[:1]))
+screen("compare-draft")(lambda stage: put_looks(stage, (*three()[:1], draft())))
+screen("compare-reading")(
+    lambda stage: stage.compare.set_jobs(tuple(each.view.id for each in three()))
+)
 
 
 @screen("compare-gone")
@@ -66,9 +50,7 @@ def compare_gone(stage: Stage) -> None:
     page.show_gone("id9", "The job id9 is in the trash.")
 
 
-@screen("compare-empty", (LARGE, SMALL, SMALLEST))
-def compare_empty(stage: Stage) -> None:
-    put_looks(stage, ())
+screen("compare-empty", (LARGE, SMALL, SMALLEST))(lambda stage: put_looks(stage, ()))
 
 
 @screen("compare-picker")
@@ -95,9 +77,7 @@ def _parallel(stage: Stage, count: int) -> ComparePage:
     return page
 
 
-@screen("parallel")
-def parallel(stage: Stage) -> None:
-    _parallel(stage, 6)
+screen("parallel")(lambda stage: _parallel(stage, 6))
 
 
 @screen("parallel-60", published=("light",))
@@ -107,6 +87,4 @@ def parallel_60(stage: Stage) -> None:
     page.parallel.plot.brush(0, 0.0, 0.5)
 
 
-@screen("parallel-500")
-def parallel_500(stage: Stage) -> None:
-    _parallel(stage, 500)
+screen("parallel-500")(lambda stage: _parallel(stage, 500))

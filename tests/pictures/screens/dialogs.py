@@ -30,25 +30,16 @@ def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
     return dialog
 
 
-@screen("preflight", (LARGE, SMALL, SMALLEST))
-def preflight(stage: Stage) -> None:
-    _preflight(stage, looks.found(looks.MPI, looks.BUSY, looks.ROOT, looks.CLOCK))
-
-
-@screen("preflight-looking")
-def preflight_looking(stage: Stage) -> None:
-    _preflight(stage, None)
-
-
-@screen("preflight-mending")
-def preflight_mending(stage: Stage) -> None:
-    dialog = _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.BUSY))
-    dialog.show_fixing((looks.MPI,), "Horovod…")
-
-
-@screen("preflight-64")
-def preflight_64(stage: Stage) -> None:
-    _preflight(stage, looks.many(64))
+screen("preflight", (LARGE, SMALL, SMALLEST))(
+    lambda stage: _preflight(stage, looks.found(looks.MPI, looks.BUSY, looks.ROOT, looks.CLOCK))
+)
+screen("preflight-looking")(lambda stage: _preflight(stage, None))
+screen("preflight-mending")(
+    lambda stage: _preflight(stage, looks.found(looks.MPI, looks.AGENT, looks.BUSY)).show_fixing(
+        (looks.MPI,), "Horovod…"
+    )
+)
+screen("preflight-64")(lambda stage: _preflight(stage, looks.many(64)))
 
 
 @screen("preflight-tried")
@@ -58,10 +49,7 @@ def preflight_tried(stage: Stage) -> None:
     dialog.show_canary(looks.BROKEN)
 
 
-@screen("preflight-sound")
-def preflight_sound(stage: Stage) -> None:
-    dialog = _preflight(stage, looks.found())
-    dialog.show_canary(looks.SOUND)
+screen("preflight-sound")(lambda stage: _preflight(stage, looks.found()).show_canary(looks.SOUND))
 
 
 TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
@@ -72,14 +60,8 @@ def _import(stage: Stage, source: str = "", name: str = "") -> ImportDialog:
     return stage.lay_over(ImportDialog(Kind.DATASET, source, name, TAKEN, stage.window))
 
 
-@screen("import")
-def import_empty(stage: Stage) -> None:
-    _import(stage)
-
-
-@screen("import-version")
-def import_version(stage: Stage) -> None:
-    _import(stage, "/home/mai/Downloads/digits.zip")
+screen("import")(_import)
+screen("import-version")(lambda stage: _import(stage, "/home/mai/Downloads/digits.zip"))
 
 
 @screen("import-three")
@@ -95,22 +77,16 @@ def import_three(stage: Stage) -> None:
     _import(stage, "/home/mai/digits").show_found("/home/mai/digits", found)
 
 
-@screen("import-fault")
-def import_fault(stage: Stage) -> None:
-    _import(stage, "/home/mai/a folder", "two words/and a slash")
-
-
-@screen("import-under-way")
-def import_under_way(stage: Stage) -> None:
-    _import(stage, "/home/mai/plankton").show_progress(0.42, "Copying train/0412.png")
-
-
-@screen("import-refused")
-def import_refused(stage: Stage) -> None:
-    _import(stage, "/home/mai/plankton").show_error(
+screen("import-fault")(lambda stage: _import(stage, "/home/mai/a folder", "two words/and a slash"))
+screen("import-under-way")(
+    lambda stage: _import(stage, "/home/mai/plankton").show_progress(0.42, "Copying train/0412.png")
+)
+screen("import-refused")(
+    lambda stage: _import(stage, "/home/mai/plankton").show_error(
         "“plankton.zip” holds a path that leads out of it: ../../etc/passwd.",
         "Nothing was imported.",
     )
+)
 
 
 def _export(stage: Stage) -> ExportDialog:
@@ -121,24 +97,14 @@ def _export(stage: Stage) -> ExportDialog:
     )
 
 
-@screen("export")
-def export(stage: Stage) -> None:
-    _export(stage)
-
-
-@screen("export-under-way")
-def export_under_way(stage: Stage) -> None:
-    _export(stage).show_progress(0.4, "Checking the hash")
-
-
-@screen("export-done")
-def export_done(stage: Stage) -> None:
-    _export(stage).show_done("/home/mai/digits two workers.zip")
-
-
-@screen("export-refused")
-def export_refused(stage: Stage) -> None:
-    _export(stage).show_error("There is a file /home/mai/digits.zip already. Choose another name.")
+screen("export")(_export)
+screen("export-under-way")(lambda stage: _export(stage).show_progress(0.4, "Checking the hash"))
+screen("export-done")(lambda stage: _export(stage).show_done("/home/mai/digits two workers.zip"))
+screen("export-refused")(
+    lambda stage: _export(stage).show_error(
+        "There is a file /home/mai/digits.zip already. Choose another name."
+    )
+)
 
 
 def _bundle(stage: Stage) -> BundleDialog:
@@ -147,21 +113,15 @@ def _bundle(stage: Stage) -> BundleDialog:
     return stage.lay_over(BundleDialog(lab.FINISHED.name, made, "/home/mai", stage.window))
 
 
-@screen("bundle")
-def bundle(stage: Stage) -> None:
-    _bundle(stage)
-
-
-@screen("bundle-under-way")
-def bundle_under_way(stage: Stage) -> None:
-    _bundle(stage).show_progress(0.7, "Packing epoch-0020-step-007800")
-
-
-@screen("bundle-done")
-def bundle_done(stage: Stage) -> None:
-    _bundle(stage).show_done(
+screen("bundle")(_bundle)
+screen("bundle-under-way")(
+    lambda stage: _bundle(stage).show_progress(0.7, "Packing epoch-0020-step-007800")
+)
+screen("bundle-done")(
+    lambda stage: _bundle(stage).show_done(
         Bundled("/home/mai/digits.ringmaster", 4_200_000, 31, left_out=("KEY",))
     )
+)
 
 
 @screen("unbundle")

@@ -28,19 +28,9 @@ def _notices(stage: Stage, items: list[NoticeItem]) -> None:
     notices.open(stage.window.side_bar.bell)
 
 
-@screen("notices")
-def notices(stage: Stage) -> None:
-    _notices(stage, ITEMS)
-
-
-@screen("notices-empty")
-def notices_empty(stage: Stage) -> None:
-    _notices(stage, [])
-
-
-@screen("notices-huge")
-def notices_huge(stage: Stage) -> None:
-    _notices(stage, [LONG_NOTICE, *ITEMS] * 20)
+screen("notices")(lambda stage: _notices(stage, ITEMS))
+screen("notices-empty")(lambda stage: _notices(stage, []))
+screen("notices-huge")(lambda stage: _notices(stage, [LONG_NOTICE, *ITEMS] * 20))
 
 
 SSH = SshFacts(
@@ -71,9 +61,7 @@ def _settings(stage: Stage) -> SettingsPage:
     return page
 
 
-@screen("settings", (LARGE, SMALL, SMALLEST))
-def settings(stage: Stage) -> None:
-    _settings(stage)
+screen("settings", (LARGE, SMALL, SMALLEST))(_settings)
 
 
 @screen("settings-notices")
@@ -90,9 +78,7 @@ def settings_notices(stage: Stage) -> None:
         area.ensureWidgetVisible(page.notices)
 
 
-@screen("settings-ssh")
-def settings_ssh(stage: Stage) -> None:
-    _to_ssh(stage, _settings(stage))
+screen("settings-ssh")(lambda stage: _to_ssh(stage, _settings(stage)))
 
 
 @screen("settings-no-ssh")
@@ -123,9 +109,7 @@ def settings_checking(stage: Stage) -> None:
         area.verticalScrollBar().setValue(area.verticalScrollBar().maximum())
 
 
-@screen("help", (LARGE, SMALL, SMALLEST))
-def help_page(stage: Stage) -> None:
-    stage.help.show_topics(read_topics())
+screen("help", (LARGE, SMALL, SMALLEST))(lambda stage: stage.help.show_topics(read_topics()))
 
 
 @screen("help-no-match")
@@ -152,14 +136,8 @@ TARGETS = [
 ]
 
 
-@screen("palette")
-def palette(stage: Stage) -> None:
-    _palette(stage, "r", TARGETS)
-
-
-@screen("palette-nothing")
-def palette_nothing(stage: Stage) -> None:
-    _palette(stage, "zeppelin", [])
+screen("palette")(lambda stage: _palette(stage, "r", TARGETS))
+screen("palette-nothing")(lambda stage: _palette(stage, "zeppelin", []))
 
 
 @screen("keys", (LARGE, SMALL, SMALLEST))

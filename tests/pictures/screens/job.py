@@ -147,9 +147,7 @@ def job_set_up(stage: Stage) -> None:
     page.show_view(view)
 
 
-@screen("stopped", THREE)
-def stopped(stage: Stage) -> None:
-    open_job(stage, lab.STOPPED)
+screen("stopped", THREE)(lambda stage: open_job(stage, lab.STOPPED))
 
 
 @screen("stopped-at-once")
@@ -162,19 +160,9 @@ def stopped_at_once(stage: Stage) -> None:
     page.detail.show_checkpoints(lab.STOPPED.id, ())
 
 
-@screen("draft")
-def draft(stage: Stage) -> None:
-    open_job(stage, lab.DRAFT)
-
-
-@screen("queued")
-def queued(stage: Stage) -> None:
-    open_job(stage, lab.QUEUED)
-
-
-@screen("finished")
-def finished(stage: Stage) -> None:
-    open_job(stage, lab.FINISHED)
+screen("draft")(lambda stage: open_job(stage, lab.DRAFT))
+screen("queued")(lambda stage: open_job(stage, lab.QUEUED))
+screen("finished")(lambda stage: open_job(stage, lab.FINISHED))
 
 
 @screen("refused")
@@ -201,10 +189,8 @@ def failed(stage: Stage) -> None:
     detail.show_pasts({"gpu03": history}, {}, lab.NOW)
 
 
-@screen("failed-no-past")
-def failed_no_past(stage: Stage) -> None:
-    """Nobody kept what the node did, so the loss stands alone."""
-    _failed(stage, lab.FAILED)
+# Nobody kept what the node did, so the loss stands alone.
+screen("failed-no-past")(lambda stage: _failed(stage, lab.FAILED))
 
 
 @screen("failed-at-once")
@@ -227,14 +213,8 @@ def failed_diverged(stage: Stage) -> None:
     _failed(stage, view, rises_at=7_400)
 
 
-@screen("failed-unknown")
-def failed_unknown(stage: Stage) -> None:
-    _failed(stage, lab.UNKNOWN)
-
-
-@screen("failed-lost")
-def failed_lost(stage: Stage) -> None:
-    _failed(stage, lab.LOST)
+screen("failed-unknown")(lambda stage: _failed(stage, lab.UNKNOWN))
+screen("failed-lost")(lambda stage: _failed(stage, lab.LOST))
 
 
 @screen("failed-warned")
@@ -245,9 +225,7 @@ def failed_warned(stage: Stage) -> None:
     _failed(stage, view, "curves")
 
 
-@screen("failed-curves")
-def failed_curves(stage: Stage) -> None:
-    _failed(stage, lab.FAILED, "curves")
+screen("failed-curves")(lambda stage: _failed(stage, lab.FAILED, "curves"))
 
 
 def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
@@ -260,9 +238,7 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
     page.detail.show_pasts(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
 
 
-@screen("ranks", EVERY)
-def ranks(stage: Stage) -> None:
-    _ranks(stage, lab.nodes())
+screen("ranks", EVERY)(lambda stage: _ranks(stage, lab.nodes()))
 
 
 @screen("ranks-no-news")
@@ -279,9 +255,7 @@ def checkpoints(stage: Stage) -> None:
     page.detail.show_verified(lab.LIVE.id, first.name, "checked", "found right")
 
 
-@screen("checkpoints-empty")
-def checkpoints_empty(stage: Stage) -> None:
-    open_job(stage, lab.DRAFT, tab="checkpoints")
+screen("checkpoints-empty")(lambda stage: open_job(stage, lab.DRAFT, tab="checkpoints"))
 
 
 @screen("checkpoints-reading")
@@ -321,9 +295,7 @@ def _log(stage: Stage, lines=lab.LOG):
     return log
 
 
-@screen("log", EVERY)
-def log(stage: Stage) -> None:
-    _log(stage)
+screen("log", EVERY)(_log)
 
 
 @screen("log-search")
@@ -335,9 +307,7 @@ def log_search(stage: Stage) -> None:
     shown.view.go_to(4)
 
 
-@screen("log-empty")
-def log_empty(stage: Stage) -> None:
-    _log(stage)._picker.choose("0")
+screen("log-empty")(lambda stage: _log(stage)._picker.choose("0"))
 
 
 @screen("log-unreadable")
@@ -347,15 +317,9 @@ def log_unreadable(stage: Stage) -> None:
     page.detail.log.show_error(lab.FAILED.id, page.detail.log.source, sentence)
 
 
-@screen("log-huge")
-def log_huge(stage: Stage) -> None:
-    """Hundreds of thousands of lines: their numbers have room, and the last ones are shown."""
-    _log(stage, lab.LOG * 10_000)
-
-
-@screen("log-reading")
-def log_reading(stage: Stage) -> None:
-    open_job(stage, lab.FAILED, tab="log")
+# Hundreds of thousands of lines: their numbers have room, and the last ones are shown.
+screen("log-huge")(lambda stage: _log(stage, lab.LOG * 10_000))
+screen("log-reading")(lambda stage: open_job(stage, lab.FAILED, tab="log"))
 
 
 @screen("settings-of-job", EVERY)
@@ -395,6 +359,4 @@ def notes(stage: Stage) -> None:
     )
 
 
-@screen("notes-empty")
-def notes_empty(stage: Stage) -> None:
-    open_job(stage, lab.FINISHED, tab="notes")
+screen("notes-empty")(lambda stage: open_job(stage, lab.FINISHED, tab="notes"))

@@ -39,9 +39,7 @@ def table(stage: Stage, views=lab.JOBS) -> JobsPage:
     return page
 
 
-@screen("jobs", EVERY)
-def jobs(stage: Stage) -> None:
-    open_job(stage)
+screen("jobs", EVERY)(open_job)
 
 
 @screen("jobs-reading")
@@ -60,11 +58,10 @@ def jobs_unreadable(stage: Stage) -> None:
     stage.window.side_bar.show_error(sentence)
 
 
-@screen("jobs-own-next", EVERY)
-def jobs_own_next(stage: Stage) -> None:
-    """After the example, with a dataset imported already."""
-    page = open_job(stage)
-    page.own_strip.show_steps(frozenset({"data"}), is_wanted=True)
+# After the example, with a dataset imported already.
+screen("jobs-own-next", EVERY)(
+    lambda stage: open_job(stage).own_strip.show_steps(frozenset({"data"}), is_wanted=True)
+)
 
 
 @screen("job-opening")
@@ -82,9 +79,7 @@ def jobs_no_match(stage: Stage) -> None:
     page.list.search._say()
 
 
-@screen("jobs-huge")
-def jobs_huge(stage: Stage) -> None:
-    open_job(stage, views=lab.many_jobs())
+screen("jobs-huge")(lambda stage: open_job(stage, views=lab.many_jobs()))
 
 
 @screen("jobs-long-names")
@@ -120,9 +115,7 @@ def queue_paused(stage: Stage) -> None:
     page.show_queue(Queue(tuple(places), why.sentence), at_once=True)
 
 
-@screen("jobs-table", EVERY, ("light",))
-def jobs_table(stage: Stage) -> None:
-    table(stage)
+screen("jobs-table", EVERY, ("light",))(table)
 
 
 @screen("jobs-table-chosen")
@@ -136,10 +129,9 @@ def jobs_table_chosen(stage: Stage) -> None:
         view.selectionModel().select(page.table.model.index(row, 0), flag.Select | flag.Rows)
 
 
-@screen("jobs-ticked", BOTH)
-def jobs_ticked(stage: Stage) -> None:
-    page = open_job(stage)
-    page.list.ticks.add((lab.LIVE.id, lab.STOPPED.id, lab.FINISHED.id))
+screen("jobs-ticked", BOTH)(
+    lambda stage: open_job(stage).list.ticks.add((lab.LIVE.id, lab.STOPPED.id, lab.FINISHED.id))
+)
 
 
 @screen("jobs-table-settings")
@@ -185,14 +177,8 @@ def jobs_table_edit(stage: Stage) -> None:
     page.table.view.edit_cell(4, JobColumn.TAGS)
 
 
-@screen("jobs-table-huge")
-def jobs_table_huge(stage: Stage) -> None:
-    table(stage, lab.many_jobs())
-
-
-@screen("jobs-table-long-names")
-def jobs_table_long_names(stage: Stage) -> None:
-    table(stage, lab.LONG_JOBS)
+screen("jobs-table-huge")(lambda stage: table(stage, lab.many_jobs()))
+screen("jobs-table-long-names")(lambda stage: table(stage, lab.LONG_JOBS))
 
 
 HERE = samples.reading("this-computer", count=0)
@@ -212,14 +198,9 @@ def _first_start(stage: Stage) -> JobsPage:
     return stage.jobs
 
 
-@screen("first-start", EVERY)
-def first_start(stage: Stage) -> None:
-    _first_start(stage).first_start.show_findings(SOUND)
-
-
-@screen("first-start-missing")
-def first_start_missing(stage: Stage) -> None:
-    _first_start(stage).first_start.show_findings(
+screen("first-start", EVERY)(lambda stage: _first_start(stage).first_start.show_findings(SOUND))
+screen("first-start-missing")(
+    lambda stage: _first_start(stage).first_start.show_findings(
         (
             *SOUND[:2],
             Finding(
@@ -230,6 +211,7 @@ def first_start_missing(stage: Stage) -> None:
             ),
         )
     )
+)
 
 
 @screen("first-start-refused")
@@ -241,7 +223,6 @@ def first_start_refused(stage: Stage) -> None:
     )
 
 
-@screen("jobs-starting", BOTH)
-def jobs_starting(stage: Stage) -> None:
-    page = open_job(stage, lab.DRAFT)
-    page.detail.show_starting(lab.DRAFT.id, "Checking 2 nodes…")
+screen("jobs-starting", BOTH)(
+    lambda stage: open_job(stage, lab.DRAFT).detail.show_starting(lab.DRAFT.id, "Checking 2 nodes…")
+)

@@ -129,10 +129,8 @@ def dataset(stage: Stage) -> None:
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), rare_preview())
 
 
-@screen("dataset-which-loader", EVERY)
-def dataset_which_loader(stage: Stage) -> None:
-    """No loader has read it yet."""
-    _datasets(stage, "plankton")
+# No loader has read it yet.
+screen("dataset-which-loader", EVERY)(lambda stage: _datasets(stage, "plankton"))
 
 
 @screen("dataset-several-findings")
@@ -145,9 +143,11 @@ def dataset_several_findings(stage: Stage) -> None:
     )
 
 
-@screen("dataset-classes-100")
-def dataset_many_classes(stage: Stage) -> None:
-    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), preview(classes=100))
+screen("dataset-classes-100")(
+    lambda stage: _datasets(stage).detail.show_preview(
+        Trial("digits@2", "digits"), preview(classes=100)
+    )
+)
 
 
 @screen("dataset-one-class")
@@ -195,9 +195,7 @@ def _columns(stage: Stage) -> LibraryPage:
     return page
 
 
-@screen("dataset-columns")
-def dataset_columns(stage: Stage) -> None:
-    _columns(stage)
+screen("dataset-columns")(_columns)
 
 
 @screen("dataset-statistics", EVERY)
@@ -265,22 +263,18 @@ def dataset_unreadable(stage: Stage) -> None:
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
 
 
-@screen("dataset-looking")
-def dataset_looking(stage: Stage) -> None:
-    _datasets(stage).detail.show_trial_progress(0.4, "Sample 720 of 1 797")
-
-
-@screen("dataset-refused")
-def dataset_refused(stage: Stage) -> None:
-    _datasets(stage).detail.show_trial_error(
+screen("dataset-looking")(
+    lambda stage: _datasets(stage).detail.show_trial_progress(0.4, "Sample 720 of 1 797")
+)
+screen("dataset-refused")(
+    lambda stage: _datasets(stage).detail.show_trial_error(
         "The loader stopped at item 1000: there is no file train/1000.png.",
         "Import the dataset again with all its files.",
     )
-
-
-@screen("datasets-empty", (LARGE, SMALL, SMALLEST))
-def datasets_empty(stage: Stage) -> None:
-    stage.library(Kind.DATASET).show_items(())
+)
+screen("datasets-empty", (LARGE, SMALL, SMALLEST))(
+    lambda stage: stage.library(Kind.DATASET).show_items(())
+)
 
 
 @screen("dataset-versions")
@@ -319,14 +313,14 @@ def _source(page: LibraryPage, reference: str, folder: str, name: str) -> None:
     page.detail.show_text(reference, name, text)
 
 
-@screen("model", EVERY)
-def model(stage: Stage) -> None:
-    _models(stage, "check").detail.show_check(Trial("coco", "coco-boxes", "retinanet-r50@3"), CHECK)
-
-
-@screen("model-source")
-def model_source(stage: Stage) -> None:
-    _source(_models(stage, "source"), "retinanet-r50@3", "model", "bks_model.py")
+screen("model", EVERY)(
+    lambda stage: _models(stage, "check").detail.show_check(
+        Trial("coco", "coco-boxes", "retinanet-r50@3"), CHECK
+    )
+)
+screen("model-source")(
+    lambda stage: _source(_models(stage, "source"), "retinanet-r50@3", "model", "bks_model.py")
+)
 
 
 @screen("model-versions")
@@ -349,17 +343,13 @@ def model_versions(stage: Stage) -> None:
     )
 
 
-@screen("model-refused")
-def model_refused(stage: Stage) -> None:
-    _models(stage, "check").detail.show_trial_error(
+screen("model-refused")(
+    lambda stage: _models(stage, "check").detail.show_trial_error(
         "The step backward failed: the loss has no gradient.",
         "Is the loss computed from the model's output?",
     )
-
-
-@screen("models-empty")
-def models_empty(stage: Stage) -> None:
-    stage.library(Kind.MODEL).show_items(())
+)
+screen("models-empty")(lambda stage: stage.library(Kind.MODEL).show_items(()))
 
 
 def _loaders(stage: Stage, tab: str) -> LibraryPage:
@@ -373,19 +363,15 @@ def _loaders(stage: Stage, tab: str) -> LibraryPage:
     return page
 
 
-@screen("loader", EVERY)
-def loader(stage: Stage) -> None:
-    _loaders(stage, "samples").detail.show_preview(Trial("digits", "digits@1"), preview())
-
-
-@screen("loader-source")
-def loader_source(stage: Stage) -> None:
-    _source(_loaders(stage, "source"), "digits@1", "loader", "bks_dataset.py")
-
-
-@screen("loaders-empty")
-def loaders_empty(stage: Stage) -> None:
-    stage.library(Kind.LOADER).show_items(())
+screen("loader", EVERY)(
+    lambda stage: _loaders(stage, "samples").detail.show_preview(
+        Trial("digits", "digits@1"), preview()
+    )
+)
+screen("loader-source")(
+    lambda stage: _source(_loaders(stage, "source"), "digits@1", "loader", "bks_dataset.py")
+)
+screen("loaders-empty")(lambda stage: stage.library(Kind.LOADER).show_items(()))
 
 
 def _states_of(kind: Kind) -> None:

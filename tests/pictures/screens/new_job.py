@@ -76,9 +76,7 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     return form
 
 
-@screen("new-job", EVERY, ("light",))
-def new_job(stage: Stage) -> None:
-    filled(stage)
+screen("new-job", EVERY, ("light",))(filled)
 
 
 @screen("new-job-more", BOTH)
@@ -99,9 +97,7 @@ def choosing(stage: Stage) -> StartFrom:
     return start_from
 
 
-@screen("new-job-start-from", BOTH)
-def new_job_start_from(stage: Stage) -> None:
-    choosing(stage)
+screen("new-job-start-from", BOTH)(choosing)
 
 
 @screen("new-job-checkpoint")
@@ -115,11 +111,12 @@ def new_job_checkpoint(stage: Stage) -> None:
     choice.show_checkpoints(lab.LIVE.id, lab.checkpoints())
 
 
-@screen("new-job-untried", BOTH)
-def new_job_untried(stage: Stage) -> None:
-    """Model, dataset and loader are just being tried together."""
-    doing = "Running the model's forward…"
-    filled(stage).show_check(READY, BatchTrial(TrialState.UNDER_WAY, doing))
+# Model, dataset and loader are just being tried together.
+screen("new-job-untried", BOTH)(
+    lambda stage: filled(stage).show_check(
+        READY, BatchTrial(TrialState.UNDER_WAY, "Running the model's forward…")
+    )
+)
 
 
 @screen("new-job-misfit", (LARGE, SMALL, SMALLEST))
@@ -132,9 +129,8 @@ def new_job_misfit(stage: Stage) -> None:
     filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, told, "model"))
 
 
-@screen("new-job-faults", (LARGE, SMALL, SMALLEST))
-def new_job_faults(stage: Stage) -> None:
-    filled(stage).show_check(
+screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
+    lambda stage: filled(stage).show_check(
         JobCheck(
             faults=(
                 Fault("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
@@ -143,6 +139,7 @@ def new_job_faults(stage: Stage) -> None:
             )
         )
     )
+)
 
 
 @screen("new-job-empty")
@@ -155,9 +152,9 @@ def new_job_empty(stage: Stage) -> None:
     form.show_check(JobCheck(faults=(Fault("model", "model: choose one."),)))
 
 
-@screen("new-job-64")
-def new_job_64(stage: Stage) -> None:
-    filled(stage, samples.cluster(64), {**RAW, "placement": placed("gpu10", "gpu12")})
+screen("new-job-64")(
+    lambda stage: filled(stage, samples.cluster(64), {**RAW, "placement": placed("gpu10", "gpu12")})
+)
 
 
 @screen("new-job-taken", BOTH)
@@ -185,9 +182,7 @@ def shared(stage: Stage) -> JobForm:
     return form
 
 
-@screen("new-job-shared", BOTH)
-def new_job_shared(stage: Stage) -> None:
-    shared(stage)
+screen("new-job-shared", BOTH)(shared)
 
 
 @screen("use-gpu-anyway")
@@ -205,9 +200,11 @@ def new_job_long_names(stage: Stage) -> None:
     filled(stage, samples.cluster(12, lab.LONG_NODE), raw)
 
 
-@screen("new-job-refused")
-def new_job_refused(stage: Stage) -> None:
-    filled(stage).show_error("The name “retinanet-r50 · coco 2x, sqrt” cannot be written to disk.")
+screen("new-job-refused")(
+    lambda stage: filled(stage).show_error(
+        "The name “retinanet-r50 · coco 2x, sqrt” cannot be written to disk."
+    )
+)
 
 
 def scroll_to(stage: Stage, form: JobForm, part: QWidget) -> None:
@@ -238,9 +235,7 @@ def show_sweep(stage: Stage) -> JobForm:
     return form
 
 
-@screen("sweep", published=("light",))
-def sweep(stage: Stage) -> None:
-    show_sweep(stage)
+screen("sweep", published=("light",))(show_sweep)
 
 
 @screen("sweep-popover")

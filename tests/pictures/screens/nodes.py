@@ -97,49 +97,19 @@ def _see(page: NodesPage, state: NodeState, over_s: float = 8 * lab.MINUTE) -> N
     page.show_nodes((state,))
 
 
-@screen("nodes", EVERY, ("light",))
-def nodes(stage: Stage) -> None:
-    _nodes(stage, lab.nodes())
-
-
-@screen("nodes-1")
-def nodes_1(stage: Stage) -> None:
-    _see(_nodes(stage, ALONE), ALONE[0])
-
-
-@screen("nodes-4")
-def nodes_4(stage: Stage) -> None:
-    _nodes(stage, samples.cluster(4))
-
-
-@screen("nodes-20")
-def nodes_20(stage: Stage) -> None:
-    _nodes(stage, samples.cluster(20))
-
-
-@screen("nodes-64", EVERY)
-def nodes_64(stage: Stage) -> None:
-    _nodes(stage, samples.cluster(64))
-
-
-@screen("nodes-long-names")
-def nodes_long_names(stage: Stage) -> None:
-    _nodes(stage, samples.cluster(12, lab.LONG_NODE))
-
-
-@screen("nodes-64-long-names")
-def nodes_64_long_names(stage: Stage) -> None:
-    _nodes(stage, samples.cluster(64, lab.LONG_NODE))
-
-
-@screen("nodes-processors")
-def nodes_processors(stage: Stage) -> None:
-    _nodes(stage, tuple(samples.state(f"cpu{n}", "ours", 0) for n in range(5)))
-
-
-@screen("nodes-all-gone")
-def nodes_all_gone(stage: Stage) -> None:
-    _nodes(stage, tuple(samples.gone(state) for state in samples.cluster(6)))
+screen("nodes", EVERY, ("light",))(lambda stage: _nodes(stage, lab.nodes()))
+screen("nodes-1")(lambda stage: _see(_nodes(stage, ALONE), ALONE[0]))
+screen("nodes-4")(lambda stage: _nodes(stage, samples.cluster(4)))
+screen("nodes-20")(lambda stage: _nodes(stage, samples.cluster(20)))
+screen("nodes-64", EVERY)(lambda stage: _nodes(stage, samples.cluster(64)))
+screen("nodes-long-names")(lambda stage: _nodes(stage, samples.cluster(12, lab.LONG_NODE)))
+screen("nodes-64-long-names")(lambda stage: _nodes(stage, samples.cluster(64, lab.LONG_NODE)))
+screen("nodes-processors")(
+    lambda stage: _nodes(stage, tuple(samples.state(f"cpu{n}", "ours", 0) for n in range(5)))
+)
+screen("nodes-all-gone")(
+    lambda stage: _nodes(stage, tuple(samples.gone(state) for state in samples.cluster(6)))
+)
 
 
 def _detail(stage: Stage, name: str, states=None, past: NodeHistoryData | None = None) -> NodesPage:
@@ -149,9 +119,7 @@ def _detail(stage: Stage, name: str, states=None, past: NodeHistoryData | None =
     return page
 
 
-@screen("node-detail", EVERY, ("dark",))
-def node_detail(stage: Stage) -> None:
-    _detail(stage, "gpu07")
+screen("node-detail", EVERY, ("dark",))(lambda stage: _detail(stage, "gpu07"))
 
 
 @screen("node-detail-week")
@@ -182,10 +150,11 @@ def node_detail_ecc(stage: Stage) -> None:
     card.show_past()
 
 
-@screen("node-detail-well")
-def node_detail_well(stage: Stage) -> None:
-    page = _detail(stage, "gpu06")
-    page.show_findings("gpu06", (Finding("Python", True, "Python 3.12 with PyTorch 2.13."),))
+screen("node-detail-well")(
+    lambda stage: _detail(stage, "gpu06").show_findings(
+        "gpu06", (Finding("Python", True, "Python 3.12 with PyTorch 2.13."),)
+    )
+)
 
 
 @screen("node-detail-findings", published=("light",))
@@ -205,14 +174,10 @@ def node_detail_findings(stage: Stage) -> None:
     )
 
 
-@screen("node-detail-ssh-silent")
-def node_detail_ssh_silent(stage: Stage) -> None:
-    _detail(stage, "gpu06", tuple(map(_without_ssh, lab.nodes())))
-
-
-@screen("nodes-ssh-silent")
-def nodes_ssh_silent(stage: Stage) -> None:
-    _nodes(stage, tuple(map(_without_ssh, lab.nodes())))
+screen("node-detail-ssh-silent")(
+    lambda stage: _detail(stage, "gpu06", tuple(map(_without_ssh, lab.nodes())))
+)
+screen("nodes-ssh-silent")(lambda stage: _nodes(stage, tuple(map(_without_ssh, lab.nodes()))))
 
 
 def _without_ssh(state: NodeState) -> NodeState:
@@ -240,24 +205,10 @@ def nodes_reading(stage: Stage) -> None:
     stage.nodes._slow.timeout.emit()
 
 
-@screen("nodes-no-news")
-def nodes_no_news(stage: Stage) -> None:
-    _nodes(stage, lab.nodes()).show_error(_UNREADABLE)
-
-
-@screen("nodes-over-ssh")
-def nodes_over_ssh(stage: Stage) -> None:
-    _nodes(stage, _over_ssh())
-
-
-@screen("node-detail-new-over-ssh")
-def node_detail_new_over_ssh(stage: Stage) -> None:
-    _detail(stage, "gpu13", _over_ssh())
-
-
-@screen("node-detail-over-ssh")
-def node_detail_over_ssh(stage: Stage) -> None:
-    _detail(stage, "gpu11", _over_ssh())
+screen("nodes-no-news")(lambda stage: _nodes(stage, lab.nodes()).show_error(_UNREADABLE))
+screen("nodes-over-ssh")(lambda stage: _nodes(stage, _over_ssh()))
+screen("node-detail-new-over-ssh")(lambda stage: _detail(stage, "gpu13", _over_ssh()))
+screen("node-detail-over-ssh")(lambda stage: _detail(stage, "gpu11", _over_ssh()))
 
 
 def _over_ssh() -> tuple[NodeState, ...]:
@@ -273,9 +224,7 @@ def _over_ssh() -> tuple[NodeState, ...]:
     )
 
 
-@screen("node-detail-gone")
-def node_detail_gone(stage: Stage) -> None:
-    _detail(stage, "gpu11")
+screen("node-detail-gone")(lambda stage: _detail(stage, "gpu11"))
 
 
 @screen("node-detail-new")
@@ -294,24 +243,10 @@ def _add(stage: Stage, host: str = "gpu13.lab.example.org", *, look: bool = True
     return dialog
 
 
-@screen("add-node")
-def add_node(stage: Stage) -> None:
-    _add(stage, look=False)
-
-
-@screen("add-node-fault")
-def add_node_fault(stage: Stage) -> None:
-    _add(stage, "gpu07", look=False)
-
-
-@screen("add-node-looking")
-def add_node_looking(stage: Stage) -> None:
-    _add(stage)
-
-
-@screen("add-node-more")
-def add_node_more(stage: Stage) -> None:
-    _add(stage, look=False)._more.click()
+screen("add-node")(lambda stage: _add(stage, look=False))
+screen("add-node-fault")(lambda stage: _add(stage, "gpu07", look=False))
+screen("add-node-looking")(_add)
+screen("add-node-more")(lambda stage: _add(stage, look=False)._more.click())
 
 
 @screen("add-node-no-share")
@@ -321,24 +256,20 @@ def add_node_no_share(stage: Stage) -> None:
     dialog.no_share.click()
 
 
-@screen("add-node-trust", published=("light",))
-def add_node_trust(stage: Stage) -> None:
-    _add(stage).ask_trust(KEY)
-
-
-@screen("add-node-changed-key")
-def add_node_changed_key(stage: Stage) -> None:
-    _add(stage).show_changed_key(KEY, "SHA256:9fX0aa7Y0sJm9TgR0ePZyVnE2b1sWc8uXo5dLx0Q111")
-
-
-@screen("add-node-passphrase")
-def add_node_passphrase(stage: Stage) -> None:
-    _add(stage).ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
-
-
-@screen("add-node-refused")
-def add_node_refused(stage: Stage) -> None:
-    _add(stage).show_refusal("user", "gpu13 lets nobody in as “mai”.", "Choose a key file.")
+screen("add-node-trust", published=("light",))(lambda stage: _add(stage).ask_trust(KEY))
+screen("add-node-changed-key")(
+    lambda stage: _add(stage).show_changed_key(
+        KEY, "SHA256:9fX0aa7Y0sJm9TgR0ePZyVnE2b1sWc8uXo5dLx0Q111"
+    )
+)
+screen("add-node-passphrase")(
+    lambda stage: _add(stage).ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
+)
+screen("add-node-refused")(
+    lambda stage: _add(stage).show_refusal(
+        "user", "gpu13 lets nobody in as “mai”.", "Choose a key file."
+    )
+)
 
 
 @screen("passphrase")
@@ -357,40 +288,16 @@ def _set_up(stage: Stage, state: SetUp) -> SetUpDialog:
     return dialog
 
 
-@screen("provision", published=("light",))
-def provision(stage: Stage) -> None:
-    _set_up(stage, LIVE)
-
-
-@screen("provision-waiting")
-def provision_waiting(stage: Stage) -> None:
-    _set_up(stage, SetUp("gpu13"))
-
-
-@screen("provision-failed")
-def provision_failed(stage: Stage) -> None:
-    _set_up(stage, BROKEN)
-
-
-@screen("provision-cancelled")
-def provision_cancelled(stage: Stage) -> None:
-    _set_up(stage, GIVEN_UP)
-
-
-@screen("provision-ready")
-def provision_ready(stage: Stage) -> None:
-    _set_up(stage, READY)
-
-
-@screen("provision-key")
-def provision_key(stage: Stage) -> None:
-    """A host key that nobody has trusted yet."""
-    _set_up(stage, UNKNOWN_KEY)
-
-
-@screen("provision-changed-key", (LARGE, SMALL, SMALLEST))
-def provision_changed_key(stage: Stage) -> None:
-    _set_up(stage, replace(UNKNOWN_KEY, accepted="SHA256:Vt8mQ2cYxw1LrJ0bZp5d"))
+screen("provision", published=("light",))(lambda stage: _set_up(stage, LIVE))
+screen("provision-waiting")(lambda stage: _set_up(stage, SetUp("gpu13")))
+screen("provision-failed")(lambda stage: _set_up(stage, BROKEN))
+screen("provision-cancelled")(lambda stage: _set_up(stage, GIVEN_UP))
+screen("provision-ready")(lambda stage: _set_up(stage, READY))
+# A host key that nobody has trusted yet.
+screen("provision-key")(lambda stage: _set_up(stage, UNKNOWN_KEY))
+screen("provision-changed-key", (LARGE, SMALL, SMALLEST))(
+    lambda stage: _set_up(stage, replace(UNKNOWN_KEY, accepted="SHA256:Vt8mQ2cYxw1LrJ0bZp5d"))
+)
 
 
 @screen("provision-several", (LARGE, SMALL, SMALLEST))
@@ -405,9 +312,7 @@ def _choices(stage: Stage, *arguments: object) -> None:
     stage.lay_over(SetUpAgainDialog(*arguments, "5.0.11", stage.window))
 
 
-@screen("set-up-choices")
-def set_up_choices(stage: Stage) -> None:
-    _choices(stage, THREE, ("gpu1", "gpu3"), SetUpOptions())
+screen("set-up-choices")(lambda stage: _choices(stage, THREE, ("gpu1", "gpu3"), SetUpOptions()))
 
 
 @screen("set-up-choices-misfit")

@@ -33,9 +33,7 @@ def _table(stage: Stage) -> JobsPage:
     return page
 
 
-@screen("sweep-rows", THREE)
-def sweep_rows(stage: Stage) -> None:
-    _jobs(stage).open_sweep(LR)
+screen("sweep-rows", THREE)(lambda stage: _jobs(stage).open_sweep(LR))
 
 
 @screen("sweep-rows-unfolded")
@@ -45,20 +43,9 @@ def sweep_rows_unfolded(stage: Stage) -> None:
     page.sweeps.fold(LIST, LR, False)
 
 
-@screen("sweep-pane-long-names", THREE)
-def sweep_pane_long_names(stage: Stage) -> None:
-    _jobs(stage).open_sweep(LONG)
-
-
-@screen("sweep-table", THREE)
-def sweep_table(stage: Stage) -> None:
-    _table(stage)
-
-
-@screen("sweep-table-unfolded")
-def sweep_table_unfolded(stage: Stage) -> None:
-    page = _table(stage)
-    page.sweeps.fold(TABLE, LR, False)
+screen("sweep-pane-long-names", THREE)(lambda stage: _jobs(stage).open_sweep(LONG))
+screen("sweep-table", THREE)(_table)
+screen("sweep-table-unfolded")(lambda stage: _table(stage).sweeps.fold(TABLE, LR, False))
 
 
 @screen("sweep-table-search")
@@ -113,9 +100,7 @@ def _popover(stage: Stage, path: str) -> SeveralValues:
     return popover
 
 
-@screen("sweep-popover-ticks")
-def sweep_popover_ticks(stage: Stage) -> None:
-    _popover(stage, "optimizer.name")
+screen("sweep-popover-ticks")(lambda stage: _popover(stage, "optimizer.name"))
 
 
 @screen("sweep-popover-range", THREE)

@@ -48,9 +48,7 @@ def _replay(stage: Stage) -> JobForm:
     return form
 
 
-@screen("new-job-replay")
-def new_job_replay(stage: Stage) -> None:
-    _replay(stage)
+screen("new-job-replay")(_replay)
 
 
 @screen("new-job-no-replay")
@@ -67,9 +65,7 @@ def _load(stage: Stage, templates: tuple[Template, ...] = TEMPLATES) -> LoadDial
     return dialog
 
 
-@screen("load", THREE)
-def load(stage: Stage) -> None:
-    _load(stage)
+screen("load", THREE)(_load)
 
 
 @screen("load-damaged")
@@ -79,9 +75,7 @@ def load_damaged(stage: Stage) -> None:
     dialog.show_error("The template “night run” exists already and was not changed.")
 
 
-@screen("load-empty")
-def load_empty(stage: Stage) -> None:
-    _load(stage, ())
+screen("load-empty")(lambda stage: _load(stage, ()))
 
 
 @screen("load-jobs")
