@@ -19,6 +19,7 @@ from tests.backend.services.sweeps.test_sweep_service import (
     waiting,
 )
 from tests.integration.tiny import raw_job
+from tests.windows import on_screen
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -28,10 +29,7 @@ __all__ = ["places", "services"]
 
 @pytest.fixture
 def form(qtbot):
-    form = JobForm()
-    qtbot.addWidget(form)
-    form.show()
-    return form
+    return on_screen(qtbot, JobForm())
 
 
 @pytest.fixture
@@ -65,9 +63,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
         for view in services.jobs.queries.list()
         if view.id in {one.id for one in made.args[0].jobs}
     )
-    page = ComparePage()
-    qtbot.addWidget(page)
-    page.show()
+    page = on_screen(qtbot, ComparePage())
     page.set_jobs((jobs[0].id,))
     page.show_update(ComparedUpdate(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)

@@ -9,6 +9,7 @@ from backend.datastore.jobs import files as job_files
 from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import on_screen
 from widgets.common.toast import Toast
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -29,20 +30,14 @@ def ids(services):
 
 @pytest.fixture
 def page(qtbot, services, ids):
-    page = JobsPage()
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
+    page = on_screen(qtbot, JobsPage(), 1200, 800)
     show_jobs(page, services.jobs.queries.list())
     return page
 
 
 @pytest.fixture
 def toast(qtbot):
-    over = QWidget()
-    qtbot.addWidget(over)
-    over.resize(900, 600)
-    over.show()
+    over = on_screen(qtbot, QWidget(), 900, 600)
     return Toast(over)
 
 

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.pictures.flaws import flaws
+from tests.windows import on_screen
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import (
@@ -344,9 +345,7 @@ def test_a_page_that_just_fits_or_just_does_not_comes_to_rest(qtbot: QtBot) -> N
 
     page = Page()
     page.setLayout(col(*(Label("word " * count, wrap=True) for count in (40, 57))))
-    scroll = Scroll(page, gutter=PAGE_MARGIN)
-    qtbot.addWidget(scroll)
-    scroll.show()
+    scroll = on_screen(qtbot, Scroll(page, gutter=PAGE_MARGIN))
     for width in range(300, 360, 5):
         height = page.heightForWidth(width - PAGE_MARGIN)
         for more in range(-24, 25, 3):
@@ -491,10 +490,7 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, look: ThemeManager
 
 
 def test_a_toast_offers_the_next_step_in_a_button(qtbot):
-    window = QWidget()
-    qtbot.addWidget(window)
-    window.resize(900, 600)
-    window.show()
+    window = on_screen(qtbot, QWidget(), 900, 600)
     toast, taken = Toast(window), []
     toast.offer(Offer("Imported digits @ 1", "New job with it", lambda: taken.append("job")))
     assert toast._undo.text() == "New job with it"

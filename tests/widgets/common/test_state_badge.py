@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.state import JobState
+from tests.windows import on_screen, owned
 from widgets.common import theme
 from widgets.common.state_badge import (
     Logo,
@@ -84,15 +85,13 @@ def test_progress_is_seen_and_never_quite_nothing() -> None:
 
 @pytest.mark.parametrize("state", JobState)
 def test_the_badge_says_the_word_of_the_state_in_its_tone(qtbot: QtBot, state: JobState) -> None:
-    badge = StateBadge(state, 0.5, "on gpu06")
-    qtbot.addWidget(badge)
+    badge = owned(qtbot, StateBadge(state, 0.5, "on gpu06"))
     assert badge.accessibleName() == f"{state.word} on gpu06"
     assert theme.current().hex(state_tone(state)) == theme.current().hex(state.family)
 
 
 def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> None:
-    turning = StateGlyph(JobState.SETUP)
-    qtbot.addWidget(turning)
+    turning = owned(qtbot, StateGlyph(JobState.SETUP))
     assert not turning.is_turning()
     turning.show()
     assert turning.is_turning()
@@ -106,9 +105,7 @@ def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> 
 
 def test_nothing_turns_for_people_who_asked_for_that(qtbot: QtBot) -> None:
     theme.reduce_motion(True)
-    still = StateGlyph(JobState.SETUP)
-    qtbot.addWidget(still)
-    still.show()
+    still = on_screen(qtbot, StateGlyph(JobState.SETUP))
     assert not still.is_turning()
     assert not is_animated(JobState.SETUP)
     assert turn_now() == 0.0
@@ -138,8 +135,7 @@ def test_a_ring_of_64_ranks_has_64_segments() -> None:
 
 
 def test_the_ring_says_how_far_and_how_many_are_unwell(qtbot: QtBot) -> None:
-    widget = RankRing(96)
-    qtbot.addWidget(widget)
+    widget = owned(qtbot, RankRing(96))
     widget.set_progress(JobState.TRAINING, 0.649, ["", "warn", "", "bad"])
     assert widget.accessibleName() == "Training, 64 percent, 2 of 4 ranks need attention"
     widget.set_progress(JobState.FINISHED, 1.0)
@@ -173,6 +169,5 @@ def test_an_unwell_gpu_has_a_hole() -> None:
 
 
 def test_the_mark_is_painted(qtbot: QtBot) -> None:
-    logo = Logo()
-    qtbot.addWidget(logo)
+    logo = owned(qtbot, Logo())
     assert not logo.grab().isNull()

@@ -14,6 +14,7 @@ from backend.records.jobs.summary import line_of
 from backend.services.jobs.index import JobIndex
 from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, look, news, three
+from tests.windows import on_screen
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage, short_names
 from widgets.compare.job_picker import JobPicker
@@ -28,10 +29,7 @@ pytestmark = pytest.mark.usefixtures("look")
 
 @pytest.fixture
 def page(qtbot):
-    page = ComparePage()
-    qtbot.addWidget(page)
-    page.resize(1176, 900)
-    page.show()
+    page = on_screen(qtbot, ComparePage(), 1176, 900)
     yield page
     # Now: each page that lives on would be dressed again for each test after it.
     page.deleteLater()
@@ -200,9 +198,7 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
     show(page, three())
     head = page.table._heads[1]
     head.setFocus()
-    other = QWidget()
-    qtbot.addWidget(other)
-    other.show()
+    other = on_screen(qtbot, QWidget())
     other.activateWindow()
     qtbot.waitUntil(other.isActiveWindow)
     page.table._all.toggle()

@@ -19,6 +19,7 @@ from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import on_screen, owned
 from widgets.common import theme
 from widgets.common.job_mime import jobs_in, put_jobs
 from widgets.compare.compare_page import ComparePage
@@ -33,10 +34,7 @@ EIGHT = tuple(f"id{number}" for number in range(8))
 
 @pytest.fixture
 def page(qtbot):
-    page = ComparePage()
-    qtbot.addWidget(page)
-    page.resize(1100, 800)
-    page.show()
+    page = on_screen(qtbot, ComparePage(), 1100, 800)
     yield page
     page.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -55,8 +53,7 @@ def controller(page, immediately):
 @pytest.fixture
 def place(qtbot, page, controller):
     """Compare in the side bar."""
-    side_bar = SideBar()
-    qtbot.addWidget(side_bar)
+    side_bar = owned(qtbot, SideBar())
     side_bar.take_jobs(page.offer_for)
     side_bar.jobs_dropped.connect(controller.drop)
     side_bar.show()
@@ -188,10 +185,7 @@ def held(monkeypatch):
 
 @pytest.fixture
 def jobs(qtbot):
-    jobs = JobsPage()
-    qtbot.addWidget(jobs)
-    jobs.resize(1200, 800)
-    jobs.show()
+    jobs = on_screen(qtbot, JobsPage(), 1200, 800)
     waiting = replace(CREATED, state=JobState.QUEUED)
     views = [replace(CREATED, id=name, name=f"job {name}") for name in "ab"]
     swept = [replace(FAILED, id=name, name=f"lr {name}", tags=("sweep:lr",)) for name in "stu"]

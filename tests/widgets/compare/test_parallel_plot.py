@@ -15,6 +15,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.turns import finish
 from tests.widgets.compare.sweep_samples import sweep
+from tests.windows import on_screen, owned
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.compare.parallel_picture import ParallelPicture
@@ -25,9 +26,7 @@ LEFT = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def plot(qtbot):
-    made = ParallelPlot()
-    qtbot.addWidget(made)
-    made.resize(900, 320)
+    made = owned(qtbot, ParallelPlot(), 900, 320)
     made.show_parallel(parallel(sweep()))
     made.show()
     return made
@@ -35,10 +34,7 @@ def plot(qtbot):
 
 @pytest.fixture
 def page(qtbot, look):
-    page = ComparePage()
-    qtbot.addWidget(page)
-    page.resize(1200, 900)
-    page.show()
+    page = on_screen(qtbot, ComparePage(), 1200, 900)
     yield page
     page.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -18,6 +18,7 @@ from backend.records.library.preview import (
     rare_words,
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
+from tests.windows import on_screen, owned
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
@@ -50,11 +51,7 @@ def preview(count=10):
 
 @pytest.fixture
 def page(qtbot):
-    page = LibraryPage(Kind.DATASET)
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
-    return page
+    return on_screen(qtbot, LibraryPage(Kind.DATASET), 1200, 800)
 
 
 def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
@@ -211,8 +208,7 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
 
 
 def test_a_model_is_checked_with_what_is_chosen(qtbot):
-    page = LibraryPage(Kind.MODEL)
-    qtbot.addWidget(page)
+    page = owned(qtbot, LibraryPage(Kind.MODEL))
     together = (Together("digits", "digits", "net"),)
     page.detail.show_companions(("digits",), ("digits",), together)
     page.show_items((item("net", kind=Kind.MODEL),))
@@ -234,8 +230,7 @@ def test_a_name_with_markup_is_shown_as_it_is(page):
 
 def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(qtbot):
     taken = {Kind.DATASET: {"plankton": 2}}
-    dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton.zip", taken=taken)
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton.zip", taken=taken))
     with qtbot.waitSignal(dialog.import_requested) as wished:
         qtbot.mouseClick(dialog._import, Qt.MouseButton.LeftButton)
     assert (wished.args[0].name, wished.args[0].source) == ("plankton", "/home/mai/plankton.zip")
@@ -243,15 +238,13 @@ def test_the_import_dialog_fills_the_name_in_and_says_that_it_becomes_a_version(
 
 
 def test_a_name_that_cannot_be_is_told_at_its_field(qtbot):
-    dialog = ImportDialog(Kind.MODEL, "/tmp/net", "CON")
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "CON"))
     assert "reserved" in dialog._name_field.error()
     assert not dialog._import.isEnabled()
 
 
 def test_closing_during_an_import_cancels_it(qtbot):
-    dialog = ImportDialog(Kind.MODEL, "/tmp/net", "net")
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "net"))
     dialog.show_progress(0.5, "Copying")
     with qtbot.waitSignal(dialog.cancel_requested):
         dialog.reject()
@@ -268,8 +261,7 @@ BOTH = ImportGuess(Kind.DATASET, Project(HOMES))
 
 
 def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
-    dialog = ImportDialog(Kind.DATASET, source, name, **more)
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ImportDialog(Kind.DATASET, source, name, **more))
     dialog.asked = []
     dialog.look_requested.connect(dialog.asked.append)
     return dialog
@@ -383,9 +375,7 @@ def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
 
 
 def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
-    dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton")
-    qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = on_screen(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     answer = dialog._answer
     dialog.show_progress(0.4, "Copying train/0412.png")
     assert not dialog._close.isVisible()
@@ -397,8 +387,7 @@ def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
 
 @pytest.mark.parametrize("change", ["kind", "from", "name"])
 def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change):
-    dialog = ImportDialog(Kind.DATASET, "/home/mai/plankton")
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     dialog.show_error("A model needs a file bks_model.py.")
     if change == "kind":
         model = next(b for b in dialog._kind.findChildren(QAbstractButton) if b.text() == "Model")

@@ -18,6 +18,7 @@ from backend.records.library.preview import (
     SamplePreview,
     ShapeCount,
 )
+from tests.windows import on_screen, owned
 from widgets.common.cards import EmptyState
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
@@ -50,8 +51,7 @@ def preview(names: tuple[str, ...] = ("cat", "dog", "owl"), **more: object) -> P
 @pytest.fixture
 def show(qtbot: QtBot) -> Shown:
     """A view and its filter in one window; the filter has what room the window leaves it."""
-    window = QWidget()
-    qtbot.addWidget(window)
+    window = owned(qtbot, QWidget())
     view = SamplesView()
     line = QHBoxLayout(window)
     line.addWidget(view)
@@ -186,8 +186,7 @@ def picture_of(width: int, height: int) -> SamplePreview:
 def test_samples_fill_the_width_and_are_large_where_there_is_room(
     qtbot: QtBot, width: int, least: int, most: int
 ) -> None:
-    grid = SampleGrid()
-    qtbot.addWidget(grid)
+    grid = owned(qtbot, SampleGrid())
     grid.show_samples(tuple(sample(n, "cat") for n in range(40)))
     grid.resize(width, grid.heightForWidth(width))
     columns, side = grid._fitted(width)
@@ -198,8 +197,7 @@ def test_samples_fill_the_width_and_are_large_where_there_is_room(
 
 
 def test_a_picture_that_is_no_square_keeps_its_shape(qtbot: QtBot) -> None:
-    grid = SampleGrid()
-    qtbot.addWidget(grid)
+    grid = owned(qtbot, SampleGrid())
     grid.show_samples((picture_of(90, 30),))
     grid.resize(300, 120)
     shown = grid.grab().toImage()
@@ -218,8 +216,7 @@ def test_each_sample_is_drawn_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
     drawn: list[SamplePart | None] = []
     monkeypatch.setattr(sample_parts, "paint_part", lambda *given: drawn.append(given[-1]))
     wave = SamplePart("data", (256,), "float32", "wave", values=tuple(n % 7 for n in range(256)))
-    grid = SampleGrid()
-    qtbot.addWidget(grid)
+    grid = owned(qtbot, SampleGrid())
     grid.show_samples(tuple(SamplePreview(n, (wave,), "", 0.4, "") for n in range(40)))
     grid.resize(600, grid.heightForWidth(600))
     for _ in range(2):
@@ -228,8 +225,7 @@ def test_each_sample_is_drawn_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 
 
 def test_samples_are_drawn_again_in_another_theme(qtbot: QtBot, look: ThemeManager) -> None:
-    grid = SampleGrid()
-    qtbot.addWidget(grid)
+    grid = owned(qtbot, SampleGrid())
     grid.show_samples((sample(0, "cat"),))
     grid.resize(300, 120)
     light = grid.grab().toImage()
@@ -293,10 +289,7 @@ def test_each_spread_is_said_in_words() -> None:
 def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
     qtbot: QtBot,
 ) -> None:
-    view = StatisticsView()
-    qtbot.addWidget(view)
-    view.resize(1100, 500)
-    view.show()
+    view = on_screen(qtbot, StatisticsView(), 1100, 500)
     view.show_preview(preview(statistics=STATISTICS, shapes=SHAPES))
     cells = [[view.model.index(n, m).data() for m in range(6)] for n in range(3)]
     assert cells == [

@@ -10,6 +10,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import open_services
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
+from tests.windows import on_screen, owned
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow
 
@@ -19,11 +20,7 @@ CONTENT = b"PK\x03\x04 numbers"
 
 @pytest.fixture
 def page(qtbot):
-    page = LibraryPage(Kind.MODEL)
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
-    return page
+    return on_screen(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
 
 
 @pytest.fixture
@@ -108,8 +105,7 @@ def test_what_is_no_weights_is_the_windows(page, tmp_path, name):
 
 
 def test_where_there_is_no_model_the_window_says_where_weights_belong(qtbot, file):
-    window = MainWindow()
-    qtbot.addWidget(window)
+    window = owned(qtbot, MainWindow())
     page = LibraryPage(Kind.MODEL)
     window.add_page("models", page)
     window.go("models")

@@ -12,6 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
+from tests.windows import on_screen, owned
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
@@ -28,10 +29,7 @@ MILLION = 1_000_000
 
 @pytest.fixture
 def panel(qtbot: QtBot) -> CurvePanel:
-    panel = CurvePanel("Loss")
-    qtbot.addWidget(panel)
-    panel.resize(700, 300)
-    panel.show()
+    panel = on_screen(qtbot, CurvePanel("Loss"), 700, 300)
     settle()
     return panel
 
@@ -161,8 +159,7 @@ def test_times_on_a_logarithmic_axis_are_steps_of_a_clock() -> None:
 
 
 def test_the_button_says_which_axes_are_logarithmic(qtbot: QtBot) -> None:
-    button = ScaleButton()
-    qtbot.addWidget(button)
+    button = owned(qtbot, ScaleButton())
     width = button.sizeHint().width()
     assert button.text() == "Linear"
     with qtbot.waitSignal(button.log_y_changed) as told:
@@ -292,10 +289,7 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
 
 def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     link = HoverLink()
-    small = CurvePanel("mAP", link=link, end_names=False)
-    qtbot.addWidget(small)
-    small.resize(240, 130)
-    small.show()
+    small = on_screen(qtbot, CurvePanel("mAP", link=link, end_names=False), 240, 130)
     small.set_curve("a", "train", curve(loss(500)))
     settle()
     calm = small.grab().toImage()

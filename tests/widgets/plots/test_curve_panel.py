@@ -16,6 +16,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.windows import on_screen, owned
 from widgets.common import theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import EndsOf
@@ -41,10 +42,7 @@ def link() -> HoverLink:
 
 @pytest.fixture
 def panel(qtbot: QtBot, link: HoverLink) -> CurvePanel:
-    panel = CurvePanel("Loss", link=link)
-    qtbot.addWidget(panel)
-    panel.resize(700, 300)
-    panel.show()
+    panel = on_screen(qtbot, CurvePanel("Loss", link=link), 700, 300)
     settle()
     return panel
 
@@ -406,10 +404,7 @@ def test_one_who_looks_closely_is_not_pulled_away_by_new_points(panel: CurvePane
 def test_the_pointer_is_on_all_plots_of_the_page(
     qtbot: QtBot, panel: CurvePanel, link: HoverLink
 ) -> None:
-    other = CurvePanel("mAP", link=link)
-    qtbot.addWidget(other)
-    other.resize(300, 200)
-    other.show()
+    other = on_screen(qtbot, CurvePanel("mAP", link=link), 300, 200)
     for each in (panel, other):
         each.set_curve("a", "a", curve(loss()))
     settle()
@@ -459,9 +454,7 @@ def test_nine_curves_have_a_legend_that_fits(panel: CurvePanel) -> None:
 
 
 def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:
-    spark = Sparkline("Use of GPU 3", low=0, high=100)
-    qtbot.addWidget(spark)
-    spark.resize(120, 28)
+    spark = owned(qtbot, Sparkline("Use of GPU 3", low=0, high=100), 120, 28)
     for values in ([], [5.0], [1.0, math.nan, 90.0, 95.0, math.inf], [math.nan] * 5):
         spark.set_values(values)
         assert not spark.grab().isNull()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.pdf_lines import Stroke, strokes
+from tests.windows import on_screen, owned
 from widgets.common import theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots import axis_marks
@@ -35,10 +36,7 @@ BLUE = theme.LIGHT.curves[0]
 @pytest.fixture
 def panel(qtbot: QtBot) -> CurvePanel:
     """Two curves, one of which diverges; a part of them is in view."""
-    panel = CurvePanel("Training loss")
-    qtbot.addWidget(panel)
-    panel.resize(600, 260)
-    panel.show()
+    panel = on_screen(qtbot, CurvePanel("Training loss"), 600, 260)
     rng = np.random.default_rng(1)
     steps = np.arange(2000.0)
     for number in range(2):
@@ -139,10 +137,7 @@ def test_what_diverges_stays_in_the_plot(panel: CurvePanel) -> None:
 
 @pytest.mark.parametrize("ratio", [1.0, 3.0])
 def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> None:
-    panel = CurvePanel("Loss")
-    qtbot.addWidget(panel)
-    panel.resize(600, 260)
-    panel.show()
+    panel = on_screen(qtbot, CurvePanel("Loss"), 600, 260)
     data = CurveData()
     data.extend(np.arange(900.0), np.full(900, 1.0))
     panel.set_curve("a", "a", data)
@@ -163,8 +158,7 @@ def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, look: ThemeManager) 
 
 def test_every_plot_offers_three_formats_under_its_name(panel: CurvePanel, qtbot: QtBot) -> None:
     panel.title = "validation/loss"
-    button = PictureButton("Loss", lambda: panel)
-    qtbot.addWidget(button)
+    button = owned(qtbot, PictureButton("Loss", lambda: panel))
     taken: list[tuple[str, bytes]] = []
     button.saved.connect(lambda name, content: taken.append((name, content)))
     for action in button.menu().actions():

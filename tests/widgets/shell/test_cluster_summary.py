@@ -7,6 +7,7 @@ from PySide6.QtCore import QPoint, Qt
 
 from backend.records.nodes.reading import Presence
 from tests.widgets.nodes import samples
+from tests.windows import on_screen
 from widgets.common.labels import Note
 from widgets.shell.cluster_summary import ClusterSummary
 from widgets.shell.side_bar import SideBar
@@ -14,11 +15,7 @@ from widgets.shell.side_bar import SideBar
 
 @pytest.fixture
 def summary(qtbot):
-    summary = ClusterSummary()
-    qtbot.addWidget(summary)
-    summary.resize(220, 600)
-    summary.show()
-    return summary
+    return on_screen(qtbot, ClusterSummary(), 220, 600)
 
 
 def sentences(summary):
@@ -114,10 +111,7 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
 
 
 def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
-    bar = SideBar()
-    qtbot.addWidget(bar)
-    bar.resize(264, 640)
-    bar.show()
+    bar = on_screen(qtbot, SideBar(), 264, 640)
     bar.show_nodes(samples.cluster(20))
     bar.set_room(900)
     picture = bar.cluster.map
@@ -147,10 +141,7 @@ def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch
 
 
 def test_a_node_of_the_map_opens_its_place_and_itself(qtbot):
-    bar = SideBar()
-    qtbot.addWidget(bar)
-    bar.resize(264, 900)
-    bar.show()
+    bar = on_screen(qtbot, SideBar(), 264, 900)
     bar.show_nodes(samples.cluster(12))
     heard = []
     bar.place_chosen.connect(heard.append)

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.nodes import samples
+from tests.windows import owned
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -14,8 +15,7 @@ NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3
 
 def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
     before = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 2}]
-    dialog = ElsewhereDialog("long", before, NODES)
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ElsewhereDialog("long", before, NODES))
     assert dialog._resume.text() == "Resume on 4 processes"
     dialog._picker.put([{"node": "node3", "processes": 1}])
     dialog._fit()
@@ -26,14 +26,12 @@ def test_the_nodes_of_before_are_chosen_and_others_can_be(qtbot: QtBot) -> None:
 
 
 def test_without_a_node_nothing_can_be_resumed(qtbot: QtBot) -> None:
-    dialog = ElsewhereDialog("long", [], NODES)
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ElsewhereDialog("long", [], NODES))
     assert not dialog._resume.isEnabled()
 
 
 def test_m06_a_node_that_goes_away_takes_no_choice_along(qtbot: QtBot) -> None:
-    picker = PlacementPicker()
-    qtbot.addWidget(picker)
+    picker = owned(qtbot, PlacementPicker())
     picker.show_nodes(NODES)
     chosen = [{"node": "node1", "processes": 1}, {"node": "node3", "processes": 2}]
     picker.put(chosen)
@@ -49,8 +47,7 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     nodes = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
     gpus = [f"GPU-{n}" for n in range(8)]
     before = [{"node": "gpu01", "gpus": gpus}, {"node": "gpu07", "gpus": gpus}]
-    dialog = ElsewhereDialog("long", before, nodes, without="gpu07")
-    qtbot.addWidget(dialog)
+    dialog = owned(qtbot, ElsewhereDialog("long", before, nodes, without="gpu07"))
     assert dialog._picker.value() == [{"node": "gpu01", "gpus": gpus}]
     assert dialog._resume.text() == "Resume on 8 processes"
     assert dialog._picker._choose.text() == "Select 16 for me"

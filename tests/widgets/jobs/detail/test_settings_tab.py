@@ -8,15 +8,13 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.setting_labels import name_and_unit
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from tests.windows import on_screen
 from widgets.jobs.detail.settings_tab import SettingsTab
 
 
 @pytest.fixture
 def shown(qtbot, look):
-    tab = SettingsTab()
-    qtbot.addWidget(tab)
-    tab.resize(900, 900)
-    tab.show()
+    tab = on_screen(qtbot, SettingsTab(), 900, 900)
 
     def show(**raw):
         tab.show_job(replace(LIVE, config=parse_job({**DIGITS, **raw}).config, pins={}))
@@ -51,9 +49,7 @@ def test_settings_stand_under_the_parts_of_the_form(shown):
 
 
 def test_what_differs_from_the_default_is_stressed(qtbot, look):
-    tab = SettingsTab()
-    qtbot.addWidget(tab)
-    tab.show()
+    tab = on_screen(qtbot, SettingsTab())
     raw = {**DIGITS, "strategy": {"lr_scaling": "none"}}
     tab.show_job(replace(LIVE, config=parse_job(raw).config, pins={}))
     qtbot.waitUntil(lambda: tab._turns.is_done)

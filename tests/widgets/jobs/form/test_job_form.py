@@ -24,6 +24,7 @@ from backend.records.nodes.reading import (
 )
 from tests.turns import are_done, wait_in_loop
 from tests.widgets.nodes import samples
+from tests.windows import owned
 from widgets.common.cards import Card, PageHeader
 from widgets.common.fields import FaultLine, Field
 from widgets.common.theme import PAGE_MARGIN
@@ -70,8 +71,7 @@ def gpu(index, owner=""):
 
 @pytest.fixture
 def form(qtbot):
-    form = JobForm()
-    qtbot.addWidget(form)
+    form = owned(qtbot, JobForm())
     form.show_choices((item(Kind.MODEL),), (item(Kind.DATASET),), (item(Kind.LOADER),))
     form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
     return form
@@ -197,8 +197,7 @@ def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
 
 
 def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
-    cells = GpuCells()
-    qtbot.addWidget(cells)
+    cells = owned(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1, "alice"), gpu(2)))
     cells.resize(300, 28)
     for x in (40, 150, 260):
@@ -209,8 +208,7 @@ def test_a_gpu_in_use_by_somebody_else_cannot_be_chosen(qtbot):
 
 def test_a_gpu_that_somebody_took_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
     """A job never becomes smaller by itself: its start names the owner instead."""
-    cells = GpuCells()
-    qtbot.addWidget(cells)
+    cells = owned(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1)))
     cells.resize(300, 28)
     cells.choose(("GPU-0", "GPU-1"))
@@ -242,8 +240,7 @@ def test_the_form_is_checked_again_when_somebody_comes_to_a_chosen_gpu(form, qtb
 
 
 def test_gpus_can_be_chosen_by_keys_alone(qtbot):
-    cells = GpuCells()
-    qtbot.addWidget(cells)
+    cells = owned(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1), gpu(2)))
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
         qtbot.keyClick(cells, key)

@@ -15,6 +15,7 @@ from backend.records.jobs.summary import line_of
 from backend.records.jobs.view import RunUpdate
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
+from tests.windows import on_screen
 from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
@@ -39,11 +40,7 @@ def model():
 
 @pytest.fixture
 def page(qtbot):
-    page = JobsPage()
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
-    return page
+    return on_screen(qtbot, JobsPage(), 1200, 800)
 
 
 @pytest.mark.parametrize("in_columns", [False, True])
@@ -228,10 +225,7 @@ def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(p
 
 
 def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
-    page = JobsPage()
-    qtbot.addWidget(page)
-    page.resize(1176, 840)
-    page.show()
+    page = on_screen(qtbot, JobsPage(), 1176, 840)
     show_jobs(page, (LIVE,))
     assert page.list.width() == LIST_W
     page.resize(928, 600)
@@ -250,10 +244,7 @@ def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
 
 
 def test_a_list_that_was_sized_by_hand_stays_as_wide(qtbot):
-    page = JobsPage()
-    qtbot.addWidget(page)
-    page.resize(1176, 840)
-    page.show()
+    page = on_screen(qtbot, JobsPage(), 1176, 840)
     show_jobs(page, (LIVE,))
     page.split.setSizes([420, 756])
     page.split.splitterMoved.emit(420, 1)

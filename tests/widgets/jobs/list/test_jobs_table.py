@@ -13,6 +13,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView
 from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.windows import on_screen, owned
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
@@ -99,10 +100,7 @@ VIEWS = (
 
 @pytest.fixture
 def page(qtbot):
-    page = JobsPage()
-    qtbot.addWidget(page)
-    page.resize(1200, 800)
-    page.show()
+    page = on_screen(qtbot, JobsPage(), 1200, 800)
     show_jobs(page, VIEWS)
     page.show_table()
     return page
@@ -194,8 +192,7 @@ def test_columns_widths_and_order_are_remembered_and_what_makes_no_sense_is_not(
     actions["User"].trigger()
     view.setColumnWidth(JobColumn.STATE, 180)
     click_head(page, JobColumn.STARTED)
-    other = JobsPage()
-    qtbot.addWidget(other)
+    other = owned(qtbot, JobsPage())
     other.table.view.restore(told[-1])
     assert other.table.view.layout_now() == told[-1] == view.layout_now()
     assert "notes" in told[-1]["columns"]

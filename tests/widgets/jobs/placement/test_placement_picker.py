@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
+from tests.windows import owned
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
@@ -31,9 +32,7 @@ def full(state):
 
 @pytest.fixture
 def picker(qtbot):
-    picker = PlacementPicker()
-    qtbot.addWidget(picker)
-    picker.resize(820, 500)
+    picker = owned(qtbot, PlacementPicker(), 820, 500)
     with qtbot.waitActive(picker):
         picker.show()
         picker.activateWindow()
@@ -353,8 +352,7 @@ def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker
 
 def test_while_nobody_sees_it_news_wait_and_rows_are_made_a_few_at_a_time(qtbot):
     nodes = samples.cluster(12)
-    stack = QStackedWidget()
-    qtbot.addWidget(stack)
+    stack = owned(qtbot, QStackedWidget())
     seen, picker = QWidget(), PlacementPicker()
     stack.addWidget(seen)
     stack.addWidget(picker)
@@ -372,8 +370,7 @@ def test_while_nobody_sees_it_news_wait_and_rows_are_made_a_few_at_a_time(qtbot)
 
 def test_a_draft_that_comes_while_nobody_sees_it_finds_its_nodes(qtbot):
     nodes = samples.cluster(12)
-    stack = QStackedWidget()
-    qtbot.addWidget(stack)
+    stack = owned(qtbot, QStackedWidget())
     picker = PlacementPicker()
     stack.addWidget(QWidget())
     stack.addWidget(picker)

@@ -15,6 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes.history import PastGpu, PastReading
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
+from tests.windows import on_screen
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, Stretch
 from widgets.nodes.history.job_timeline import JobBar, bars_of, lanes_of
@@ -44,11 +45,7 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
 
 @pytest.fixture
 def card(qtbot):
-    card = HistoryCard()
-    qtbot.addWidget(card)
-    card.resize(900, 600)
-    card.show()
-    return card
+    return on_screen(qtbot, HistoryCard(), 900, 600)
 
 
 def at(iso_s):

@@ -14,6 +14,7 @@ from backend.records.nodes.reading import Finding, NodeState, Presence
 from tests.turns import finish
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
+from tests.windows import on_screen, owned
 from widgets.common.buttons import Button
 from widgets.nodes.history.node_history import past_of
 from widgets.nodes.page.attention import attentions
@@ -40,10 +41,7 @@ def clock():
 
 @pytest.fixture
 def page(qtbot, clock):
-    page = NodesPage(clock)
-    qtbot.addWidget(page)
-    page.resize(1176, 900)
-    page.show()
+    page = on_screen(qtbot, NodesPage(clock), 1176, 900)
     page.show_jobs(VIEWS)
     return page
 
@@ -374,8 +372,7 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
 
 
 def test_while_nobody_sees_it_news_wait_until_it_is_shown(qtbot, clock):
-    stack = QStackedWidget()
-    qtbot.addWidget(stack)
+    stack = owned(qtbot, QStackedWidget())
     page = NodesPage(clock)
     stack.addWidget(QWidget())
     stack.addWidget(page)

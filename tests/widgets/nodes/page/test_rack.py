@@ -8,6 +8,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
 
 from tests.widgets.nodes import samples
+from tests.windows import on_screen
 from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, density_of
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row
@@ -21,11 +22,7 @@ def rows(count, **changes):
 
 @pytest.fixture
 def rack(qtbot):
-    rack = Rack()
-    qtbot.addWidget(rack)
-    rack.resize(1100, 600)
-    rack.show()
-    return rack
+    return on_screen(qtbot, Rack(), 1100, 600)
 
 
 @pytest.mark.parametrize(

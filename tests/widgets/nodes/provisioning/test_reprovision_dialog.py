@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 
 from backend.records.nodes.provisioning_options import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
 from tests.widgets.nodes import samples
+from tests.windows import on_screen, owned
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import SetUpChoices
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
@@ -28,10 +29,9 @@ THREE = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
 @pytest.fixture
 def ask(qtbot):
     def ask(entries=THREE, ticked=("gpu1",), options=None):
-        dialog = SetUpAgainDialog(entries, ticked, options or SetUpOptions(), "5.0.11")
-        qtbot.addWidget(dialog)
-        dialog.show()
-        return dialog
+        return on_screen(
+            qtbot, SetUpAgainDialog(entries, ticked, options or SetUpOptions(), "5.0.11")
+        )
 
     return ask
 
@@ -106,8 +106,7 @@ def test_one_node_alone_has_no_list(ask):
 
 
 def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
-    choices = SetUpChoices()
-    qtbot.addWidget(choices)
+    choices = owned(qtbot, SetUpChoices())
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()
     assert "key of your own" in choices.below(LIMITS_KEY)
@@ -124,9 +123,7 @@ def test_how_a_node_is_set_up_in_words():
 
 
 def test_the_choices_are_behind_more_where_a_node_is_added(qtbot):
-    dialog = AddNodeDialog(options=SetUpOptions(system_mpi=True))
-    qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = on_screen(qtbot, AddNodeDialog(options=SetUpOptions(system_mpi=True)))
     assert not dialog.choices.isVisible()
     qtbot.mouseClick(dialog._more, LEFT)
     assert dialog.choices.isVisible()
