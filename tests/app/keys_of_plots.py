@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import gt, lt
+
 import pytest
 
 from tests.app.key_desk import presses
@@ -34,38 +36,29 @@ def _(desk, press):
 PLOT = "A plot"
 
 
-@presses("Move the read-out left", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("End")
-    before = plot.pointed
-    press()
-    assert plot.pointed < before
+def _changes(first, read, compare):
+    def check(desk, press):
+        plot = desk.plot()
+        desk.press(*first)
+        before = read(plot)
+        press()
+        assert compare(read(plot), before)
+
+    return check
 
 
-@presses("Move the read-out right", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("Home")
-    before = plot.pointed
-    press()
-    assert plot.pointed > before
+def _reads_out(first, start):
+    def check(desk, press):
+        plot = desk.plot()
+        desk.press(first)
+        press()
+        assert plot.accessibleDescription().startswith(start)
+
+    return check
 
 
-@presses("Read out the first point in view", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("End")
-    press()
-    assert plot.accessibleDescription().startswith("step 1 ")
-
-
-@presses("Read out the last point in view", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("Home")
-    press()
-    assert plot.accessibleDescription().startswith("step 30 ")
+def _pointed(plot):
+    return plot.pointed
 
 
 def _width(plot):
@@ -73,41 +66,20 @@ def _width(plot):
     return high - low
 
 
-@presses("Zoom in", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    before = _width(plot)
-    press()
-    assert _width(plot) < before
+def _left(plot):
+    return plot.x_range()[0]
 
 
-@presses("Zoom out", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("+", times=3)
-    before = _width(plot)
-    press()
-    assert _width(plot) > before
+ZOOMED = ("+", "+", "+")
 
-
-@presses("Pan to earlier steps", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("End")
-    desk.press("+", times=3)
-    before = plot.x_range()[0]
-    press()
-    assert plot.x_range()[0] < before
-
-
-@presses("Pan to later steps", PLOT)
-def _(desk, press):
-    plot = desk.plot()
-    desk.press("Home")
-    desk.press("+", times=3)
-    before = plot.x_range()[0]
-    press()
-    assert plot.x_range()[0] > before
+presses("Move the read-out left", PLOT)(_changes(["End"], _pointed, lt))
+presses("Move the read-out right", PLOT)(_changes(["Home"], _pointed, gt))
+presses("Read out the first point in view", PLOT)(_reads_out("End", "step 1 "))
+presses("Read out the last point in view", PLOT)(_reads_out("Home", "step 30 "))
+presses("Zoom in", PLOT)(_changes([], _width, lt))
+presses("Zoom out", PLOT)(_changes(ZOOMED, _width, gt))
+presses("Pan to earlier steps", PLOT)(_changes(["End", *ZOOMED], _left, lt))
+presses("Pan to later steps", PLOT)(_changes(["Home", *ZOOMED], _left, gt))
 
 
 # Parallel coordinates

@@ -126,15 +126,17 @@ def test_after_the_wish_to_stop_no_other_state_is_shown(tmp_path: Path) -> None:
     assert read_json(folder.status)["state"] == "STOPPING"
 
 
-def test_f27_a_full_disk_under_the_history_loses_no_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_flush", [False, True], ids=["at a write", "only when flushed"])
+def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_flush: bool
 ) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
     reporter.step(step(1))
     reporter.wait_for(folder.history.exists)
-    full = True
-    real: Any = None
+    history = reporter._history
+    reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
+    flush, real, full = os.fsync, history._file, True
 
     class Disk:
         """Takes half of a block and then no more, as a disk does that fills up."""
@@ -148,36 +150,15 @@ def test_f27_a_full_disk_under_the_history_loses_no_step(
         def __getattr__(self, name: str) -> Any:
             return getattr(real, name)
 
-    history = reporter._history
-    reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
-    real = history._file
-    monkeypatch.setattr(history, "_file", Disk())
-    reporter.step(step(2))
-    reporter.wait_for(lambda: "No space left" in read_json(folder.status)["message"])
-    assert len(tomllib.loads(folder.history.read_text())["entry"]) == 1
-    full = False
-    reporter.close()
-    entries = tomllib.loads(folder.history.read_text())["entry"]
-    assert [e["first"] for e in entries] == [1, 2]
-
-
-def test_f27_a_share_that_tells_only_when_flushed_that_it_is_full_loses_no_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = JobFolder(tmp_path / "job")
-    reporter = reporter_of(folder)
-    reporter.step(step(1))
-    reporter.wait_for(folder.history.exists)
-    flush, full = os.fsync, True
-
     def flush_to_server(file: int) -> None:
         if full and os.path.samestat(os.fstat(file), folder.history.stat()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         flush(file)
 
-    history = reporter._history
-    reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
-    monkeypatch.setattr(os, "fsync", flush_to_server)
+    if is_flush:
+        monkeypatch.setattr(os, "fsync", flush_to_server)
+    else:
+        monkeypatch.setattr(history, "_file", Disk())
     reporter.step(step(2))
     reporter.wait_for(lambda: "No space left" in read_json(folder.status)["message"])
     assert len(tomllib.loads(folder.history.read_text())["entry"]) == 1
