@@ -23,7 +23,7 @@ class Screen:
     """One state of the window. ``published``: the documents show its large picture."""
 
     name: str
-    draw: Callable[[Stage], None]
+    draw: Callable[[Stage], object]
     sizes: tuple[Size, ...] = BOTH
     published: tuple[str, ...] = ()
 
@@ -38,14 +38,14 @@ SCREENS: dict[str, Screen] = {}
 
 def screen(
     name: str, sizes: tuple[Size, ...] = BOTH, published: tuple[str, ...] = ()
-) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+) -> Callable[[Callable[[Stage], object]], Callable[[Stage], object]]:
     """Put a function into the gallery: as a decorator, or `screen(name)(draw)`.
 
     Args:
         published: Themes in which the picture stands in ``docs/pictures`` too.
     """
 
-    def take(draw: Callable[[Stage], None]) -> Callable[[Stage], None]:
+    def take(draw: Callable[[Stage], object]) -> Callable[[Stage], object]:
         if name in SCREENS:
             raise ValueError(f"Two screens are called {name}")
         SCREENS[name] = Screen(name, draw, sizes, published)

@@ -136,7 +136,8 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
     reporter.wait_for(folder.history.exists)
     history = reporter._history
     reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
-    flush, real, full = os.fsync, history._file, True
+    flush, full = os.fsync, True
+    real: Any = history._file
 
     class Disk:
         """Takes half of a block and then no more, as a disk does that fills up."""
