@@ -39,7 +39,6 @@ from PySide6.QtWidgets import (
 
 from widgets.common.icons import paint_icon
 from widgets.common.job_mime import chip, dragged_words, put_jobs
-from widgets.common.progressive_paint import ProgressivePaint
 from widgets.common.view_style import asked_row, dress
 from widgets.jobs.list.job_columns import SETTINGS, JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -143,16 +142,8 @@ class JobTableView(QTableView):
         header.customContextMenuRequested.connect(self._choose_columns)
         self.selectionModel().selectionChanged.connect(self._tell_chosen)
         self.viewport().installEventFilter(self)
-        self._curtain = ProgressivePaint(self.viewport())
-        model.layoutChanged.connect(self._renew)
         self.folding = SweepFolding(self, model)
         self._fit()
-
-    @Slot()
-    def _renew(self) -> None:
-        """Repaint in pieces: two hundred cells are too many for one event."""
-        if self.isVisible():
-            self._curtain.hang(self.viewport())
 
     # -- stored layout
 

@@ -468,8 +468,6 @@ class JobsPage(QWidget):
         self.detail.open_job(view)
         self.detail.show_place(self.model.place(view.id))
         self._right.setCurrentWidget(self.detail)
-        # The page may still show another job.
-        self._right.renew()
         then, self._then = self._then, None
         if then is not None:
             then()
