@@ -17,16 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
-from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from widgets.common.chunked_work import ChunkedWork
 
 T = TypeVar("T")
 
@@ -37,8 +34,6 @@ _REPORT_INTERVAL_S = 0.05
 _SWITCH_S = 0.0001
 CLOSE_LIMIT_S = 60.0
 """The time for a start that was just requested. A call into a lost share may never return."""
-_TURN_S = 0.008
-"""Half a frame for returned outcomes; then painting and key events run."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +79,13 @@ class Background(QObject):
         # A computing worker keeps Python's lock for that long while the GUI thread waits for it, at
         # each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
         sys.setswitchinterval(_SWITCH_S)
-        self._pool = ThreadPoolExecutor(workers, "background", worker_yield.let_others_go_first)
+        self._pool = ThreadPoolExecutor(workers, "background")
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
         # Callers keep the references they need: no object of finished work may stay.
         self._under_way: WeakSet[Progress] = WeakSet()
         self._running: set[Future[Any]] = set()
-        # The polls of twenty jobs end together, and Qt delivers all posted events before key
-        # events: 70 ms at a time (tests/benchmarks/soak.py).
-        self._home: deque[tuple[_Task, Future[Any]]] = deque()
-        self._turns = ChunkedWork(self)
-        self._ended.connect(self._came_home, Qt.ConnectionType.QueuedConnection)
+        self._ended.connect(self._hand_back, Qt.ConnectionType.QueuedConnection)
         self._reported.connect(self._hand_report, Qt.ConnectionType.QueuedConnection)
 
     def run(
@@ -149,20 +140,6 @@ class Background(QObject):
         )
 
     @Slot(object, object)
-    def _came_home(self, task: _Task, future: Future[Any]) -> None:
-        self._home.append((task, future))
-        # Not at once: all outcomes that arrived together are delivered in one turn.
-        if self._turns.is_done:
-            self._turns.put(repeat(self._hand_back_some))
-
-    def _hand_back_some(self) -> None:
-        """Deliver what fits into a turn. A callback may run the event loop, or raise."""
-        end = time.monotonic() + _TURN_S
-        while self._home and time.monotonic() < end:
-            self._hand_back(*self._home.popleft())
-        if not self._home:
-            self._turns.stop()
-
     def _hand_back(self, task: _Task, future: Future[Any]) -> None:
         self._running.discard(future)
         if self._closed:

@@ -4,7 +4,6 @@ import threading
 import weakref
 
 import pytest
-from PySide6.QtCore import QTimer
 
 from app.runtime.background import Background
 from backend.base.errors import BackendError
@@ -219,26 +218,3 @@ def test_closing_does_not_wait_for_what_never_began(qapp):
     (second,) = (one for one in background._running if not one.running())
     second.add_done_callback(lambda _: gate.set())
     assert background.close()
-
-
-def test_what_comes_home_together_leaves_keys_their_turn(qtbot, background, clock):
-    """Twenty looks end at once; each is quick, all of them in one turn would be a stall."""
-    gate, order = threading.Event(), []
-
-    def take(number):
-        clock.now_s += 0.003  # the work of one answer
-        order.append(number)
-
-    for number in range(20):
-        background.run(f"look {number}", lambda number=number: number, take, pytest.fail)
-    key = QTimer()
-    key.timeout.connect(lambda: order.append("key"))
-    # Nothing is handed back before the loop turns: until then all have ended.
-    background._pool.submit(gate.set)
-    assert gate.wait(LIMIT_S)
-    key.start(0)
-    answers = set(range(20))
-    qtbot.waitUntil(lambda: answers.issubset(order))
-    assert len(order) - order.count("key") == len(answers)
-    places = [order.index(answer) for answer in answers]
-    assert "key" in order[min(places) : max(places)]
