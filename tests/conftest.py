@@ -20,7 +20,6 @@ from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.runtime.gui_thread_gc import collect_due
 from backend.base.errors import BackendError
 from backend.base.log import PACKAGES
 from backend.base.progress import Progress
@@ -58,7 +57,7 @@ def pytest_runtest_logfinish() -> None:
     if isinstance(QCoreApplication.instance(), QApplication):
         # Where this test has clicked, the pointer would hold the rows of the next one's lists.
         QCursor.setPos(_FAR, _FAR)
-    collect_due()
+    gc.collect(1)
 
 
 @pytest.hookimpl(wrapper=True)

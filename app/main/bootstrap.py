@@ -7,6 +7,7 @@ is better than one that appears complete within two.
 
 from __future__ import annotations
 
+import gc
 import time
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,6 @@ from PySide6.QtWidgets import QApplication
 from app.main.data_root_opener import Opening
 from app.main.session_restore import first_place, restore_session
 from app.runtime.background import Background
-from app.runtime.gui_thread_gc import Garbage
 from app.runtime.malloc_tuning import FreedMemory
 from app.runtime.paths import settings_file
 from app.runtime.settings import Settings
@@ -77,7 +77,9 @@ class Program(QObject):
         formats.use(preferences.units)
         self._background = Background(parent=self)
         self._keeping = SettingsWriter(settings, self._background, self)
-        self._garbage = Garbage(self)
+        # Python collects in whichever thread allocates, and a widget in a cycle is then destroyed
+        # there while it may be painted: a segmentation fault. `_garbage` collects on this thread.
+        gc.disable()
         FreedMemory(self._background, self)
         self._turns = ChunkedWork(self)
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
@@ -119,6 +121,9 @@ class Program(QObject):
     # The pages.
 
     def _begin_pages(self, pages: Pages) -> None:
+        from pyqtgraph.util.garbage_collector import GarbageCollector
+
+        self._garbage = GarbageCollector()
         self._pages = pages
         self._make_frame()
         self._building = pages.build()
@@ -175,8 +180,8 @@ class Program(QObject):
         self._keeping.save()
         if self._frame is not None:
             self._frame.tray.close()
+            self._garbage.timer.stop()
         self._look.deleteLater()
-        self._garbage.close()
         if self._services is not None and has_ended:
             self._services.close()
         self.deleteLater()
@@ -252,7 +257,8 @@ class Program(QObject):
         self._background.run("doctor", services.nodes.doctor, self._checked, log.swallowed)
         if self._demo_workers is not None:
             self._job_controller.train_example(self._demo_workers)
-        self._garbage.freeze()
+        # The 140,000 objects of the modules stay: scanning them each time takes 100 ms.
+        gc.freeze()
 
     def _make_controllers(self, services: Services) -> None:
         from app.jobs.bulk_controller import ManyJobs

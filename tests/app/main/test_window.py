@@ -1,15 +1,18 @@
 """The window by hand: example, live curve, Stop, Resume, Export; and what a killed window costs."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import PySide6.QtXml
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
 
 from app.main.bootstrap import Program
 from backend.node.system import process_cleanup
@@ -220,3 +223,48 @@ def imported_by(modules):
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return set(done.stdout.split())
+
+
+@pytest.fixture
+def collects_anywhere():
+    """Python as it is when no program takes the collector over."""
+    was_enabled, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.enable()
+    gc.set_threshold(100, 1, 1)
+    yield
+    gc.set_threshold(*thresholds)
+    if not was_enabled:
+        gc.disable()
+
+
+class Panel(QWidget):
+    """A widget that knows itself, as one with a bound slot or a child's back reference does."""
+
+    def __init__(self):
+        super().__init__()
+        self.myself = self
+
+
+def dropped_panel(destroyed_in):
+    Panel().destroyed.connect(
+        lambda: destroyed_in.append(threading.current_thread()),
+        Qt.ConnectionType.DirectConnection,
+    )
+
+
+def test_work_in_a_thread_never_destroys_a_widget(qtbot, collects_anywhere, open_program):
+    program = open_program()
+    qtbot.waitUntil(lambda: program._services is not None)
+    destroyed_in = []
+    dropped_panel(destroyed_in)
+
+    def litter():
+        kept = []
+        for _ in range(10_000):
+            kept.append([kept])
+
+    thread = threading.Thread(target=litter)
+    thread.start()
+    thread.join()
+    qtbot.waitUntil(lambda: bool(destroyed_in))
+    assert destroyed_in == [threading.main_thread()]
