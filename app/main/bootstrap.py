@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QApplication
 from app.main.data_root_opener import Opening
 from app.main.session_restore import first_place, restore_session
 from app.runtime.background import Background
-from app.runtime.malloc_tuning import FreedMemory
+from app.runtime.malloc_tuning import keep_heaps_small
 from app.runtime.paths import settings_file
 from app.runtime.settings import Settings
 from app.runtime.settings_writer import SettingsWriter
@@ -75,12 +75,12 @@ class Program(QObject):
         settings = Settings(settings_file())
         preferences = settings.preferences
         formats.use(preferences.units)
+        keep_heaps_small()
         self._background = Background(parent=self)
         self._keeping = SettingsWriter(settings, self._background, self)
         # Python collects in whichever thread allocates, and a widget in a cycle is then destroyed
         # there while it may be painted: a segmentation fault. `_garbage` collects on this thread.
         gc.disable()
-        FreedMemory(self._background, self)
         self._turns = ChunkedWork(self)
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
         self._node_names: tuple[str, ...] = ()

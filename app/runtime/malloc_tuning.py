@@ -1,12 +1,7 @@
-"""Return freed memory to the system.
+"""Keep glibc from holding the memory that was freed.
 
-glibc keeps it for each thread that requested it, in up to eight heaps for each core. With 64 nodes
-and 20 live jobs, and as many objects after 20 minutes as after 5, the process grew by 100 MB an
-hour. With a trim each minute, free space between used pieces still grew from 41 to 56 MB in four
-minutes; with two heaps in all it stays at 10 (tests/benchmarks/soak.py).
-
-Once a large piece was freed, pieces up to its size (pictures of plots, curves, node histories) also
-come from these heaps and leave holes. So large pieces are mapped separately from the start.
+By default it makes up to eight heaps for each core. With 64 nodes and 20 live jobs the free space
+between used pieces then grows by 15 MB in four minutes (tests/benchmarks/soak.py).
 """
 
 from __future__ import annotations
@@ -14,60 +9,16 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from PySide6.QtCore import QObject, QTimer, Slot
-
-from app.runtime.background import Runner
-from backend.base.errors import BackendError
-
-INTERVAL_MS = 60_000
 ARENAS = 2
 LARGE_BYTES = 1 << 18
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""Values from glibc's malloc.h."""
+"""Larger pieces (pictures of plots, curves, node histories) are mapped outside the heaps."""
 _TRIM_BYTES = 1 << 24
 """With the limit above fixed, glibc would trim at each 128 kB."""
-
-
-class FreedMemory(QObject):
-    """Return freed memory periodically, off the GUI thread. Made before the first thread."""
-
-    def __init__(self, runner: Runner, parent: QObject) -> None:
-        super().__init__(parent)
-        keep_heaps_small()
-        self._runner = runner
-        self._timer = QTimer(self)
-        self._timer.timeout.connect(self._give_back)
-        self._timer.start(INTERVAL_MS)
-
-    @Slot()
-    def _give_back(self) -> None:
-        self._runner.run("memory", give_back, lambda _: None, _never)
+_OPTIONS = {-8: ARENAS, -3: LARGE_BYTES, -1: _TRIM_BYTES}
+"""By M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc's malloc.h."""
 
 
 def keep_heaps_small() -> bool:
-    """Let all threads share these heaps, and keep large pieces out of them.
-
-    Return False if the system's allocator cannot.
-    """
-    options = {
-        _M_ARENA_MAX: ARENAS,
-        _M_MMAP_THRESHOLD: LARGE_BYTES,
-        _M_TRIM_THRESHOLD: _TRIM_BYTES,
-    }
-    return all(_call_glibc("mallopt", *option) for option in options.items())
-
-
-def give_back() -> bool:
-    """Trim the heaps; return True if memory was returned, False if not or not possible."""
-    return _call_glibc("malloc_trim", 0)
-
-
-def _call_glibc(name: str, *arguments: int) -> bool:
-    if not sys.platform.startswith("linux"):
-        return False
-    function = getattr(ctypes.CDLL(None), name, None)  # musl has none of them
-    return function is not None and bool(function(*arguments))
-
-
-def _never(error: BackendError) -> None:
-    raise error
+    """Call it before the first thread; return False if the system's allocator is another one."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    return mallopt is not None and all(mallopt(*option) for option in _OPTIONS.items())
