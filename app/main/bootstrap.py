@@ -31,7 +31,6 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, NodeState
 from widgets.common import formats
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.state_badge import logo_icon
 from widgets.common.theme_manager import ThemeManager
 from widgets.common.throttle import Throttle
@@ -81,7 +80,6 @@ class Program(QObject):
         # Python collects in whichever thread allocates, and a widget in a cycle is then destroyed
         # there while it may be painted: a segmentation fault. `_garbage` collects on this thread.
         gc.disable()
-        self._turns = ChunkedWork(self)
         self._live_shown = Throttle(LIVE_INTERVAL_MS, self._show_live, self)
         self._node_names: tuple[str, ...] = ()
         self.is_built = False
@@ -168,7 +166,6 @@ class Program(QObject):
         No timer of the program outlives this: the window that it would update is gone.
         Return False if a thread is in a call that may never return (see `Background.close`).
         """
-        self._turns.stop()
         self._live_shown.stop()
         if self._services is not None:
             self._poller.stop()
@@ -470,18 +467,12 @@ class Program(QObject):
         self._node_names = tuple(state.name for state in states)
         self._own_job.see_nodes(len(states))
         here = states[0].reading
-        self._turns.put(
-            (
-                partial(self.window.side_bar.show_nodes, states),
-                partial(self.window.side_bar.set_count, "nodes", len(states)),
-                partial(self._job_controller.show_nodes, states),
-                partial(self.frame.notices.see_nodes, states),
-                self._show_pasts,
-                *(() if here is None else (partial(self.jobs.first_start.show_reading, here),)),
-            )
-        )
-
-    def _show_pasts(self) -> None:
+        self.window.side_bar.show_nodes(states)
+        self.window.side_bar.set_count("nodes", len(states))
+        self._job_controller.show_nodes(states)
+        self.frame.notices.see_nodes(states)
+        if here is not None:
+            self.jobs.first_start.show_reading(here)
         self.jobs.detail.show_pasts(self.nodes.histories, self.nodes.beats(), time.time())
         self._node_controller.watch(self.jobs.detail.job_nodes)
 

@@ -19,7 +19,6 @@ from pytestqt.exceptions import TimeoutError
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
-from tests.turns import are_done
 from tests.waiting import LIMIT_MS
 from widgets.common.theme_manager import ThemeChoice
 
@@ -93,8 +92,7 @@ class Person:
         self._settle()
 
     def _settle(self) -> None:
-        """What was just opened is painted piece by piece, and laid out in passes."""
-        self.wait(lambda: are_done(self._window))
+        """What was just opened is laid out in passes."""
         for _ in range(_PASSES):
             QApplication.processEvents()
 

@@ -42,12 +42,7 @@ def dialog_of(program: Program) -> PreflightDialog:
 def mend(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     finding = next(one for one in dialog._rows if one.check == check)
     qtbot.mouseClick(dialog._rows[finding].button, LEFT)
-    qtbot.waitUntil(
-        lambda: (
-            not (dialog._is_busy or dialog._to_come)
-            and not any(map(dialog._is_working, dialog._rows))
-        )
-    )
+    qtbot.waitUntil(lambda: not dialog._is_busy and not any(map(dialog._is_working, dialog._rows)))
     assert not [one.sentence for one in dialog._rows if one.check == check]
 
 
@@ -62,8 +57,7 @@ def test_x01_a_refused_start_is_mended_by_its_buttons_and_then_starts(
         program._job_controller.start(job.id)
         qtbot.waitUntil(lambda: starts.talk is not None)
         dialog = dialog_of(program)
-        # Its rows come some a turn.
-        qtbot.waitUntil(lambda: not (dialog._is_busy or dialog._to_come))
+        qtbot.waitUntil(lambda: not dialog._is_busy)
         assert {finding.check for finding in dialog._rows if finding.blocks} == {
             "agent",
             "SSH between nodes",

@@ -174,7 +174,6 @@ def _start_on_three(program: Program, person: Person) -> str:
     assert talk is not None
     person.wait(talk.dialog._start.isEnabled)
     person.look_everywhere("before-the-start")
-    person.wait(lambda: not talk.dialog._to_come)
     assert not [one for one in talk.dialog._rows if one.blocks]
     person.press("Start on 6 processes")
     view = program.jobs.open_view

@@ -43,7 +43,6 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QLabel
 from app.main.bootstrap import Program
-from widgets.common.chunked_work import ChunkedWork
 
 # One that stands still says where.
 faulthandler.dump_traceback_later(100, exit=True)
@@ -53,8 +52,7 @@ program.show()
 
 def look():
     labels = program.jobs.first_start.findChildren(QLabel) if program.is_built else ()
-    is_painted = all(turns.is_done for turns in program.window.findChildren(ChunkedWork))
-    if is_painted and any("PyTorch" in label.text() and label.isVisible() for label in labels):
+    if any("PyTorch" in label.text() and label.isVisible() for label in labels):
         looking.stop()
         program.window.grab().save(sys.argv[2])
         program.window.close()

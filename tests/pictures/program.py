@@ -12,7 +12,7 @@ from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
 from tests.programs import end
-from tests.turns import are_done, wait_in_loop
+from tests.turns import wait_in_loop
 from widgets.common.theme_manager import ThemeChoice
 
 OF_PROGRAM = (
@@ -51,7 +51,6 @@ def _train(program: Program, folder: Path) -> None:
         program.window.resize(*size)
         for _ in range(4):
             QApplication.processEvents()
-        wait_in_loop(lambda: are_done(program.window))
         program.window.grab().save(str(folder / f"{name}.png"))
 
     def state() -> JobState | None:

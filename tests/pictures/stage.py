@@ -17,7 +17,6 @@ from backend.records.nodes.reading import NodeState
 from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from tests.pictures.gallery import Size
-from tests.turns import are_done, wait_in_loop
 from widgets.common import theme
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_form import JobForm
@@ -105,7 +104,6 @@ class Stage:
         A height that hangs on a width climbs one layout a pass: the form of a new job was still
         squeezed after four.
         """
-        wait_in_loop(lambda: are_done(self.window), "the window to have nothing left to do")
         for _ in range(10):
             QApplication.processEvents()
 

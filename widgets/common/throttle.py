@@ -10,8 +10,6 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
-from widgets.common.chunked_work import ChunkedWork
-
 
 def is_unseen(widget: QWidget) -> bool:
     """Return True if its window shows another page: updates can wait until it is shown."""
@@ -32,7 +30,6 @@ class Throttle(QObject):
         self._pause.setSingleShot(True)
         self._pause.setInterval(interval_ms)
         self._pause.timeout.connect(self._pause_over)
-        self._turns = ChunkedWork(self)
 
     def ask(self) -> None:
         """Call now, or when the pause after the last call is over."""
@@ -44,16 +41,14 @@ class Throttle(QObject):
     def stop(self) -> None:
         """Drop the pending call: its receiver may be gone."""
         self._pause.stop()
-        self._turns.stop()
         self._asked = False
 
     @Slot()
     def _pause_over(self) -> None:
         if self._asked:
-            self._turns.put([self._now])
+            self._now()
 
     def _now(self) -> None:
         self._asked = False
-        self._turns.stop()
         self._pause.start()
         self._call()

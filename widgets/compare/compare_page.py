@@ -31,7 +31,6 @@ from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.drop_overlay import DropSheet
 from widgets.common.fields import Slider
 from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
@@ -83,8 +82,6 @@ class ComparePage(QWidget):
         self._colours: dict[str, int] = {}
         self._gone: dict[str, str] = {}
         self._picker: JobPicker | None = None
-        # Updating plots, table and coordinates of four jobs at once takes 200 ms.
-        self.turns = ChunkedWork(self)
         self._make_header()
         self.plots = ComparePlots(_SMOOTHING)
         self.plots.save_requested.connect(self.save_requested)
@@ -301,16 +298,16 @@ class ComparePage(QWidget):
         views = [look.view for look in looks]
         comparison: ComparisonTable = compare([(look.view, look.figures) for look in looks])
         names = short_names([view.name for view in views])
-        plots = self.plots.show_runs(
+        self.plots.show_runs(
             [
                 ShownRun(view.id, name, self._colours[view.id], self._curves[view.id])
                 for view, name in zip(views, names, strict=True)
             ],
             judged_metrics(views),
         )
-        table = partial(self.table.show_comparison, comparison, self._colours, self._gone, names)
-        # The table is hidden until the first job is read; most of its rows stay the same.
-        self.turns.put((*plots, table, self._show_parallel) if views else plots)
+        if views:
+            self.table.show_comparison(comparison, self._colours, self._gone, names)
+            self._show_parallel()
         count = len(self._ids)
         self._header.sentence.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))

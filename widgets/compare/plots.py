@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -148,23 +148,17 @@ class ComparePlots(QWidget):
 
     # -- input
 
-    def show_runs(
-        self, runs: Sequence[ShownRun], judged: Sequence[str]
-    ) -> Iterator[Callable[[], object]]:
+    def show_runs(self, runs: Sequence[ShownRun], judged: Sequence[str]) -> None:
         """Show these jobs in their colours.
 
         Args:
             judged: The metrics that choose the best checkpoint of these jobs.
-
-        Returns:
-            The remaining work, one callable per plot.
         """
         if runs:
             self._begin()
         self._runs = {run.key: run for run in runs}
         self._judged = tuple(judged)
-        self._choose_by_itself(self._metrics())
-        return (partial(self._draw, plot) for plot in tuple(self._plots))
+        self.refresh()
 
     @Slot()
     def refresh(self) -> None:

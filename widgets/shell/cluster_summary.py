@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from itertools import chain
-
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from backend.records.nodes.reading import NodeState
 from widgets.common import icons, theme
-from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import paint_text, text_width
@@ -20,7 +15,6 @@ from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W
 from widgets.nodes.row.node_names import fitted
 from widgets.nodes.row.node_row import (
-    NODES_A_TURN,
     Condition,
     GpuCell,
     NodeRow,
@@ -278,7 +272,6 @@ class ClusterSummary(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._turns = ChunkedWork(self)
         self._rows: tuple[NodeRow, ...] = ()
         self._sentences: tuple[tuple[Condition, str, str], ...] = ()
         self._narrow = False
@@ -304,17 +297,8 @@ class ClusterSummary(QWidget):
         self._settle()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        """Show all nodes in their fixed order; if there are many, some per turn."""
-        rows: list[NodeRow] = []
-        reading = (partial(self._read, rows, some) for some in lots(states, NODES_A_TURN))
-        pieces = chain(reading, [partial(self._show, states, rows)])
-        self._turns.do(pieces, at_once=len(states) <= NODES_A_TURN)
-
-    def _read(self, rows: list[NodeRow], states: Sequence[NodeState]) -> None:
-        rows += [node_row(state) for state in states]
-
-    def _show(self, states: tuple[NodeState, ...], rows: list[NodeRow]) -> None:
-        self._rows = tuple(rows)
+        """Show all nodes in their fixed order."""
+        self._rows = tuple(map(node_row, states))
         self.counts.show_rows(self._rows)
         total = sum(len(node.gpus) for node in self._rows)
         free = sum(node.free_gpus for node in self._rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterable
 from itertools import groupby
 
 from PySide6.QtWidgets import QDialog, QGridLayout, QWidget
 
 from widgets.common.buttons import Button
 from widgets.common.cards import Scroll
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import Label, native_key
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S2, S3, S4, S6
@@ -52,12 +51,10 @@ class KeysSheet(QDialog):
         if parent is not None:
             height = min(height, parent.window().height() - _AROUND)
         self.resize(width, height)
-        ChunkedWork(self).put(
-            partial(self._add_place, where or "Everywhere", tuple(keys))
-            for where, keys in groupby(KEYS, key=lambda key: key.where)
-        )
+        for where, keys in groupby(KEYS, key=lambda key: key.where):
+            self._add_place(where or "Everywhere", keys)
 
-    def _add_place(self, where: str, keys: tuple[Key, ...]) -> None:
+    def _add_place(self, where: str, keys: Iterable[Key]) -> None:
         lines = self._lines
         heading = Label(where, "strong")
         heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)

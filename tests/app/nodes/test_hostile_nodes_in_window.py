@@ -116,7 +116,6 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
     # In the rack, on the node's own page, and where a job is placed.
     for look in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
         look()
-        qtbot.waitUntil(lambda: program.nodes.detail.turns.is_done)
         assert_plain(program.window)
     program.window.go("new-job")
     assert_plain(program.window)

@@ -19,7 +19,6 @@ from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
-from tests.turns import finish
 from tests.waiting import LIMIT_S, wait_for
 from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
@@ -60,8 +59,6 @@ def finder(page, nodes, immediately):
 
 def buttons(page):
     """By what they say of themselves: the buttons that end something."""
-    finish(page.detail.turns)
-    finish(page.detail._findings_card._turns)
     shown = [one for one in page.findChildren(Button) if one.isVisible()]
     return {one.accessibleName(): one for one in shown if one.accessibleName().startswith("End ")}
 

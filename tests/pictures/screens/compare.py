@@ -10,7 +10,6 @@ from backend.records.jobs.summary import JobQuery
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
-from tests.turns import finish
 from tests.widgets.compare.compare_samples import MAP, draft, eight, three
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
@@ -22,7 +21,6 @@ def put_looks(stage: Stage, looks: tuple[ComparedUpdate, ...]) -> ComparePage:
     page.set_jobs(tuple(each.view.id for each in looks))
     for each in looks:
         page.show_update(_judged(each))
-    finish(page.turns)
     return page
 
 
@@ -69,7 +67,6 @@ def _parallel(stage: Stage, count: int) -> ComparePage:
     page.set_jobs((jobs[0].id,))
     page.show_update(ComparedUpdate(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
-    finish(page.turns)
     page.parallel.plot.point(page.parallel.shown.ranked()[1].job_id)
     stage.settle()
     bar = page._scroll.verticalScrollBar()

@@ -6,7 +6,6 @@ import pytest
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from tests.turns import finish
 from widgets.common.throttle import Throttle
 
 pytestmark = pytest.mark.usefixtures("qapp")
@@ -16,7 +15,6 @@ _HOUR_MS = 3_600_000
 def end_pause(throttle: Throttle) -> None:
     throttle._pause.stop()
     throttle._pause_over()
-    finish(throttle._turns)
 
 
 def test_the_first_comes_at_once_and_the_last_of_many_once_more() -> None:

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QApplication
 from backend.records.jobs.comparison import ComparedUpdate, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel
-from tests.turns import finish
 from tests.widgets.compare.sweep_samples import sweep
 from tests.windows import on_screen, owned
 from widgets.common import formats
@@ -44,7 +43,6 @@ def compare(page, *jobs):
     page.set_jobs(tuple(view.id for view in jobs))
     for view in jobs:
         page.show_update(ComparedUpdate(view, HistoryUpdate(drop_from=0), RunFigures()))
-    finish(page.turns)
 
 
 def drag(plot, axis, low, high):
@@ -188,7 +186,6 @@ def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     assert [line.job_id for line in page.parallel.shown.lines] == [view.id for view in jobs]
     assert not page.parallel.choice.isVisible()
     page.set_jobs((jobs[0].id,))
-    finish(page.turns)
     assert not page.parallel.isVisible()
 
 

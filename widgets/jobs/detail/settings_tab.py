@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import Slot
@@ -17,7 +16,6 @@ from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Card, Scroll, StyledFrame
-from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
@@ -25,7 +23,6 @@ from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
 from widgets.common.throttle import is_unseen
 from widgets.jobs.form.form_sections import SECTION_W
 
-_ROWS_A_TURN = 12
 _AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
 
 
@@ -44,7 +41,6 @@ class SettingsTab(QWidget):
         self._view: JobView | None = None
         self._shown: dict[str, str] = {}
         self._lines: list[tuple[Label, Label, Label]] = []
-        self._turns = ChunkedWork(self)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
         self._grid.setVerticalSpacing(S2)
@@ -109,28 +105,21 @@ class SettingsTab(QWidget):
             # A setting without a field in the form is shown if it is set.
             if key in LABELS or shown[key] != usual.get(key)
         ]
-        self._turns.put(self._pieces(rows))
+        self._fill(rows)
 
-    def _pieces(self, rows: Sequence[_Row]) -> Iterator[Callable[[], object]]:
-        for number, some in enumerate(lots(rows, _ROWS_A_TURN)):
-            begin = number * _ROWS_A_TURN
-            yield partial(self._fill, begin, some, rows[begin - 1].section if begin else "")
-        yield partial(self._end_rows, len(rows))
-
-    def _fill(self, begin: int, rows: Sequence[_Row], before: str) -> None:
-        while len(self._lines) < begin + len(rows):
+    def _fill(self, rows: Sequence[_Row]) -> None:
+        while len(self._lines) < len(rows):
             self._add_line()
-        for (head, caption, value), one in zip(self._lines[begin:], rows, strict=False):
+        before = ""
+        for (head, caption, value), one in zip(self._lines, rows, strict=False):
             head.setText(one.section if one.section != before else "")
             before = one.section
             caption.setText(one.label)
             value.setText(one.value)
             value.set_role("strong" if one.is_unusual else "body")
-
-    def _end_rows(self, count: int) -> None:
         for number, line in enumerate(self._lines):
             for part in line:
-                part.setVisible(number < count)
+                part.setVisible(number < len(rows))
         self._fit()
 
     def _add_line(self) -> None:

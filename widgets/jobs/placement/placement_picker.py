@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
@@ -15,7 +14,6 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence, words_by_gpu
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Scroll
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.fields import FaultLine, SpinBox
 from widgets.common.labels import Label
@@ -40,7 +38,6 @@ from widgets.nodes.row.node_row import node_title, node_words
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
 _MANY_NODES, _ROWS_MOST_H, _WHOLE_MOST_H = 16, 360, 600
-_ROWS_AT_ONCE, _ROWS_MADE_A_TURN, _ROWS_TOLD_A_TURN = 4, 3, 8
 
 
 class _Name(Label):
@@ -195,8 +192,6 @@ class PlacementPicker(QWidget):
         self._name_w = 0
         self._jobs: Mapping[str, str] = {}
         self._news: tuple[NodeState, ...] | None = None
-        self._made_of_news: set[str] = set()
-        self._making = ChunkedWork(self)
         self._asked: DialogHolder[BesideDialog] = DialogHolder()
         self._column = col(gap=0)
         self._holder = QWidget()
@@ -232,12 +227,8 @@ class PlacementPicker(QWidget):
         never becomes smaller by itself.
         """
         self._news = states
-        self._made_of_news.clear()
-        if is_unseen(self) or self._awaits_many():
-            # For 64 nodes an update at once would block the window, as would opening the form.
-            self._making.put(repeat(self._make_some))
-        else:
-            self._catch_up_soon()
+        if not is_unseen(self):
+            self._catch_up()
 
     def show_jobs(self, names: Mapping[str, str]) -> None:
         """Set the names of jobs by id."""
@@ -245,49 +236,11 @@ class PlacementPicker(QWidget):
         for one in self._rows.values():
             one.cells.show_jobs(names)
 
-    def _make_some(self) -> None:
-        """Create a few of the missing rows."""
-        missing = self._missing()
-        for state in missing[:_ROWS_MADE_A_TURN]:
-            self._add(state)
-        if len(missing) <= _ROWS_MADE_A_TURN:
-            self._making.stop()
-            if not is_unseen(self):
-                self._catch_up_soon()
-
-    def _missing(self) -> list[NodeState]:
-        return [state for state in self._news or () if state.name not in self._rows]
-
-    def _awaits_many(self) -> bool:
-        return len(self._missing()) > _ROWS_AT_ONCE
-
-    def _take_news(self) -> None:
-        """Apply pending updates before a read or a change, unless many rows are still missing."""
-        if not self._awaits_many():
-            self._catch_up()
-
-    def _catch_up_soon(self) -> None:
-        if len(self._news or ()) > _MANY_NODES:
-            self._making.put(self._catching_up())
-        else:
-            self._catch_up()
-
-    def _catching_up(self) -> Iterator[Callable[[], object]]:
-        states = [state for state in self._news or () if state.name in self._rows]
-        for first in range(0, len(states), _ROWS_TOLD_A_TURN):
-            yield partial(self._show_some, states[first : first + _ROWS_TOLD_A_TURN])
-        yield self._catch_up
-
-    def _show_some(self, states: Sequence[NodeState]) -> None:
-        for state in states:
-            self._rows[state.name].show_state(state)
-            self._made_of_news.add(state.name)
-
     def _catch_up(self) -> None:
+        """Apply a pending update: when the picker is shown, before a read, or before a change."""
         states, self._news = self._news, None
         if states is None:
             return
-        self._making.stop()
         if set(self._rows) - {state.name for state in states}:
             self._strangers = self.value()
             clear(self._column)
@@ -295,26 +248,22 @@ class PlacementPicker(QWidget):
         for state in states:
             if state.name not in self._rows:
                 self._add(state)
-            elif state.name in self._made_of_news:
-                # A font set before the style sheet first applies to a label is lost.
-                self._rows[state.name].update_layout()
             else:
                 self._rows[state.name].show_state(state)
         self._settle()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if not self._awaits_many():
-            self._catch_up_soon()
+        self._catch_up()
 
     def value(self) -> list[Mapping[str, Any]]:
         """Return ``placement`` of the job file, including nodes that are not known here."""
-        self._take_news()
+        self._catch_up()
         chosen = [row.value() for row in self._rows.values()]
         return [*(placement for placement in chosen if placement), *self._strangers]
 
     def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
-        self._take_news()
+        self._catch_up()
         self._wanted = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
         self._put(placements)
 
@@ -355,7 +304,6 @@ class PlacementPicker(QWidget):
         made.cells.step_wished.connect(self._step)
         made.cells.beside_wished.connect(partial(self._ask_beside, made))
         self._rows[state.name] = made
-        self._made_of_news.add(state.name)
         self._column.addWidget(made)
         found = next((p for p in self._strangers if p.get("node") == state.name), None)
         if found is not None:
@@ -394,11 +342,9 @@ class PlacementPicker(QWidget):
     def _settle(self) -> None:
         rows = tuple(self._rows.values())
         many = len(rows) > _MANY_NODES
-        awaited = self._awaits_many()
         self._free_only.setVisible(many)
         for one in rows:
-            full = many and self._free_only.isChecked() and not one.has_room
-            hidden = full or awaited
+            hidden = many and self._free_only.isChecked() and not one.has_room
             # A row stays visible when the user has just deselected its last GPU.
             one.setVisible(not hidden or one.isAncestorOf(self.focusWidget() or self))
         readings = [one.state.reading for one in rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 
 from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtGui import QGuiApplication
@@ -13,7 +12,6 @@ from backend.records.jobs.config import Placement
 from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import ProgressLine, Scroll, Separator, StyledFrame
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, S3, S4, S6
@@ -22,8 +20,6 @@ from widgets.jobs.preflight.preflight_row import DoneRow, PreflightRow
 
 _WIDTH = 720
 _LEAST_ROWS_H, _MOST_ROWS_H, _MOST_TRACE_H = 96, 400, 120
-_ROWS_AT_ONCE, _ROWS_A_TURN = 7, 2
-"""More than are visible at once; creating rows for 64 nodes at once would take 0.3 s."""
 _AROUND = 48
 """The height of the window that stays visible above and below the dialog."""
 
@@ -62,9 +58,6 @@ class PreflightDialog(QDialog):
         self._placement: tuple[Placement, ...] = ()
         self._canary: Canary | None = None
         self._rows: dict[PreflightFinding, PreflightRow] = {}
-        self._working: dict[_Key, str] = {}
-        self._to_come: list[PreflightFinding] = []
-        self._making = ChunkedWork(self)
         self._asked: set[_Key] = set()
         self._done: dict[_Key, PreflightFinding] = {}
         self._is_busy = False
@@ -162,55 +155,42 @@ class PreflightDialog(QDialog):
     def show_found(self, found: Preflight, placement: Sequence[Placement]) -> None:
         """Show the findings, and where the job would run."""
         self._note_done(found, placement)
-        self._working = {self._key(one): "" for one in self._shown() if self._is_working(one)}
+        working = {self._key(one) for one, line in self._rows.items() if line.is_working}
         self._found, self._placement = found, tuple(placement)
         self._canary = None
         self._trial.hide()
         self._scroll.hide()
         clear(self._list)
         self._rows.clear()
-        self._to_come = [*found.faults, *found.warnings]
-        self._making.put(repeat(self._make_some))
-        self._make(_ROWS_AT_ONCE)
-        passed = words.passed(found)
-        self._passed_count.setText(f"{len(passed)} passed:")
-        self._passed.setText(" · ".join(passed))
-        self.show_busy("")
-
-    def _make(self, count: int) -> None:
-        """Create this many more rows; the fixed findings come after the last."""
-        for finding in self._to_come[:count]:
-            if self._rows:
-                self._put(Separator())
-            if finding.is_warning and all(not one.is_warning for one in self._rows):
-                hint = Label("Warnings (the job can still start)", "small", "text3")
-                self._list.addLayout(col(S2, hint, gap=0))
-            line = self._rows[finding] = PreflightRow(finding)
-            line.fix_requested.connect(self._wish_fix)
-            self._put(line)
-            if self._key(finding) in self._working:
-                line.show_working(self._working[self._key(finding)])
-            line.set_able(not self._is_busy)
-        del self._to_come[:count]
-        if self._to_come:
-            return
-        self._making.stop()
+        for finding in (*found.faults, *found.warnings):
+            self._make(finding)
+            if self._key(finding) in working:
+                self._rows[finding].show_working("")
         if self._done:
             if self._rows:
                 self._put(Separator())
             self._list.addSpacing(S1)
         for key, finding in self._done.items():
             self._put(DoneRow(finding, key in self._asked))
+        passed = words.passed(found)
+        self._passed_count.setText(f"{len(passed)} passed:")
+        self._passed.setText(" · ".join(passed))
+        self.show_busy("")
+
+    def _make(self, finding: PreflightFinding) -> None:
+        if self._rows:
+            self._put(Separator())
+        if finding.is_warning and all(not one.is_warning for one in self._rows):
+            hint = Label("Warnings (the job can still start)", "small", "text3")
+            self._list.addLayout(col(S2, hint, gap=0))
+        line = self._rows[finding] = PreflightRow(finding)
+        line.fix_requested.connect(self._wish_fix)
+        self._put(line)
 
     def _put(self, part: QWidget) -> None:
         self._list.addWidget(part)
         # A part added to a visible page is hidden until the next event, and has no height.
         part.show()
-
-    def _make_some(self) -> None:
-        self._make(_ROWS_A_TURN)
-        # The visible part already gets its final height.
-        self._holder.setFixedHeight(self._rows_height())
 
     def show_busy(self, sentence: str, share: float | None = None) -> None:
         """Show the action under way ("Checking 3 nodes"), which can be cancelled; "" for none."""
@@ -223,21 +203,15 @@ class PreflightDialog(QDialog):
 
     def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
         """Show that these are being fixed; ``sentence`` is the progress."""
-        here = [one for one in self._shown() if one in findings]
-        is_news = not all(self._is_working(one) for one in here)
-        for finding in here:
-            line = self._rows.get(finding)
-            if line is not None:
-                line.show_working(sentence)
-            else:
-                self._working[self._key(finding)] = sentence
+        lines = [line for one, line in self._rows.items() if one in findings]
+        is_news = not all(line.is_working for line in lines)
+        for line in lines:
+            line.show_working(sentence)
         if is_news:
             self._settle()
 
     def show_not_mended(self, finding: PreflightFinding, sentence: str, remedy: str = "") -> None:
         """Show why a finding could not be fixed."""
-        if finding in self._to_come:
-            self._make(self._to_come.index(finding) + 1)
         self._asked.discard(self._key(finding))
         row_of = self._rows.get(finding)
         if row_of is not None:
@@ -268,7 +242,7 @@ class PreflightDialog(QDialog):
 
     def _settle(self) -> None:
         found = self._found
-        fixing = any(self._is_working(one) for one in self._shown())
+        fixing = any(line.is_working for line in self._rows.values())
         rests = not (self._is_busy or fixing)
         self._progress.setVisible(self._is_busy)
         self._scroll.setVisible(found is not None and bool(self._rows or self._done))
@@ -337,17 +311,9 @@ class PreflightDialog(QDialog):
     def _mendable(self) -> tuple[PreflightFinding, ...]:
         return tuple(
             finding
-            for finding in self._shown()
-            if not (finding.fix.needs_a_person or self._is_working(finding))
+            for finding, line in self._rows.items()
+            if not (finding.fix.needs_a_person or line.is_working)
         )
-
-    def _shown(self) -> tuple[PreflightFinding, ...]:
-        """Return the findings with a row, and those whose row is not created yet."""
-        return (*self._rows, *self._to_come)
-
-    def _is_working(self, finding: PreflightFinding) -> bool:
-        line = self._rows.get(finding)
-        return line.is_working if line is not None else self._key(finding) in self._working
 
     def _note_done(self, found: Preflight, placement: Sequence[Placement]) -> None:
         if self._found is None:

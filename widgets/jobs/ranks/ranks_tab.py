@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QTableView, QWidget
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common.cards import Card, Scroll
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.layout import col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
@@ -49,7 +48,6 @@ class RanksTab(QWidget):
         self._beats: Mapping[str, str] = {}
         self._odd = -1
         self._scrolled_for = ""
-        self._turns = ChunkedWork(self)
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
@@ -86,7 +84,8 @@ class RanksTab(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._turns.put([self._fill, self.history.update_layout])
+        self._fill()
+        self.history.update_layout()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

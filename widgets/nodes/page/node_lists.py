@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from backend.records.nodes.reading import Finding, GpuProcess, HealthFinding, No
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
-from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, Role, Tone
@@ -26,7 +25,6 @@ _CHECKING = (
     "Checking Python, PyTorch, Horovod, Open MPI, the data root and the GPUs; "
     "two ranks add up a number"
 )
-_LINES_A_TURN = 4
 
 
 class _Line(NamedTuple):
@@ -92,7 +90,6 @@ class FindingsCard(Card):
         self._column = col(gap=S2)
         super().__init__(Label("Findings", "strong"), self._column, gap=S2)
         self._rows: list[_FindingRow] = []
-        self._turns = ChunkedWork(self)
         self._lines: tuple[_Line, ...] = ()
         self._health: tuple[HealthFinding, ...] = ()
         self._found: tuple[Finding, ...] = ()
@@ -143,23 +140,16 @@ class FindingsCard(Card):
         if lines != self._lines:
             self._lines = lines
             self.setVisible(bool(lines))
-            self._turns.put(self._pieces(lines))
+            self._show(lines)
 
-    def _pieces(self, lines: Sequence[_Line]) -> Iterator[Callable[[], object]]:
-        for number, some in enumerate(lots(lines, _LINES_A_TURN)):
-            yield partial(self._show_some, number * _LINES_A_TURN, some)
-        yield partial(self._show_no_more, len(lines))
-
-    def _show_some(self, begin: int, lines: Sequence[_Line]) -> None:
-        while len(self._rows) < begin + len(lines):
+    def _show(self, lines: Sequence[_Line]) -> None:
+        while len(self._rows) < len(lines):
             made = _FindingRow(self._end)
             self._rows.append(made)
             self._column.addWidget(made)
-        for one, line in zip(self._rows[begin:], lines, strict=False):
+        for one, line in zip(self._rows, lines, strict=False):
             one.show_line(line)
-
-    def _show_no_more(self, count: int) -> None:
-        for one in self._rows[count:]:
+        for one in self._rows[len(lines) :]:
             one.hide()
 
     def _told(self) -> Iterator[_Line]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent
@@ -16,7 +15,6 @@ from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import EmptyState, PageHeader, Scroll
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
@@ -34,7 +32,7 @@ from widgets.nodes.row.node_row import (
     upper_first,
 )
 
-_NARROW_BELOW_W, _CARDS_A_TURN = 1000, 2
+_NARROW_BELOW_W = 1000
 _METERS_S = 600.0
 _SIDE_W, _ANY_W = 288, 16_777_215
 _NEW_H = 400
@@ -59,8 +57,6 @@ class NodePage(QWidget):
         self._jobs: Mapping[str, str] = {}
         self._ranks: Mapping[tuple[str, str], int] = {}
         self._placed: tuple[int, bool] | None = None
-        # Opening a node with eight GPUs would take 70 ms in one turn.
-        self.turns = ChunkedWork(self)
         self._make_header(actions)
         self._facts = KeyValueRow()
         self._trouble = Banner()
@@ -165,18 +161,10 @@ class NodePage(QWidget):
         self._history_card.setVisible(seen)
         if reading is not None:
             self._show_meters(reading)
-        gpus = len(reading.gpus) if reading is not None else 0
-        pieces: list[Callable[[], object]] = [
-            partial(self._make_cards, count)
-            for count in range(len(self._cards) + _CARDS_A_TURN, gpus, _CARDS_A_TURN)
-        ]
-        pieces += [
-            partial(self._show_gpus, reading),
-            partial(self._show_lists, state, reading, jobs),
-        ]
+        self._show_gpus(reading)
+        self._show_lists(state, reading, jobs)
         if seen:
-            pieces.append(partial(self._history_card.show_history, history, state, jobs))
-        self.turns.put(pieces)
+            self._history_card.show_history(history, state, jobs)
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """Show the results of the check: problems first, each with its remedy."""
@@ -351,7 +339,9 @@ class NodePage(QWidget):
     def _show_gpus(self, reading: NodeReading | None) -> None:
         gpus = reading.gpus if reading is not None else ()
         if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
-            self._make_cards(len(gpus))
+            # Nodes are usually alike, so a card is reused for the next one.
+            while len(self._cards) < len(gpus):
+                self._cards.append(GpuCard())
             for spare in self._cards[len(gpus) :]:
                 self._gpu_grid.removeWidget(spare)
                 spare.hide()
@@ -367,11 +357,6 @@ class NodePage(QWidget):
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)
         self._no_gpu.setVisible(bool(message))
-
-    def _make_cards(self, count: int) -> None:
-        """Show this many cards. Nodes are usually alike, so a card is reused for the next one."""
-        while len(self._cards) < count:
-            self._cards.append(GpuCard())
 
     def _show_lists(
         self, state: NodeState, reading: NodeReading | None, jobs: tuple[JobView, ...]

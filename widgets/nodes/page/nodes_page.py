@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import chain
 
 from PySide6.QtCore import QEvent, QRect, QSize, QTimer, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
@@ -26,7 +25,6 @@ from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
-from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.labels import Label
@@ -41,7 +39,6 @@ from widgets.nodes.page.node_actions import NodeActions
 from widgets.nodes.page.node_page import NodePage
 from widgets.nodes.page.rack import Density, Rack, RackHead
 from widgets.nodes.row.node_row import (
-    NODES_A_TURN,
     NodeRow,
     beat_words,
     counts_sentence,
@@ -96,8 +93,6 @@ class NodesPage(QWidget):
         self._open = ""
         self._left = ""
         self._is_stale = False
-        self._taking = ChunkedWork(self)
-        self._showing = ChunkedWork(self)
         self.rack = Rack()
         self._focus = FocusLead(self, self.rack)
         self.rack.opened.connect(self.open_node)
@@ -176,8 +171,9 @@ class NodesPage(QWidget):
             for name in set(known) - set(self._states):
                 del known[name]
         now = self._clock()
-        taking = (partial(self._take_beats, some, now) for some in lots(states, NODES_A_TURN))
-        self._taking.do(chain(taking, [self._settle]), at_once=len(states) <= NODES_A_TURN)
+        for state in states:
+            self._take_beat(state, now)
+        self._settle()
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         """Take all jobs; the GPUs that they hold show their names."""
@@ -294,10 +290,6 @@ class NodesPage(QWidget):
     def _history(self, name: str) -> NodeHistory:
         return self._histories.setdefault(name, NodeHistory())
 
-    def _take_beats(self, states: Sequence[NodeState], now: float) -> None:
-        for state in states:
-            self._take_beat(state, now)
-
     def _take_beat(self, state: NodeState, now: float) -> None:
         reading = state.reading
         if reading is None:
@@ -323,9 +315,8 @@ class NodesPage(QWidget):
         self.detail.set_alone(alone)
         self._show_detail(alone)
         by_itself = alone or bool(self._open)
-        self._showing.stop()
         if not by_itself:
-            self._read_rows(now)
+            self._show_overview(now)
         self._pages.setCurrentWidget(self.detail if by_itself else self._overview)
         self._focus.lead_to(self.detail if by_itself else self.rack)
 
@@ -343,33 +334,18 @@ class NodesPage(QWidget):
         self.detail.show_node(state, self._history(wanted), self._jobs, beat="" if alone else ago)
         self.detail.show_orphans(*self._orphans.get(wanted, ((), frozenset())))
 
-    def _read_rows(self, now: float) -> None:
+    def _show_overview(self, now: float) -> None:
         names = {view.id: view.name for view in self._jobs}
         states = tuple(self._states.values())
-        rows: list[NodeRow] = []
-
-        def read(some: Sequence[NodeState]) -> None:
-            rows.extend(
-                node_row(
-                    state,
-                    names,
-                    beat_age_s=self._beat_age(state.name, now),
-                    set_up=self._set_ups.get(state.name),
-                )
-                for state in some
+        self._rows = rows = tuple(
+            node_row(
+                state,
+                names,
+                beat_age_s=self._beat_age(state.name, now),
+                set_up=self._set_ups.get(state.name),
             )
-
-        reading = (partial(read, some) for some in lots(states, NODES_A_TURN))
-
-        def show() -> None:
-            self._show_overview(states, tuple(rows), now)
-
-        self._showing.do(chain(reading, [show]), at_once=len(states) <= NODES_A_TURN)
-
-    def _show_overview(
-        self, states: tuple[NodeState, ...], rows: tuple[NodeRow, ...], now: float
-    ) -> None:
-        self._rows = rows
+            for state in states
+        )
         self._header.sentence.setText(counts_sentence(rows))
         unwell = sum(row.condition.is_news for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)

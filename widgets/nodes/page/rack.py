@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from itertools import repeat
 from typing import Any
 
 from PySide6.QtCore import (
@@ -37,7 +36,6 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import theme
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_focus
 from widgets.common.record_table_model import NO_PARENT
@@ -54,7 +52,6 @@ DIMMED_ROLE = Qt.ItemDataRole.UserRole + 1
 TALL_UP_TO, ROWS_UP_TO = 12, 24
 _WALL_COLUMN_LEAST_W, _WALL_MOST_COLUMNS = 240, 4
 _READ_OUT_MOST_W = 1040
-_ROWS_A_TURN = 16
 
 
 class Density(Enum):
@@ -78,8 +75,6 @@ class RackModel(QAbstractListModel):
         super().__init__()
         self._rows: tuple[NodeRow, ...] = ()
         self._dimmed: frozenset[str] = frozenset()
-        self._untold: list[int] = []
-        self._turns = ChunkedWork(self)
 
     @property
     def rows(self) -> tuple[NodeRow, ...]:
@@ -88,8 +83,6 @@ class RackModel(QAbstractListModel):
     def put(self, rows: Sequence[NodeRow]) -> None:
         new, old = tuple(rows), self._rows
         if [row.name for row in new] != [row.name for row in old]:
-            self._turns.stop()
-            self._untold = []
             self.beginResetModel()
             self._rows = new
             self.endResetModel()
@@ -124,19 +117,9 @@ class RackModel(QAbstractListModel):
         return None
 
     def _tell(self, numbers: Iterable[int]) -> None:
-        """Emit changes in pieces: painting sixteen rows is enough for a turn."""
-        self._untold += [number for number in numbers if number not in self._untold]
-        self._tell_some()
-        if self._untold:
-            self._turns.put(repeat(self._tell_some))
-
-    def _tell_some(self) -> None:
-        some, self._untold = self._untold[:_ROWS_A_TURN], self._untold[_ROWS_A_TURN:]
-        for number in some:
+        for number in numbers:
             index = self.index(number)
             self.dataChanged.emit(index, index)
-        if not self._untold:
-            self._turns.stop()
 
 
 class RackDelegate(QStyledItemDelegate):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
@@ -14,7 +13,6 @@ from backend.records.nodes.provisioning_options import SetUpOptions, choice_faul
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
 from widgets.common.cards import Scroll, StyledFrame
-from widgets.common.chunked_work import ChunkedWork, lots
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, fit_height, row
 from widgets.common.theme import S1, S2, S3, S4, S6, TARGET_MIN
@@ -22,7 +20,7 @@ from widgets.nodes.provisioning.host_key_pages import KeyPlate
 from widgets.nodes.provisioning.options_form import SetUpChoices
 
 _WIDTH = 560
-_ROWS_SEEN, _ROWS_A_TURN = 5, 8
+_ROWS_SEEN = 5
 _KEEPS = (
     "The old set-up stays until the new one has passed its test. Running jobs are not affected."
 )
@@ -77,9 +75,7 @@ class SetUpAgainDialog(QDialog):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._entries: tuple[NodeEntry, ...] = ()
         self._brought = brought_mpi
-        self._ticked: dict[str, bool] = {}
         self._boxes: dict[str, CheckBox] = {}
-        self._making = ChunkedWork(self)
         self._title = Label("", "title", elide="right")
         self._all = Button("All", kind="quiet")
         self._all.setAutoDefault(False)
@@ -150,7 +146,7 @@ class SetUpAgainDialog(QDialog):
         fit_height(self)
 
     def ticked(self) -> tuple[str, ...]:
-        return tuple(name for name, is_ticked in self._ticked.items() if is_ticked)
+        return tuple(name for name, box in self._boxes.items() if box.isChecked())
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -158,31 +154,20 @@ class SetUpAgainDialog(QDialog):
         fit_height(self)
 
     def _make_rows(self, entries: Sequence[NodeEntry], ticked: Collection[str]) -> None:
-        """Make the visible rows at once, the others over several turns."""
         self._entries = tuple(entries)
-        self._ticked = {entry.name: entry.name in ticked for entry in self._entries}
         clear(self._rows)
         self._boxes = {}
-        self._make_some(self._entries[:_ROWS_SEEN])
-        unseen = lots(self._entries[_ROWS_SEEN:], _ROWS_A_TURN)
-        self._making.put(partial(self._make_some, some) for some in unseen)
+        for entry in self._entries:
+            name = entry.name
+            box = self._boxes[name] = CheckBox(name, checked=name in ticked)
+            box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+            box.setToolTip(plain_tip(name))
+            box.toggled.connect(self._check)
+            self._rows.addLayout(row((box, 1), Label(state_words(entry), "small", "text3")))
         self._nodes.setVisible(len(self._entries) > 1)
         seen = min(len(self._entries), _ROWS_SEEN)
         self._scroll.setFixedHeight(seen * TARGET_MIN + 2 * S1)
         self._trouble.hide()
-        self._check()
-
-    def _make_some(self, entries: Sequence[NodeEntry]) -> None:
-        for entry in entries:
-            name = entry.name
-            box = self._boxes[name] = CheckBox(name, checked=self._ticked[name])
-            box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-            box.setToolTip(plain_tip(name))
-            box.toggled.connect(partial(self._tick, name))
-            self._rows.addLayout(row((box, 1), Label(state_words(entry), "small", "text3")))
-
-    def _tick(self, name: str, is_ticked: bool) -> None:
-        self._ticked[name] = is_ticked
         self._check()
 
     @Slot(object)
@@ -218,8 +203,7 @@ class SetUpAgainDialog(QDialog):
 
     @Slot()
     def _tick_all(self) -> None:
-        wanted = not all(self._ticked.values())
-        self._ticked = dict.fromkeys(self._ticked, wanted)
+        wanted = not all(box.isChecked() for box in self._boxes.values())
         for box in self._boxes.values():
             # Conflicts are checked once, not once for each.
             with QSignalBlocker(box):

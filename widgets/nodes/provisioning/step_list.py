@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from itertools import repeat
 
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
@@ -15,7 +14,6 @@ from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Separator, StyledFrame
-from widgets.common.chunked_work import ChunkedWork
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.state_badge import StateGlyph
@@ -204,7 +202,6 @@ class SetUpView(QWidget):
         self._set_up = SetUp("")
         self._steps: dict[str, SetUpStep] = {}
         self._views: dict[str, StepView] = {}
-        self._building = ChunkedWork(self)
         self._column = col(gap=0)
         self.setLayout(self._column)
         self._clock = QTimer(self)
@@ -225,10 +222,8 @@ class SetUpView(QWidget):
         self._set_up, self._steps = set_up, steps
         if is_other:
             self._clear()
-            self._building.put(map(partial, repeat(self._add), steps))
-        # Planned steps may appear one per turn; steps that have begun appear at once.
-        while set_up.steps and not self._building.is_done:
-            self._building.do_one()
+            for title in steps:
+                self._add(title)
         for title, view in self._views.items():
             view.show_step(steps[title])
 

@@ -68,10 +68,6 @@ def node_words(name: str) -> str:
     return "this computer" if name == THIS_COMPUTER else name
 
 
-NODES_A_TURN = 16
-"""With eight GPUs each, this many are enough for a turn of the event loop."""
-
-
 class GpuCell(NamedTuple):
     """One GPU of a row. ``owner`` is a job's name if it is ours, otherwise a user."""
 

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.history_update import HistoryUpdate
-from tests.turns import are_done
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_layout import WIDE_FROM_W
@@ -27,7 +26,6 @@ def tab(qtbot: QtBot, look: ThemeManager) -> CurvesTab:
     steps = np.arange(1, 50)
     names = ("loss", "accuracy", "learning_rate", "gradient_norm", "recall", "samples_per_second")
     tab.append(HistoryUpdate(steps, steps, steps, dict.fromkeys(names, 1 / steps), (), 0))
-    qtbot.waitUntil(lambda: are_done(tab))
     return tab
 
 

@@ -57,7 +57,7 @@ def test_curves_say_what_is_smoothed_raw_and_of_the_validation(qtbot, look):
             steps, np.ones(20), steps / 20, metrics, (RunStart(1, 1),), 0, (), 1.7e9, steps * 1.0
         )
     )
-    qtbot.waitUntil(lambda: len(tab._small) == 2 and not tab._to_show)
+    assert len(tab._small) == 2
     assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train, smoothed", "train, raw"]
     tab._smoothing.set_share(0)
     assert [name for name, _ in tab._loss.read(20.0)[0]] == ["train"]

@@ -18,7 +18,6 @@ def shown(qtbot, look):
 
     def show(**raw):
         tab.show_job(replace(LIVE, config=parse_job({**DIGITS, **raw}).config, pins={}))
-        qtbot.waitUntil(lambda: tab._turns.is_done)
         return [
             (head.text(), caption.text(), value.text())
             for head, caption, value in tab._lines
@@ -52,7 +51,6 @@ def test_what_differs_from_the_default_is_stressed(qtbot, look):
     tab = on_screen(qtbot, SettingsTab())
     raw = {**DIGITS, "strategy": {"lr_scaling": "none"}}
     tab.show_job(replace(LIVE, config=parse_job(raw).config, pins={}))
-    qtbot.waitUntil(lambda: tab._turns.is_done)
     weights = {caption.text(): value.font().weight() for _, caption, value in tab._lines}
     assert weights["Rate scaling"] > weights["Seed"]
     assert weights["Momentum"] > weights["Dampening"]

@@ -22,7 +22,6 @@ from backend.records.nodes.reading import (
     NodeState,
     Presence,
 )
-from tests.turns import are_done, wait_in_loop
 from tests.widgets.nodes import samples
 from tests.windows import owned
 from widgets.common.cards import Card, PageHeader
@@ -354,7 +353,6 @@ def filled(form, width, height):
     form.show()
     form.show_nodes(samples.cluster(12))
     form.show_draft(JobDraft(DIGITS))
-    wait_in_loop(lambda: are_done(form), "the form to be laid out")
     for _ in range(10):
         QApplication.processEvents()
     return page_of(form).verticalScrollBar()

@@ -20,7 +20,6 @@ from backend.records.nodes.reading import bad_gpus, words_by_gpu
 from tests.backend.node.metrics.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.pictures import lab
-from tests.turns import are_done, finish
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from widgets.common import theme
@@ -98,8 +97,6 @@ def is_amber(page, plot, x, beside):
     """Whether the ground of a plot is amber at a place, and as everywhere beside it."""
     for _ in range(3):
         QApplication.processEvents()
-    while not are_done(page):
-        QApplication.processEvents()
     image = page.grab().toImage()
     origin = plot.mapTo(page, QPoint(0, plot.height() // 3))
     left, right = plot.stretch_px()
@@ -153,7 +150,6 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
     assert is_amber(detail, detail.curves._loss, 1300, 2400)
 
     detail._choose_tab("ranks")
-    finish(detail.ranks._turns)
     plot = detail.ranks.history.plot
     (in_history,) = plot._marks.spans
     assert (in_history.tone, in_history.text) == ("warn", "Slowed by heat")
@@ -178,7 +174,6 @@ def shown(detail, view, pasts, kind="ours", count=2):
     histories = {name: history_of(one) for name, one in pasts.items()}
     detail.show_pasts(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
     detail._choose_tab("ranks")
-    finish(detail.ranks._turns)
     return detail.ranks.history
 
 
@@ -296,7 +291,6 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     detail.open_job(lab.LIVE)
     detail.show_view(lab.LIVE)
     detail._choose_tab("ranks")
-    finish(detail.ranks._turns)
     table, model = detail.ranks._table, detail.ranks._model
     amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
     assert amber == [11]

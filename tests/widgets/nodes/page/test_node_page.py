@@ -15,7 +15,6 @@ from backend.records.nodes.reading import (
     Presence,
 )
 from tests.pictures import lab
-from tests.turns import finish
 from tests.widgets.nodes import samples
 from widgets.common.labels import Label
 from widgets.nodes.history.node_history import NodeHistory
@@ -52,7 +51,6 @@ def show(page, reading):
     history = NodeHistory()
     history.append(reading, NOON, {one.gpu_uuid: one.words for one in state.health})
     page.show_node(state, history)
-    finish(page.turns)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,6 @@ def test_a_gpu_of_ours_tells_its_rank_and_owner_and_so_does_an_unwell_one(page):
     history = NodeHistory()
     history.append(state.reading, NOON)
     page.show_node(state, history, (view,))
-    finish(page.turns)
     well, unwell = page._gpu_cards["GPU-2"], page._gpu_cards["GPU-3"]
     assert (well._who.text(), well._owner.text()) == (f"rank 10 · {view.name}", "mai")
     assert (unwell._who.text(), unwell._owner.text()) == ("Slowed by heat", "rank 11 · mai")
@@ -109,7 +106,6 @@ def test_a_gpu_that_somebody_else_holds_has_no_rank_of_the_job_that_is_placed_th
     history = NodeHistory()
     history.append(state.reading, NOON)
     page.show_node(state, history, (view,))
-    finish(page.turns)
     card = page._gpu_cards["GPU-2"]
     assert (card._who.text(), card._owner.text()) == ("in use by chen", "")
 
@@ -157,14 +153,9 @@ def test_little_room_is_said_in_the_head_and_stays_beside_what_a_check_found(pag
     assert [told(page)[0], told(page)[-1]] == ["0.1 GB left for the data root.", "fine"]
 
 
-def test_of_many_findings_no_turn_makes_all_and_none_of_another_node_stays(page):
+def test_of_many_findings_none_of_another_node_stays(page):
     card = page._findings_card
     card.show_findings(tuple(Finding(f"f{n}", False, f"fault {n}", "mend") for n in range(9)))
-    counts = []
-    while not card._turns.is_done:
-        card._turns.do_one()
-        counts.append(len(card._rows))
-    assert counts[:3] == [4, 8, 9]
     assert len(told(page)) == 18
     card.clear()
     assert told(page) == []
@@ -173,6 +164,5 @@ def test_of_many_findings_no_turn_makes_all_and_none_of_another_node_stays(page)
 
 def told(page) -> list[str]:
     """What the card of findings says, from its top."""
-    finish(page._findings_card._turns)
     labels = [label for row in page._findings_card._rows for label in row.findChildren(Label)]
     return [label.text() for label in labels if label.isVisibleTo(page._findings_card)]

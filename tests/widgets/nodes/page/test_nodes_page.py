@@ -11,7 +11,6 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeState, Presence
-from tests.turns import finish
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, owned
@@ -87,7 +86,6 @@ def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
     page.show_nodes((HERE, samples.state("gpu01")))
     assert page.rack.isVisible()
     page.open_node("gpu01")
-    finish(page.detail.turns)
     page.show_nodes((HERE,))
     assert page.detail.node == THIS_COMPUTER
     assert page.open_name == ""
@@ -183,7 +181,6 @@ def test_a_search_that_finds_nothing_says_so(page, qtbot):
 def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
-    finish(page.detail.turns)
     assert page.detail.isVisible()
     assert page.detail._header.sentence.text() == "Needs attention: GPU 3 slowed by heat"
     assert not page.detail._add.isVisible()
@@ -213,7 +210,6 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
         )
         clock.now += 2
     page.open_node("gpu07")
-    finish(page.detail.turns)
     plot = page.detail._history_card.plot
     assert len(plot.keys()) == 8
     named, _ = plot.read(clock.now - 4)
@@ -226,7 +222,6 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
 def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
-    finish(page.detail.turns)
     with qtbot.waitSignal(page.node_actions.check_requested) as wished:
         press(qtbot, page.detail, "Check")
     assert wished.args == ["gpu01"]
@@ -235,7 +230,6 @@ def test_findings_reach_the_node_that_is_open_and_no_other(page, qtbot):
     page.show_check_error("gpu01", "gpu01 did not answer.")
     assert page.detail._findings_card.isVisible()
     page.open_node("gpu02")
-    finish(page.detail.turns)
     assert not page.detail._findings_card.isVisible()
 
 
@@ -243,7 +237,6 @@ def test_out_of_service_and_back(page, qtbot):
     state = samples.state("gpu01")
     page.show_nodes((HERE, state))
     page.open_node("gpu01")
-    finish(page.detail.turns)
     with qtbot.waitSignal(page.node_actions.service_requested) as wished:
         press(qtbot, page.detail, "Take out of service")
     assert wished.args == ["gpu01", False]
@@ -256,7 +249,6 @@ def test_out_of_service_and_back(page, qtbot):
 def test_remove_asks_once(page, qtbot):
     page.show_nodes((HERE, samples.state("gpu01")))
     page.open_node("gpu01")
-    finish(page.detail.turns)
     page.detail._remove.trigger()
     with qtbot.assertNotEmitted(page.node_actions.remove_requested):
         press(qtbot, page.detail, "Keep")
@@ -269,7 +261,6 @@ def test_remove_asks_once(page, qtbot):
 def test_this_computer_cannot_be_removed_or_set_up(page):
     page.show_nodes((HERE, samples.state("gpu01")))
     page.open_node(THIS_COMPUTER)
-    finish(page.detail.turns)
     shown = {b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()}
     assert "Check" in shown
     assert not shown & {"Set up", "Take out of service", "Add a node"}
@@ -279,7 +270,6 @@ def test_this_computer_cannot_be_removed_or_set_up(page):
 def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu11")
-    finish(page.detail.turns)
     assert page.detail._trouble.isVisible()
     assert not page.detail._gpu_cards
     captions = {fact.caption: fact.value for fact in page.detail._facts._facts}
@@ -298,7 +288,6 @@ def test_an_offline_node_s_card_says_once_since_when():
 def test_processes_of_one_run_are_one_line(page):
     page.show_nodes((HERE, samples.state("gpu06", "ours")))
     page.open_node("gpu06")
-    finish(page.detail.turns)
     card = page.detail._processes_card
     ((title, user, words),) = card._shown
     assert (title, user) == ("python, 8 processes", "mai")
@@ -308,8 +297,6 @@ def test_processes_of_one_run_are_one_line(page):
 def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
     page.resize(1176, 420)
     page.show_nodes(samples.cluster(24))
-    finish(page._taking)
-    finish(page._showing)
     page.rack.setFocus()
     page.rack.setCurrentIndex(page.rack.rows_model.index(0))
     bar = page._scroll.verticalScrollBar()
@@ -328,31 +315,13 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
         press(qtbot, page, "Move it off gpu07…")
     assert wished.args == [view.id, "gpu07"]
     page.open_node("gpu01")
-    finish(page.detail.turns)
     assert not page.detail._jobs_card.isVisible()
-
-
-def test_until_a_node_is_drawn_nothing_of_the_one_before_is_seen(page):
-    ours = samples.state("gpu06", "ours")
-    for beat in range(3):
-        ours = replace(ours, reading=replace(ours.reading, heartbeat=beat))
-        page.show_nodes((HERE, ours, samples.state("gpu07", "ours")))
-    page.open_node("gpu06")
-    finish(page.detail.turns)
-    detail = page.detail
-    assert detail._history_card.plot.keys()
-    assert detail._processes_card.isVisible()
-    page.open_node("gpu07")
-    assert detail._history_card.plot.keys() == ()
-    assert not detail._processes_card.isVisible()
-    assert not detail._jobs_card.isVisible()
 
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
     with qtbot.waitSignal(page.node_actions.past_requested) as wished:
         page.open_node("gpu07")
-        finish(page.detail.turns)
     assert wished.args == ["gpu07"]
     page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
     assert page.detail._history_card._title.text().startswith("Since ")
@@ -362,11 +331,9 @@ def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
 def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
     page.show_nodes((HERE, samples.state("cpu01", count=0)))
     page.open_node("cpu01")
-    finish(page.detail.turns)
     assert not page.detail._history_card.isVisible()
     now = page._clock()
     page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
-    finish(page.detail.turns)
     assert page.detail._history_card.isVisible()
     assert page.detail._history_card.plot.keys() == ("node",)
 

@@ -49,18 +49,16 @@ def dialog(qtbot):
     return dialog
 
 
-def test_before_it_begins_the_plan_is_seen(dialog, qtbot):
+def test_before_it_begins_the_plan_is_seen(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
-    qtbot.waitUntil(lambda: len(dialog._view._views) == len(STEPS))
     assert [dialog._view.step(title)._words.text() for title in STEPS] == list(STEPS.values())
     assert dialog._address.text() == "mai@10.0.4.23"
     assert dialog._sentence.text() == "Not started."
 
 
 @pytest.mark.parametrize("news", [LIVE, BROKEN])
-def test_what_begins_while_the_plan_is_laid_out_is_seen_at_once(dialog, news):
+def test_what_begins_after_the_plan_is_seen_at_once(dialog, news):
     dialog.show_set_up(SetUp("gpu13"))
-    assert len(dialog._view._views) < len(STEPS)
     dialog.show_set_up(news)
     assert list(dialog._view._views) == list(STEPS)
     assert not dialog._view.step("Horovod").details.isHidden()
