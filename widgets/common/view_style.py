@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from PySide6.QtCore import (
-    QEvent,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
@@ -30,7 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import theme
-from widgets.common.painting import paint_focus, text_width
+from widgets.common.painting import paint_focus
 from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
 
 _LINE_W, _MEASURED_ROWS = 1, 32
@@ -84,75 +81,18 @@ def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModel
     return view.indexAt(event.pos()), event.globalPos()
 
 
-class SharedWidth(QObject):
-    """One column takes the room that the others leave; in a wide table all have the same width.
+def share_width(view: QTableView, taker: int, *, equally: bool = False) -> None:
+    """Give the column ``taker`` the room that the others leave, or all columns the same width.
 
-    In a wide table related values would otherwise be too distant from each other. In a narrow one
-    the other columns are as wide as their content. Qt measures that at every change, each role of
-    each cell: 15 ms a second for the ranks of a job. Here they are measured when the widest text
-    changes.
+    The same in a wide table, where related values would otherwise be too distant from each other.
     """
-
-    def __init__(self, view: QTableView, taker: int) -> None:
-        super().__init__(view)
-        self._view, self._taker = view, taker
-        self._equally: bool | None = None
-        self._widths: list[int] = []
-        view.installEventFilter(self)
-        view.horizontalHeader().setStretchLastSection(False)  # of two that stretch each has half
-        # A thousand rows, Qt's default, take 0.2 s.
-        view.horizontalHeader().setResizeContentsPrecision(_MEASURED_ROWS)
-        model = view.model()
-        for changed in (model.modelReset, model.dataChanged, model.headerDataChanged):
-            changed.connect(self._fit)
-        self.share(equally=False)
-
-    def share(self, *, equally: bool) -> None:
-        if equally == self._equally:
-            return
-        self._equally = equally
-        modes = QHeaderView.ResizeMode
-        header = self._view.horizontalHeader()
-        header.setSectionResizeMode(modes.Stretch if equally else modes.Fixed)
-        header.setSectionResizeMode(self._taker, modes.Stretch)
-        self._fit_anew()
-
-    def hide(self, hidden: Mapping[int, bool]) -> None:
-        """Hide the columns without room; a column that returns is measured, with its header."""
-        other = {c: hide for c, hide in hidden.items() if self._view.isColumnHidden(c) is not hide}
-        for column, hide in other.items():
-            self._view.setColumnHidden(column, hide)
-        if other:
-            self._fit_anew()
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() in (QEvent.Type.StyleChange, QEvent.Type.FontChange):
-            self._fit_anew()
-        return super().eventFilter(watched, event)
-
-    def _fit_anew(self) -> None:
-        self._widths = []
-        self._fit()
-
-    @Slot()
-    def _fit(self) -> None:
-        if self._equally:
-            return
-        columns = range(self._view.model().columnCount())
-        widths = [self._text_width(column) for column in columns]
-        if widths == self._widths:
-            return
-        self._widths = widths
-        for column in columns:
-            if column != self._taker:
-                self._view.resizeColumnToContents(column)
-
-    def _text_width(self, column: int) -> int:
-        model = self._view.model()
-        rows = range(min(model.rowCount(), _MEASURED_ROWS))
-        texts = {str(model.index(row, column).data() or "") for row in rows}
-        texts.add(str(model.headerData(column, Qt.Orientation.Horizontal) or ""))
-        return max(map(text_width, texts))
+    modes = QHeaderView.ResizeMode
+    header = view.horizontalHeader()
+    header.setStretchLastSection(False)  # of two that stretch each has half
+    # A thousand rows, Qt's default, take 0.2 s.
+    header.setResizeContentsPrecision(_MEASURED_ROWS)
+    header.setSectionResizeMode(modes.Stretch if equally else modes.ResizeToContents)
+    header.setSectionResizeMode(taker, modes.Stretch)
 
 
 class AsHighAsRows(QObject):

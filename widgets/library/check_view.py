@@ -13,7 +13,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import REST, col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
+from widgets.common.view_style import AsHighAsRows, dress, share_width
 
 _WIDE_FROM_W = 1100
 
@@ -40,7 +40,6 @@ class CheckView(QWidget):
         table = QTableView()
         table.setModel(self._model)
         dress(table, "Layers")
-        self._widths = SharedWidth(table, 0)
         self._table = table
         card = Card((table, 1))
         AsHighAsRows(table, card, 2 * CARD_PADDING)
@@ -48,7 +47,7 @@ class CheckView(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
+        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
 
     def show_check(self, check: ModelCheck) -> None:
         total, trainable = check.parameters, check.trainable_parameters

@@ -15,7 +15,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import REST, STRETCH, clear, col, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S1, S3
-from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
+from widgets.common.view_style import AsHighAsRows, dress, share_width
 from widgets.library.distribution_card import ValuesCard, titles
 from widgets.library.sample_parts import path_title
 
@@ -57,7 +57,6 @@ class StatisticsView(QWidget):
         self._table.setModel(self.model)
         dress(self._table, "Channels and columns")
         self._table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
-        self._widths = SharedWidth(self._table, 0)
         self._table.selectionModel().currentRowChanged.connect(self._choose)
         self._values = ValuesCard(with_picker=False)
         self._shapes = col(gap=S1)
@@ -104,7 +103,7 @@ class StatisticsView(QWidget):
         narrow = self.width() < _NARROW_BELOW_W
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._box.setDirection(way)
-        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
+        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
         self._side.setMinimumWidth(0 if narrow else _SIDE_W)
         self._side.setMaximumWidth(self.width() if narrow else _SIDE_W)
         self._shapes_card.setVisible(not narrow and self._shapes.count() > 0)

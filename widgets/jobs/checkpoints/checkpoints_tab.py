@@ -21,7 +21,7 @@ from widgets.common.layout import REST, STRETCH, col, row
 from widgets.common.lazy_file_drag import Promise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import AsHighAsRows, SharedWidth, dress
+from widgets.common.view_style import AsHighAsRows, dress, share_width
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
 from widgets.jobs.checkpoints.export_dialog import export_name, format_title
 from widgets.jobs.checkpoints.exporter import Exporter
@@ -82,7 +82,7 @@ class CheckpointsTab(QWidget):
         self._table.drag_began.connect(self._drag)
         self._table.setModel(self.model)
         dress(self._table, "Checkpoints")
-        self._widths = SharedWidth(self._table, _MARKS_COLUMN)
+        share_width(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from this", icon="play")
         self._resume.clicked.connect(partial(self._request, actions.resume_requested))
@@ -163,7 +163,8 @@ class CheckpointsTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._widths.hide({column: self.width() < least for column, least in _LEAST_W.items()})
+        for column, least in _LEAST_W.items():
+            self._table.setColumnHidden(column, self.width() < least)
 
     def show_verified(self, name: str, words: str, tip: str) -> None:
         """Show the check of a file: "checked", "damaged", or that it is under way."""

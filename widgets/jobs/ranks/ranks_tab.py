@@ -14,7 +14,7 @@ from widgets.common.cards import Card, Scroll
 from widgets.common.layout import col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import SharedWidth, dress
+from widgets.common.view_style import dress, share_width
 from widgets.jobs.ranks.rank_history import RankHistory
 from widgets.jobs.ranks.rank_rows import RankRow, rank_rows
 from widgets.nodes.history.node_history import NodeHistory
@@ -53,7 +53,6 @@ class RanksTab(QWidget):
         table.setModel(self._model)
         dress(table, "Ranks")
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._widths = SharedWidth(table, _WHERE)
         bar = table.verticalScrollBar()
         bar.rangeChanged.connect(self._show_odd)
         bar.actionTriggered.connect(self._scrolled)
@@ -89,8 +88,9 @@ class RanksTab(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._widths.hide(dict.fromkeys((_PROCESS, _BEAT), self.width() < _NARROW_BELOW_W))
-        self._widths.share(equally=self.width() >= _WIDE_FROM_W)
+        for column in (_PROCESS, _BEAT):
+            self._table.setColumnHidden(column, self.width() < _NARROW_BELOW_W)
+        share_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
 
     def _fill(self) -> None:
         if self._view is None or not self.isVisible():
