@@ -47,7 +47,6 @@ _SPARE_MOST = 12
 _POINTS_A_TURN = 10_000
 _BEFORE_STEPS = "Curves appear after the first step."
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
-_USUAL = ("accuracy", "learning_rate", "samples_per_second")
 
 
 class CurvesTab(QWidget):
@@ -110,8 +109,6 @@ class CurvesTab(QWidget):
         self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth()
-        # Creating a plot takes 15 ms; created ahead, they do not delay opening the first job.
-        self._spare = {base: self._make_plot(base) for base in _USUAL}
 
     def clear(self, name: str, job_id: str = "") -> None:
         """Remove the curves for another job, or another run."""

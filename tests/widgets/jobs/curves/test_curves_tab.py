@@ -221,13 +221,6 @@ def test_many_changes_are_drawn_once(tab, qtbot):
     assert drawn == [1]
 
 
-def test_usual_plots_have_their_places_at_once(tab):
-    tab.clear("the next")
-    metrics = {"loss": [0.1], "learning_rate": [0.01], "accuracy": [0.6]}
-    tab.append(HistoryUpdate([1], [1], [1.0], metrics, (), None, (), 1.7e9, [6.1]))
-    assert set(tab._small) == {"learning_rate", "accuracy"}
-
-
 def test_another_smoothing_reaches_every_plot(tab):
     tab.append(accuracy(0.5))
     others = [plot.panel for plot in tab._small.values()]
