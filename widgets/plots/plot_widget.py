@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QLineF, QRectF, Qt, Slot
-from PySide6.QtGui import QPainter, QPaintEvent, QPixmap, QTransform
+from PySide6.QtCore import QLineF, QRectF, Qt
+from PySide6.QtGui import QPainter, QTransform
 from PySide6.QtWidgets import (
     QGraphicsGridLayout,
     QGraphicsItem,
@@ -35,42 +35,6 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
         return own.adjusted(0, -ABOVE, 0, 0)
 
 
-class CachedGraphicsView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
-    """A view that paints its scene once and shows a cached picture until the scene changes.
-
-    A line under the pointer, or showing a page again, costs only a copy: painting a plot takes 5 to
-    20 ms, and Compare has eight.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(background=None)
-        self._picture: QPixmap | None = None
-        self.scene().changed.connect(self._forget)
-
-    @Slot()
-    def _forget(self) -> None:
-        self._picture = None
-        # Convert ranges to places now. During painting that would be a change of its own, and
-        # everything would be painted twice.
-        self.scene().prepareForPaint()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        viewport = self.viewport()
-        ratio = viewport.devicePixelRatioF()
-        size = viewport.size() * ratio
-        if self._picture is None or self._picture.size() != size:
-            picture = QPixmap(size)
-            picture.setDevicePixelRatio(ratio)
-            picture.fill(Qt.GlobalColor.transparent)
-            painter = QPainter(picture)
-            self.render(painter, QRectF(viewport.rect()), viewport.rect())
-            painter.end()
-            self._picture = picture
-        painter = QPainter(viewport)
-        painter.drawPixmap(0, 0, self._picture)
-        painter.end()
-
-
 @dataclass(frozen=True)
 class QuietPlot:
     """A plot. ``view`` is the widget; ``box`` takes items, and the axes show its ranges."""
@@ -88,7 +52,7 @@ def quiet_plot(show_x: bool) -> QuietPlot:
     menu, two more axes and a title: 8 ms for each plot instead of 3, and as many widgets to style
     at each change of theme.
     """
-    view = CachedGraphicsView()
+    view = pg.GraphicsView(background=None)
     view.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
     view.enableMouse(False)
     view.setFocusPolicy(Qt.FocusPolicy.NoFocus)

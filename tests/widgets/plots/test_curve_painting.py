@@ -14,7 +14,6 @@ from widgets.plots import curve_item
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.growable_array import Floats
-from widgets.plots.plot_widget import CachedGraphicsView
 
 pytestmark = pytest.mark.usefixtures("look")
 
@@ -44,36 +43,6 @@ def test_a_curve_that_winds_looks_as_if_it_were_one_stroke(
     assert pixels(panel, BLUE) == pytest.approx(in_segments, rel=0.1)
 
 
-@pytest.fixture
-def painted(panel: CurvePanel, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Grows each time when curves are painted and not copied."""
-    panel.set_curve("use", "use", curve(winding()))
-    for _ in range(3):
-        settle()
-    times: list[str] = []
-    paint = CachedGraphicsView.render
-
-    def render(*given: object) -> None:
-        times.append("painted")
-        paint(*given)
-
-    monkeypatch.setattr(CachedGraphicsView, "render", render)
-    return times
-
-
-def test_a_hover_line_and_a_page_shown_again_paint_no_curve(
-    panel: CurvePanel, painted: list[str]
-) -> None:
-    for step in (10.0, 60.0, 90.0):
-        panel.point_at(step)
-        settle()
-    panel.hide()
-    settle()
-    panel.show()
-    settle()
-    assert painted == []
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -87,10 +56,12 @@ def test_a_hover_line_and_a_page_shown_again_paint_no_curve(
     ],
 )
 def test_whatever_changes_is_painted(
-    panel: CurvePanel, painted: list[str], change: Callable[[CurvePanel], object]
+    panel: CurvePanel, change: Callable[[CurvePanel], object]
 ) -> None:
+    panel.set_curve("use", "use", curve(winding()))
+    for _ in range(3):
+        settle()
     before = panel.grab().toImage()
     change(panel)
     settle()
     assert panel.grab().toImage() != before
-    assert painted
