@@ -89,6 +89,8 @@ class Background(QObject):
         # events: 70 ms at a time (tests/benchmarks/soak.py).
         self._home: deque[tuple[_Task, Future[Any]]] = deque()
         self._turns = QTimer(self)
+        # Restarted before each callback: Qt serves no timer that it is already serving.
+        self._turns.setSingleShot(True)
         self._turns.timeout.connect(self._hand_back)
         self._ended.connect(self._came_home, Qt.ConnectionType.QueuedConnection)
         self._reported.connect(self._hand_report, Qt.ConnectionType.QueuedConnection)
@@ -153,8 +155,8 @@ class Background(QObject):
     def _hand_back(self) -> None:
         """Deliver one outcome. The callback may run the event loop, or raise."""
         task, future = self._home.popleft()
-        if not self._home:
-            self._turns.stop()
+        if self._home:
+            self._turns.start(0)
         self._running.discard(future)
         if self._closed:
             return

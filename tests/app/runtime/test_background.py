@@ -4,6 +4,7 @@ import threading
 import weakref
 
 import pytest
+from PySide6.QtCore import QEventLoop, QTimer
 
 from app.runtime.background import Background
 from backend.base.errors import BackendError
@@ -218,3 +219,37 @@ def test_closing_does_not_wait_for_what_never_began(qapp):
     (second,) = (one for one in background._running if not one.running())
     second.add_done_callback(lambda _: gate.set())
     assert background.close()
+
+
+def test_what_comes_home_together_leaves_keys_their_turn(qtbot, background):
+    """Twenty looks end at once; each is quick, all of them in one turn would be a stall."""
+    order = []
+    for number in range(20):
+        background.run(f"look {number}", lambda number=number: number, order.append, pytest.fail)
+    key = QTimer()
+    key.timeout.connect(lambda: order.append("key"))
+    # Nothing is handed back before the loop turns: until then all have ended.
+    background._pool.shutdown()
+    key.start(0)
+    answers = set(range(20))
+    qtbot.waitUntil(lambda: answers.issubset(order))
+    assert len(order) - order.count("key") == len(answers)
+    places = [order.index(answer) for answer in answers]
+    assert "key" in order[min(places) : max(places)]
+
+
+def test_a_callback_that_runs_the_event_loop_holds_nothing_back(qtbot, background):
+    order, loop = [], QEventLoop()
+
+    def ask(_value):
+        loop.exec()
+        order.append("asked")
+
+    def answer(_value):
+        order.append("answered")
+        loop.quit()
+
+    background.run("dialog", lambda: 1, ask, pytest.fail)
+    background.run("look", lambda: 2, answer, pytest.fail)
+    background._pool.shutdown()
+    qtbot.waitUntil(lambda: order == ["answered", "asked"])
