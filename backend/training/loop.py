@@ -146,6 +146,8 @@ class Trainer:
         self._book = StepRecorder(config, self.course, self.workers, self._order.global_batch)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
+        self._forward_pass = ForwardPass(self._model)
+        self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
         self._rehearse_validation()
         self._order.epoch, self._order.position = self.course.epoch, self.course.position
@@ -324,8 +326,8 @@ class Trainer:
         self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
         config, strategy, model = self.config, self.strategy, self._model
         with precision(config.mixed_precision and on_gpu):
-            output = user_code.compute_output(model, data)
-            loss = user_code.compute_loss(model, output, target)
+            loss = self._forward(data, target)
+        output = self._forward_pass.output
         metrics = user_code.compute_metrics(model, output, target)
         if not self._adopted:
             self._adopt(metrics)
@@ -544,6 +546,21 @@ class Trainer:
     def _tell(self, state: JobState, message: str = "") -> None:
         if self.workers is not None:
             self.workers.reporter.state(state, message)
+
+
+class ForwardPass(torch.nn.Module):
+    """Output and loss of a batch as one module, which a strategy can wrap."""
+
+    output: Any = None
+    """Of the last batch."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, data: Any, target: Any) -> torch.Tensor:
+        self.output = user_code.compute_output(self.model, data)
+        return user_code.compute_loss(self.model, self.output, target)
 
 
 def make_optimizer(settings: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:

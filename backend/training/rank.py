@@ -29,7 +29,7 @@ from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.jobs.heartbeat import LAST_WORDS_VARIABLE, Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import last_status
-from backend.training import lazy_dynamo
+from backend.training import lazy_dynamo, strategies
 
 # The workers of a process pool import this module, too, and must find the user's modules.
 from backend.training.user_code import sources  # noqa: F401
@@ -120,15 +120,7 @@ class Rank:
                 f"PyTorch cannot be loaded on this node: {error}.", "Set the node up again."
             ) from error
         lazy_dynamo.postpone()
-        strategy: Strategy
-        if launch.config.strategy.name == "alone":
-            from backend.training.strategies.alone import Alone
-
-            strategy = Alone()
-        else:
-            from backend.training.strategies.allreduce import AllReduce
-
-            strategy = AllReduce()
+        strategy = strategies.make(launch.config.strategy)
         strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         # Only now: two threads that import at once can meet a module that is half initialised.
@@ -218,6 +210,10 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
     elif not launch.config.uses_gpus:
         # A CPU job uses no GPU, not even through a library that searches for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if launch.config.strategy.name == "ddp":
+        # Otherwise torch 2.13 warns in every log that a model which uses all its parameters could
+        # do without a search for unused ones (reducer.cpp).
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def _import_ahead() -> None:

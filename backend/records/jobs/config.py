@@ -25,14 +25,13 @@ from backend.records.base.validation import (
     variable_fault,
 )
 from backend.records.jobs.metric_labels import usual_mode
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, Setting
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Setting
 
 THIS_COMPUTER = "this-computer"
 """Name of the node that needs no SSH and is always in the list."""
 NOTHING = "nothing"
 """In ``start_from``: random weights, although the model has weights of its own."""
 
-STRATEGIES = ("allreduce", "alone")
 LR_SCALINGS = ("linear", "sqrt", "none")
 MODES = ("min", "max")
 """Whether the lowest or the highest value of a metric is the best."""
@@ -53,10 +52,14 @@ _OPTIONAL = frozenset(
 
 @dataclass(frozen=True)
 class StrategyConfig:
-    """Cooperation of the ranks of a job."""
+    """Cooperation of the ranks of a job. ``settings`` holds only what the user set."""
 
     name: str = "allreduce"
     lr_scaling: str = "linear"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def setting(self, name: str) -> Any:
+        return self.settings.get(name, STRATEGIES[self.name][name].default)
 
 
 @dataclass(frozen=True)
@@ -184,8 +187,7 @@ class JobConfig:
         """Return the job file as plain values, without those that equal their default."""
         raw: dict[str, Any] = {key: getattr(self, key) for key in _KEYS}
         raw["tags"], raw["environment"] = list(self.tags), dict(self.environment)
-        raw["strategy"] = dict(vars(self.strategy))
-        for part in ("optimizer", "schedule"):
+        for part in ("strategy", "optimizer", "schedule"):
             values = dict(vars(raw[part]))
             settings = values.pop("settings").items()
             own = {key: list(v) if isinstance(v, tuple) else v for key, v in settings}
@@ -259,8 +261,12 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     top.done(tuple(JobConfig.__dataclass_fields__))
     if config.strategy.name == "alone" and config.world_size > 1:
         top.fault(
-            "strategy.name", "“alone” trains in one process; choose allreduce or one process."
+            "strategy.name",
+            "“alone” trains in one process; choose another strategy or one process.",
         )
+    size = config.world_size
+    if config.strategy.settings.get("reduction") == "adasum" and size & (size - 1):
+        top.fault("strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}.")
     if config.mixed_precision and not config.uses_gpus:
         top.fault("mixed_precision", "needs GPUs; the job runs on CPUs.")
     return ParsedJob(None if faults else config, config, tuple(faults))
@@ -305,12 +311,11 @@ def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _strategy(table: Table) -> StrategyConfig:
-    strategy = StrategyConfig(
-        table.choice("name", "allreduce", STRATEGIES),
-        table.choice("lr_scaling", "linear", LR_SCALINGS),
-    )
-    table.done(("name", "lr_scaling"))
-    return strategy
+    name = table.choice("name", "allreduce", tuple(STRATEGIES))
+    scaling = table.choice("lr_scaling", "linear", LR_SCALINGS)
+    settings = _settings(table, STRATEGIES[name])
+    table.done(("name", "lr_scaling", *STRATEGIES[name]))
+    return StrategyConfig(name, scaling, settings)
 
 
 def _optimizer(table: Table) -> Optimizer:
@@ -341,6 +346,8 @@ def _settings(table: Table, known: Mapping[str, Setting]) -> dict[str, Any]:
             continue
         if setting.kind == "flag":
             given[key] = table.flag(key, False)
+        elif setting.kind == "choice":
+            given[key] = table.choice(key, setting.default, setting.choices)
         elif setting.kind == "whole":
             given[key] = table.whole(key, setting.default, int(setting.low))
         elif setting.kind == "number":

@@ -26,6 +26,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "optimizer.name": "Optimizer",
         "optimizer.lr": "Learning rate",
         "strategy.lr_scaling": "Rate scaling",
+        "strategy.compression": "Compression",
+        "strategy.reduction": "Reduction",
         "optimizer.momentum": "Momentum",
         "optimizer.dampening": "Dampening",
         "optimizer.nesterov": "Nesterov",
@@ -71,7 +73,17 @@ LABELS: Mapping[str, str] = {
 }
 _MODES = {"min": "lowest", "max": "highest"}
 CHOICES: Mapping[str, Mapping[str, str]] = {
-    "strategy.name": {"allreduce": "Allreduce", "alone": "One process, no Horovod"},
+    "strategy.name": {
+        "allreduce": "Allreduce (Horovod)",
+        "ddp": "DDP (PyTorch)",
+        "alone": "One process",
+    },
+    "strategy.compression": {"none": "None", "fp16": "16 bits"},
+    "strategy.reduction": {
+        "average": "Mean",
+        "adasum": "Adasum",
+        "hierarchical": "Mean, by node first",
+    },
     "strategy.lr_scaling": {
         "linear": "× processes",
         "sqrt": "× √processes",

@@ -1,4 +1,4 @@
-"""Optimizers and schedules and the settings of each, by PyTorch's names.
+"""Optimizers, schedules and strategies and the settings of each; PyTorch's by its names.
 
 The checks of job files, the form and the training loop share this table.
 Standard library only and Python 3.9: the nodes import this.
@@ -12,16 +12,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of an optimizer or schedule, by PyTorch's name.
+    """One setting of an optimizer, schedule or strategy.
 
-    ``kind``: "number", "whole", "flag" or "pair" (two numbers). ``low`` ≤ value, and value ``<``
-    ``below`` if given. One without a name (`setting_labels`) has no field in the form.
+    ``kind``: "number", "whole", "flag", "pair" (two numbers) or "choice" (of ``choices``). ``low``
+    ≤ value, and value ``<`` ``below`` if given. One without a name (`setting_labels`) has no field
+    in the form.
     """
 
     kind: str
     default: Any
     low: float = 0.0
     below: float | None = None
+    choices: tuple[str, ...] = ()
 
 
 def _number(default: float, below: float | None = None, low: float = 0.0) -> Setting:
@@ -85,4 +87,13 @@ SCHEDULES: dict[str, dict[str, Setting]] = {
     },
     "exponential": {"gamma": _number(0.95)},
     "cosine": {"eta_min": _number(0.0)},
+}
+
+STRATEGIES: dict[str, dict[str, Setting]] = {
+    "allreduce": {
+        "compression": Setting("choice", "none", choices=("none", "fp16")),
+        "reduction": Setting("choice", "average", choices=("average", "adasum", "hierarchical")),
+    },
+    "ddp": {},
+    "alone": {},
 }

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from backend.base.errors import BackendError
+from backend.records.jobs.config import StrategyConfig
 from backend.training.strategies.base import Strategy
 
 SINGLE_BYTES = 2**20
@@ -41,7 +42,9 @@ LAST_BYTES = 2**20
 class AllReduce(Strategy):
     name = "allreduce"
 
-    def __init__(self) -> None:
+    def __init__(self, config: StrategyConfig) -> None:
+        self._half = config.setting("compression") == "fp16"
+        self._reduction = config.setting("reduction")
         self._messages: list[GradientMessage] = []
         self._parameters: list[torch.nn.Parameter] = []
         self._used = torch.zeros(0)
@@ -63,11 +66,18 @@ class AllReduce(Strategy):
                 "Set the node up again, or choose the strategy “alone” for one process.",
             ) from error
         self._hvd = horovod.torch
+        if self._reduction == "hierarchical" and not self._hvd.nccl_built():
+            raise BackendError(
+                "Horovod on this node was built without NCCL, which hierarchical allreduce needs.",
+                "Choose the reduction “average”.",
+            )
 
     def join(self, stall_limit_s: float) -> None:
         # Horovod reads these in `init`.
         os.environ["HOROVOD_FUSION_THRESHOLD"] = "0"
         os.environ["HOROVOD_AUTOTUNE"] = "0"
+        if self._reduction == "hierarchical":
+            os.environ["HOROVOD_HIERARCHICAL_ALLREDUCE"] = "1"
         # The guard ends a rank that hangs; this is for runs without a guard.
         os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_limit_s) + 30))
         os.environ.setdefault(
@@ -75,38 +85,17 @@ class AllReduce(Strategy):
         )
         self._hvd.init()
 
-    def share_model(self, model: torch.nn.Module) -> None:
-        self._share([*model.parameters(), *model.buffers()])
-
-    def share_buffers(self, model: torch.nn.Module) -> None:
-        self._share(list(model.buffers()))
-
-    def _share(self, tensors: list[torch.Tensor]) -> None:
-        """Copy rank 0's ``tensors`` to every rank, by their bytes and in one message."""
-        tensors = [tensor.detach() for tensor in tensors if tensor.numel()]
-        if not tensors or self.world_size == 1:
-            return
-        if self.rank == 0:
-            flat = torch.cat([bytes_of(tensor.cpu()) for tensor in tensors])
-        else:
-            flat = torch.empty(
-                sum(t.numel() * t.element_size() for t in tensors), dtype=torch.uint8
-            )
-        self._hvd.broadcast_(flat, root_rank=0, name="share")
-        if self.rank == 0:
-            return
-        start = 0
-        for tensor in tensors:
-            end = start + tensor.numel() * tensor.element_size()
-            fresh = flat[start:end].clone().view(tensor.dtype).view(tensor.shape)
-            tensor.copy_(fresh)
-            start = end
+    def broadcast(self, values: torch.Tensor) -> None:
+        self._hvd.broadcast_(values, root_rank=0, name="share")
 
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         groups = grouped(self._parameters)
         # The last small one to be sent: by then it is known which parameters the step used.
         carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
+        if self._half or self._reduction == "adasum":
+            # The sync vector is a mean of exact numbers.
+            carrier = None
         tail = ballot_size + len(self._parameters)
         ballot: Bucket | None = None
         for number, group in enumerate(groups):
@@ -124,6 +113,9 @@ class AllReduce(Strategy):
             self._messages.append(ballot)
         for message in self._messages:
             message.watch(send=len(groups) > 1 and message is not ballot)
+            if message is not ballot:
+                message.half = self._half
+                message.is_adasum = self._reduction == "adasum"
         self._used = ballot.tail[ballot_size:]
         return ballot.tail[:ballot_size]
 
@@ -212,6 +204,11 @@ def _bytes(parameters: Sequence[torch.nn.Parameter]) -> int:
 class GradientMessage(ABC):
     """Gradients of some parameters that are reduced by one call."""
 
+    half = False
+    """Send 16 bits of each number: half the bytes, 11 bits of precision, no value above 65,504."""
+    is_adasum = False
+    """Add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
+
     def __init__(self, hvd: Any, name: str, parameters: list[torch.nn.Parameter]) -> None:
         self._hvd = hvd
         self._name = name
@@ -261,12 +258,17 @@ class GradientMessage(ABC):
             self._wire = torch.view_as_real(self._content)
         elif self._content.dtype is torch.bfloat16:
             self._wire = self._content.float()
-        self._handle = self._hvd.allreduce_async_(self._wire, name=self._name, op=self._hvd.Average)
+        if self.half and self._wire.dtype in (torch.float32, torch.float64):
+            self._wire = self._wire.half()
+        op = self._hvd.Adasum if self.is_adasum else self._hvd.Average
+        self._handle = self._hvd.allreduce_async_(self._wire, name=self._name, op=op)
 
     def receive(self) -> None:
         self._hvd.synchronize(self._handle)
         self._handle = None
-        if self._content.dtype is torch.bfloat16:
+        if self._content.is_complex():
+            torch.view_as_real(self._content).copy_(self._wire)
+        elif self._wire is not self._content:
             self._content.copy_(self._wire)
 
 
@@ -351,7 +353,3 @@ class Bucket(GradientMessage):
                     view.copy_(parameter.grad)
                 parameter.grad = view
         return self._flat
-
-
-def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)

@@ -1,8 +1,8 @@
 """Interface of a strategy: how the workers of one job cooperate in the training loop.
 
 The loop computes an output and a loss; everything that is exchanged between ranks goes through the
-strategy. A strategy that averages gradients (``allreduce``, later ``ddp``) implements `adopt`,
-`zero` and `reduce`. One that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in `zero`,
+strategy. A strategy that averages gradients (``allreduce``, ``ddp``) implements `adopt`, `zero` and
+`reduce`. One that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in `zero`,
 pushes the gradient in `reduce`, and overrides `step` so that the loop's own optimizer does nothing.
 Either way the *sync vector* is part of what `reduce` sends, so that agreement costs no message of
 its own, and every rank has the same vector after `reduce`.
@@ -11,11 +11,10 @@ its own, and every rank has the same vector after `reduce`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 class Strategy(ABC):
@@ -43,13 +42,45 @@ class Strategy(ABC):
     def join(self, stall_limit_s: float) -> None:
         """Meet the other ranks, after `load`. `rank` and `world_size` are valid afterwards."""
 
-    @abstractmethod
     def share_model(self, model: torch.nn.Module) -> None:
         """Copy rank 0's parameters and buffers to every rank."""
+        self._share([*model.parameters(), *model.buffers()])
 
-    @abstractmethod
     def share_buffers(self, model: torch.nn.Module) -> None:
         """Copy rank 0's buffers (running means) to every rank, before all evaluate one model."""
+        self._share(list(model.buffers()))
+
+    def _share(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Copy rank 0's ``tensors`` to every rank, by their bytes and in one message."""
+        tensors = [tensor.detach() for tensor in tensors if tensor.numel()]
+        if not tensors or self.world_size == 1:
+            return
+        if self.rank == 0:
+            flat = torch.cat([bytes_of(tensor.cpu()) for tensor in tensors])
+        else:
+            flat = torch.empty(
+                sum(t.numel() * t.element_size() for t in tensors), dtype=torch.uint8
+            )
+        self.broadcast(flat)
+        if self.rank == 0:
+            return
+        start = 0
+        for tensor in tensors:
+            end = start + tensor.numel() * tensor.element_size()
+            fresh = flat[start:end].clone().view(tensor.dtype).view(tensor.shape)
+            tensor.copy_(fresh)
+            start = end
+
+    @abstractmethod
+    def broadcast(self, values: torch.Tensor) -> None:
+        """Fill ``values`` (on the CPU) with those of rank 0."""
+
+    def parallel(self, forward: torch.nn.Module) -> torch.nn.Module:
+        """Return the module that the loop calls in place of ``forward``, after `share_model`.
+
+        ``forward`` computes the loss of a batch; its parameters are those of the model.
+        """
+        return forward
 
     @abstractmethod
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
@@ -94,3 +125,40 @@ class Strategy(ABC):
     @abstractmethod
     def leave(self) -> None:
         """Disconnect from the other ranks, when all are done."""
+
+
+class LocalGradients(Strategy):
+    """A strategy whose gradients stay in the tensors that autograd made for them.
+
+    Sparse gradients become dense, and a parameter that a step does not use has no gradient, so that
+    the optimizer does not change it.
+    """
+
+    def __init__(self) -> None:
+        self._parameters: list[torch.nn.Parameter] = []
+
+    def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        return torch.zeros(ballot_size, device=self._parameters[0].device)
+
+    def zero(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def reduce(self) -> None:
+        for parameter in self._parameters:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.to_dense()
+
+    def gradient_norm(self) -> torch.Tensor:
+        return torch.nn.utils.get_total_norm(self._gradients())
+
+    def scale_gradients(self, factor: torch.Tensor) -> None:
+        torch._foreach_mul_(self._gradients(), factor)
+
+    def _gradients(self) -> list[torch.Tensor]:
+        return [p.grad for p in self._parameters if p.grad is not None]
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)

@@ -13,7 +13,8 @@ from tests.backend.training.training_rig import LOADER, MODEL, new_training
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 
 
-def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["allreduce", "ddp"])
+def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path, strategy: str) -> None:
     model = MODEL.replace(
         "return self.layers(x)",
         "import os\n"
@@ -21,7 +22,7 @@ def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path) -> No
         "            raise ValueError('no luck')\n"
         "        return self.layers(x)",
     )
-    training = new_training(tmp_path, model=model)
+    training = new_training(tmp_path, model=model, strategy={"name": strategy})
     assert training.train() != 0
     raw = training.error(1)
     error = RankError.from_dict(raw)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.jobs.config import LR_SCALINGS, MODES, STRATEGIES, parse_job
+from backend.records.jobs.config import LR_SCALINGS, MODES, parse_job
 from backend.records.jobs.flat_settings import effective, flat
 from backend.records.jobs.setting_labels import (
     CHOICES,
@@ -16,7 +16,7 @@ from backend.records.jobs.setting_labels import (
     section,
     value_words,
 )
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 from tests.backend.catalogue.catalogue_rig import job
 from tests.backend.records.jobs.test_job_config import GOOD
 
@@ -76,7 +76,7 @@ def test_no_other_place_names_a_setting():
 
 
 def test_what_can_be_chosen_is_named():
-    assert tuple(CHOICES["strategy.name"]) == STRATEGIES
+    assert tuple(CHOICES["strategy.name"]) == tuple(STRATEGIES)
     assert tuple(CHOICES["strategy.lr_scaling"]) == LR_SCALINGS
     assert tuple(CHOICES["optimizer.name"]) == tuple(OPTIMIZERS)
     assert tuple(CHOICES["schedule.name"]) == tuple(SCHEDULES)

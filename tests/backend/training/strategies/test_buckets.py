@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from backend.records.jobs.config import StrategyConfig
 from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllReduce, grouped
 
 
@@ -31,7 +32,7 @@ def layers(count: int, width: int) -> nn.Sequential:
 
 def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
     """Bytes that had left when the first layer's gradient was there; every message of the step."""
-    strategy, wire, early = AllReduce(), Wire(), []
+    strategy, wire, early = AllReduce(StrategyConfig()), Wire(), []
     register: Any = model[0].weight.register_post_accumulate_grad_hook
     register(lambda _: early.append(sum(wire.sent)))
     strategy._hvd = wire
@@ -55,7 +56,7 @@ def test_a_small_model_is_one_message() -> None:
 def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
     model = layers(3, 640)
     made: dict[int, int] = {}
-    strategy, wire = AllReduce(), Wire()
+    strategy, wire = AllReduce(StrategyConfig()), Wire()
     strategy._hvd = wire
     strategy.adopt(model, ballot_size=4)
     for number in (0, 2):
@@ -74,7 +75,7 @@ def test_gradients_that_are_sparse_or_laid_out_otherwise_are_sent_whole() -> Non
     sparse = nn.Embedding(1024, 512, sparse=True)
     pixels = nn.Conv2d(256, 256, 3).to(memory_format=torch.channels_last)
     model = nn.ModuleList([sparse, pixels])
-    strategy, wire = AllReduce(), Wire()
+    strategy, wire = AllReduce(StrategyConfig()), Wire()
     strategy._hvd = wire
     strategy.adopt(model, ballot_size=4)
     strategy.zero()

@@ -1,0 +1,43 @@
+"""The options of allreduce: compression and the way gradients are reduced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.backend.training.training_rig import new_training
+
+
+def weights(folder: Path, name: str, **strategy: str) -> dict[str, torch.Tensor]:
+    training = new_training(folder, name=name, epochs=1, strategy={"name": "allreduce", **strategy})
+    training.train_well()
+    losses = list(training.curve("loss").values())
+    assert losses[-1] < losses[0]
+    state: dict[str, Any] = torch.load(training.latest(), weights_only=True)
+    return {name: tensor for name, tensor in state["model"].items() if "layers" in name}
+
+
+def test_sixteen_bits_train_nearly_as_thirty_two(tmp_path: Path) -> None:
+    whole = weights(tmp_path, "whole")
+    half = weights(tmp_path, "half", compression="fp16")
+    assert any(not torch.equal(half[name], tensor) for name, tensor in whole.items())
+    for name, tensor in whole.items():
+        torch.testing.assert_close(half[name], tensor, rtol=5e-3, atol=5e-3, check_dtype=False)
+
+
+def test_adasum_trains_otherwise_than_the_mean(tmp_path: Path) -> None:
+    mean, adasum = weights(tmp_path, "mean"), weights(tmp_path, "adasum", reduction="adasum")
+    assert any(not torch.allclose(adasum[name], tensor, atol=1e-3) for name, tensor in mean.items())
+
+
+def test_a_reduction_that_the_build_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    training = new_training(tmp_path, strategy={"name": "allreduce", "reduction": "hierarchical"})
+    import horovod.torch
+
+    if horovod.torch.nccl_built():
+        pytest.fail("this test is for a build without NCCL")
+    assert training.train() != 0
+    assert "built without NCCL" in training.error()["sentence"]
