@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from backend.base.errors import BackendError
-from backend.training.strategies.ddp import interface_of
+from backend.training.strategies.rendezvous import interface_of
 from tests.backend.training.test_resume import assert_bit_equal
 from tests.backend.training.training_rig import MODEL, new_training
 
