@@ -59,7 +59,7 @@ class Evaluation:
         with torch.no_grad():
             for number in dict.fromkeys((0, self._order.batches - 1)):
                 batch = items.__getitems__(self._order.share(number))
-                self._values(model, self._batches.collate_fn(batch))
+                self.values(model, self._batches.collate_fn(batch))
 
     def run(
         self,
@@ -83,7 +83,7 @@ class Evaluation:
             for turn in range(self._order.rounds):
                 self._beat.beat(Phase.EVALUATING)
                 if turn < len(numbers):
-                    found.append((numbers[turn], self._values(model, next(batches))))
+                    found.append((numbers[turn], self.values(model, next(batches))))
                 if on_batch is not None:
                     on_batch(turn + 1)
                 ask_after -= 1
@@ -101,7 +101,9 @@ class Evaluation:
                     asked = time.perf_counter()
         self._asked_for = 1
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        return self._mean([part for rank in self._strategy.gather(found) for part in rank])
+        return mean_of(
+            [part for rank in self._strategy.gather(found) for part in rank], self._order
+        )
 
     @property
     def rounds(self) -> int:
@@ -110,7 +112,8 @@ class Evaluation:
 
     _asked_for = 1
 
-    def _values(self, model: torch.nn.Module, batch: Any) -> dict[str, float]:
+    def values(self, model: torch.nn.Module, batch: Any) -> dict[str, float]:
+        """Return loss and metrics of one batch."""
         self._batch.where = "validation"
         data, target = user_code.split_batch(batch)
         on_gpu = self._device.type == "cuda"
@@ -126,19 +129,19 @@ class Evaluation:
             values[name_of_user_metric(name)] = value
         return values
 
-    def _mean(self, found: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
-        found.sort(key=lambda part: part[0])
-        names = dict.fromkeys(name for _, values in found for name in values)
-        means = {}
-        for name in names:
-            parts = [
-                (self._order.size_of(number), values[name])
-                for number, values in found
-                if name in values
-            ]
-            weight = sum(size for size, _ in parts)
-            finite = all(math.isfinite(value) for _, value in parts)
-            means[VALIDATION + name] = (
-                math.fsum(size * value for size, value in parts) / weight if finite else math.nan
-            )
-        return means
+
+def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:
+    """Return the mean over all samples; ``found`` has the number and the values of each batch."""
+    found.sort(key=lambda part: part[0])
+    names = dict.fromkeys(name for _, values in found for name in values)
+    means = {}
+    for name in names:
+        parts = [
+            (order.size_of(number), values[name]) for number, values in found if name in values
+        ]
+        weight = sum(size for size, _ in parts)
+        finite = all(math.isfinite(value) for _, value in parts)
+        means[VALIDATION + name] = (
+            math.fsum(size * value for size, value in parts) / weight if finite else math.nan
+        )
+    return means

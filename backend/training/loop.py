@@ -7,7 +7,6 @@ sums over all ranks. No rank acts on local knowledge.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -47,6 +46,7 @@ from backend.training.evaluation import Evaluation, precision
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.strategies.base import Strategy
+from backend.training.subject import open_subject
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
@@ -92,24 +92,12 @@ class Trainer:
     def _set_up(self) -> None:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
-        # Every rank draws the same weights, and creates the same data if the loader uses random
-        # numbers. The loader is first, as in the preview: of two utils.py the loader's keeps its
-        # plain name, which pickles in its data may contain.
-        seed_everything(config.seed)
-        training, validation = user_code.open_data(
-            Path(self.launch.loader_source),
-            Path(self.launch.dataset_files),
-            _path(self.launch.validation_loader_source),
-            _path(self.launch.validation_dataset_files),
-        )
+        subject = open_subject(self.launch, self.device, rank, self.beat)
+        training, validation, self._model = subject.training, subject.validation, subject.model
         self._compare_sizes(training, validation)
+        kept = random_state(self.device)
         self._compare_samples(training)
-        self.beat.beat(Phase.SETUP)
-        seed_everything(config.seed)
-        self._model = user_code.load_model(Path(self.launch.model_source)).to(self.device)
-        # From here on each rank has its own random numbers.
-        seed_everything(mixed_seed(config.seed, rank))
-        self.beat.beat(Phase.SETUP)
+        restore_random_state(kept, self.device)
         self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
         on_gpu = self.device.type == "cuda"
         self._loader = loader(training, self._order, config.loader_workers, on_gpu)
@@ -125,9 +113,6 @@ class Trainer:
                 self.batch,
                 config.mixed_precision,
             )
-        if user_code.needs_first_batch(self._model):
-            self._see_first_batch(training)
-        user_code.require_restorable(self._model)
         self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
@@ -206,15 +191,6 @@ class Trainer:
                         "Sort the files and classes that the loader lists: "
                         "sorted(os.listdir(folder)), sorted(Path(folder).iterdir()).",
                     )
-
-    def _see_first_batch(self, training: user_code.UserData) -> None:
-        kept = random_state(self.device)
-        size = min(self.config.batch_size, len(training))
-        batch = training.collate([training[index] for index in range(size)])
-        data, _ = user_code.split_batch(batch)
-        user_code.materialize(self._model, user_code.to_device(data, self.device))
-        self._model.to(self.device)
-        restore_random_state(kept, self.device)
 
     def _rehearse_validation(self) -> None:
         """Try the validation before the first step: after an epoch its errors would cost hours."""
@@ -449,30 +425,12 @@ class Trainer:
         return {**(self.course.held or {}), **validation}
 
     def _judge(self, measured: dict[str, float]) -> None:
-        """Apply the early stop. Rank 0, which has all values, decides and informs the others.
-
-        Raises:
-            BackendError: The job does not measure the rule's metric.
-        """
+        """Apply the early stop. Rank 0, which has all values, decides and informs the others."""
         rule, course = self.config.early_stop, self.course
         if rule is None:
             return
         value = self._gather(measured.get(rule.metric))[0]
-        if value is None:
-            raise BackendError(
-                f"The early stop watches “{rule.metric}”, which this job does not measure.",
-                f"It measures {', '.join(sorted(measured))}.",
-            )
-        best = course.best
-        gain = math.inf if best is None else best - value
-        if rule.mode == "max" and best is not None:
-            gain = value - best
-        if math.isfinite(value) and gain > rule.min_delta:
-            course.best = value
-            course.epochs_without_gain = 0
-        else:
-            course.epochs_without_gain += 1
-        course.ended_early = course.epochs_without_gain >= rule.patience_epochs
+        course.judge(rule, value, measured)
 
     # --- stopping and saving -------------------------------------------------------------------
 
@@ -589,7 +547,3 @@ def load_optimizer(
         ) from error
     for group in optimizer.param_groups:
         group.update(settings.settings)
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None

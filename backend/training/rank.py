@@ -20,7 +20,7 @@ import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
@@ -37,9 +37,16 @@ from backend.training.user_code import sources  # noqa: F401
 if TYPE_CHECKING:
     import torch
 
-    from backend.training.loop import Trainer
     from backend.training.strategies.base import Strategy
-    from backend.training.train_state import Rank0Services
+    from backend.training.strategies.rendezvous import Rendezvous
+    from backend.training.train_state import Batch, Outcome, Rank0Services
+
+    class Role(Protocol):
+        """What this rank does in its job."""
+
+        batch: Batch
+
+        def run(self) -> Outcome: ...
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -79,7 +86,8 @@ class Rank:
         self._rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
         self._node = ""
         self._batch_size = 0
-        self._trainer: Trainer | None = None
+        self._trainer: Role | None = None
+        self._services: Rank0Services | None = None
 
     def train(self) -> Phase:
         """Run everything, from the launch record to the last checkpoint."""
@@ -90,15 +98,14 @@ class Rank:
         set_environment(launch, plan)
         strategy, device = self._join(launch)
 
-        from backend.training.loop import Trainer
         from backend.training.run_environment import write_environment
         from backend.training.train_state import Outcome
 
         workers: Rank0Services | None = None
         if strategy.rank == 0:
             write_environment(self._folder, self._run, launch, device)
-            workers = self._workers(launch)
-        self._trainer = Trainer(launch, self._folder, strategy, device, self._beat, workers)
+            workers = self._services = self._workers(launch)
+        self._trainer = self._role(launch, strategy, device, workers)
         outcome = self._trainer.run()
         if workers is not None:
             workers.watcher.close()
@@ -106,13 +113,35 @@ class Rank:
         strategy.leave()
         return Phase.FINISHED if outcome is Outcome.FINISHED else Phase.INTERRUPTED
 
+    def _role(
+        self,
+        launch: Launch,
+        strategy: Strategy | Rendezvous,
+        device: torch.device,
+        services: Rank0Services | None,
+    ) -> Role:
+        from backend.training.strategies.base import Strategy
+
+        if isinstance(strategy, Strategy):
+            from backend.training.loop import Trainer
+
+            return Trainer(launch, self._folder, strategy, device, self._beat, services)
+        from backend.training.async_server import AsyncServer, ShardServer
+        from backend.training.async_worker import AsyncWorker
+
+        if services is not None:
+            return AsyncServer(launch, self._folder, strategy, self._beat, services)
+        if strategy.rank < launch.config.strategy.servers:
+            return ShardServer(launch, strategy, self._beat)
+        return AsyncWorker(launch, strategy, device, self._beat)
+
     def _plan(self, launch: Launch) -> RankPlan:
         size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
         if size != len(launch.ranks):
             raise _torn_apart(size, len(launch.ranks))
         return next(plan for plan in launch.ranks if plan.rank == self._rank)
 
-    def _join(self, launch: Launch) -> tuple[Strategy, torch.device]:
+    def _join(self, launch: Launch) -> tuple[Strategy | Rendezvous, torch.device]:
         try:
             import torch
         except ImportError as error:
@@ -186,12 +215,12 @@ class Rank:
         with suppress(OSError):
             attempt.path.mkdir(parents=True, exist_ok=True)
             replace_json(attempt.rank_error(self._rank), record)
-        if trainer is not None and trainer.workers is not None:
+        if self._services is not None:
             # The last steps before the failure, and the checkpoint that is being written.
             with suppress(BaseException):
-                trainer.workers.reporter.close()
+                self._services.reporter.close()
             with suppress(BaseException):
-                trainer.workers.checkpointer.wait()
+                self._services.checkpointer.wait()
 
 
 def _tell_guard(record: Mapping[str, Any]) -> None:

@@ -43,7 +43,8 @@ class SlowRanks:
             return ()
         behind = [0] * len(self._steps[0])
         for times in self._steps:
-            usual = statistics.median_low(times)
+            # A parameter server makes no steps: its time is 0.
+            usual = statistics.median_low([time for time in times if time] or times)
             limit = usual + min(_MUCH_MS, max(_SHARE * usual, _NOISE_MS))
             for rank, own in enumerate(times):
                 behind[rank] += own > limit

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from backend.base.errors import BackendError
 from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
@@ -44,6 +45,8 @@ class PendingStep:
     learning_rate: float
     seconds: float
     clipped: bool
+    own_metrics: Mapping[str, float] = field(default_factory=dict)
+    """Of the strategy."""
 
 
 class StepRecorder:
@@ -83,6 +86,7 @@ class StepRecorder:
             if facts.clipped:
                 metrics["gradient_norm"] = verdict.norm
             metrics["samples_per_second"] = self._global_batch / facts.seconds
+            metrics.update(facts.own_metrics)
             for name, value in verdict.metrics.items():
                 metrics[name_of_user_metric(name)] = value
             if hold:

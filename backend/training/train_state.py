@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from backend.base.errors import BackendError
+from backend.records.jobs.config import EarlyStop
 from backend.training.checkpoint import Checkpointer
 from backend.training.reporter import Reporter
 from backend.training.stop_watcher import StopWatcher
@@ -22,7 +26,8 @@ class TrainState:
 
     ``epoch`` is the current one, from 1; ``position`` the samples of it that all ranks together
     have taken. ``held`` is the last step of an epoch, kept back until the validation is over so
-    that its values are recorded at that step.
+    that its values are recorded at that step. ``done`` are the batches of the epoch that
+    asynchronous workers have trained on: not always the first ones.
     """
 
     epoch: int = 1
@@ -33,6 +38,28 @@ class TrainState:
     epochs_without_gain: int = 0
     ended_early: bool = False
     held: dict[str, float] | None = None
+    done: list[int] = field(default_factory=list)
+
+    def judge(self, rule: EarlyStop, value: float | None, measured: Mapping[str, float]) -> None:
+        """Apply the early stop to the value that its metric has at the end of an epoch.
+
+        Raises:
+            BackendError: The job does not measure the rule's metric.
+        """
+        if value is None:
+            raise BackendError(
+                f"The early stop watches “{rule.metric}”, which this job does not measure.",
+                f"It measures {', '.join(sorted(measured))}.",
+            )
+        gain = math.inf if self.best is None else self.best - value
+        if rule.mode == "max" and self.best is not None:
+            gain = value - self.best
+        if math.isfinite(value) and gain > rule.min_delta:
+            self.best = value
+            self.epochs_without_gain = 0
+        else:
+            self.epochs_without_gain += 1
+        self.ended_early = self.epochs_without_gain >= rule.patience_epochs
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))

@@ -32,6 +32,8 @@ THIS_COMPUTER = "this-computer"
 NOTHING = "nothing"
 """In ``start_from``: random weights, although the model has weights of its own."""
 
+LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
+"""Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
 LR_SCALINGS = ("linear", "sqrt", "none")
 MODES = ("min", "max")
 """Whether the lowest or the highest value of a metric is the best."""
@@ -60,6 +62,18 @@ class StrategyConfig:
 
     def setting(self, name: str) -> Any:
         return self.settings.get(name, STRATEGIES[self.name][name].default)
+
+    @property
+    def servers(self) -> int:
+        """The first ranks, which hold the parameters and do not train; 0 without any."""
+        return int(self.setting("servers")) if "servers" in STRATEGIES[self.name] else 0
+
+    @property
+    def compensation(self) -> float:
+        """The lambda of dc-asgd, 0 for other strategies."""
+        if self.name != "dc-asgd":
+            return 0.0
+        return float(self.settings.get("lambda", LAMBDAS[self.setting("variant")]))
 
 
 @dataclass(frozen=True)
@@ -163,8 +177,14 @@ class JobConfig:
         return sum(placement.slots for placement in self.placement)
 
     @property
+    def workers(self) -> int:
+        """The processes that train; the others are servers."""
+        return self.world_size - self.strategy.servers
+
+    @property
     def global_batch_size(self) -> int:
-        return self.batch_size * self.world_size
+        """The samples of one update."""
+        return self.batch_size * (1 if self.strategy.servers else self.world_size)
 
     @property
     def hash_seed(self) -> str:
@@ -174,6 +194,8 @@ class JobConfig:
     @property
     def lr_factor(self) -> float:
         """The factor of the learning rate for the number of processes."""
+        if self.strategy.servers:
+            return 1.0
         scaling = self.strategy.lr_scaling
         if scaling == "sqrt":
             return math.sqrt(self.world_size)
@@ -239,11 +261,13 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         validation_dataset=top.text("validation_dataset"),
         validation_loader=top.text("validation_loader"),
         start_from=top.text("start_from"),
-        strategy=_strategy(top.table("strategy", {})),
+        strategy=(strategy := _strategy(top.table("strategy", {}))),
         epochs=top.whole("epochs", REQUIRED, 1, 1_000_000),
         batch_size=top.whole("batch_size", REQUIRED, 1, 10_000_000),
         seed=top.whole("seed", 1, 0, 2**63 - 1),
-        optimizer=_optimizer(top.table("optimizer")),
+        optimizer=_optimizer(
+            top.table("optimizer"), _USUAL_OPTIMIZERS.get(strategy.name, REQUIRED)
+        ),
         schedule=_schedule(top.table("schedule", {})),
         gradient_norm=_positive_or_none(top, "gradient_norm"),
         mixed_precision=top.flag("mixed_precision", False),
@@ -267,6 +291,10 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     size = config.world_size
     if config.strategy.settings.get("reduction") == "adasum" and size & (size - 1):
         top.fault("strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}.")
+    if config.workers < 1:
+        top.fault("strategy.servers", f"needs more processes than servers; there are {size}.")
+    if config.strategy.servers and config.mixed_precision:
+        top.fault("mixed_precision", f"cannot be used with “{config.strategy.name}”.")
     if config.mixed_precision and not config.uses_gpus:
         top.fault("mixed_precision", "needs GPUs; the job runs on CPUs.")
     return ParsedJob(None if faults else config, config, tuple(faults))
@@ -318,8 +346,12 @@ def _strategy(table: Table) -> StrategyConfig:
     return StrategyConfig(name, scaling, settings)
 
 
-def _optimizer(table: Table) -> Optimizer:
-    name = table.choice("name", REQUIRED, tuple(OPTIMIZERS))
+_USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd"}
+"""Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
+
+
+def _optimizer(table: Table, usual: Any) -> Optimizer:
+    name = table.choice("name", usual, tuple(OPTIMIZERS))
     lr = table.number("lr", REQUIRED, lambda v: v > 0, "above 0")
     settings = _settings(table, OPTIMIZERS[name])
     if settings.get("nesterov") and not (

@@ -28,6 +28,12 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "strategy.lr_scaling": "Rate scaling",
         "strategy.compression": "Compression",
         "strategy.reduction": "Reduction",
+        "strategy.variant": "Variant",
+        "strategy.lambda": "Lambda",
+        "strategy.servers": "Servers",
+        "strategy.n_fetch": "Fetch every, steps",
+        "strategy.n_push": "Push every, steps",
+        "strategy.policy": "Slow workers",
         "optimizer.momentum": "Momentum",
         "optimizer.dampening": "Dampening",
         "optimizer.nesterov": "Nesterov",
@@ -76,7 +82,15 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
     "strategy.name": {
         "allreduce": "Allreduce (Horovod)",
         "ddp": "DDP (PyTorch)",
+        "downpour": "Downpour SGD",
+        "dc-asgd": "DC-ASGD",
         "alone": "One process",
+    },
+    "strategy.variant": {"adaptive": "Adaptive", "constant": "Constant"},
+    "strategy.policy": {
+        "none": "wait for all",
+        "quorum": "go on at 75 %",
+        "portion": "small portions",
     },
     "strategy.compression": {"none": "None", "fp16": "16 bits"},
     "strategy.reduction": {

@@ -89,11 +89,24 @@ SCHEDULES: dict[str, dict[str, Setting]] = {
     "cosine": {"eta_min": _number(0.0)},
 }
 
+_SERVED = {
+    "servers": Setting("whole", 1, 1),
+    "n_fetch": Setting("whole", 1, 1),
+    "n_push": Setting("whole", 1, 1),
+    "policy": Setting("choice", "none", choices=("none", "quorum", "portion")),
+}
+
 STRATEGIES: dict[str, dict[str, Setting]] = {
     "allreduce": {
         "compression": Setting("choice", "none", choices=("none", "fp16")),
         "reduction": Setting("choice", "average", choices=("average", "adasum", "hierarchical")),
     },
     "ddp": {},
+    "downpour": _SERVED,
+    "dc-asgd": {
+        "variant": Setting("choice", "adaptive", choices=("adaptive", "constant")),
+        "lambda": _number(2.0),
+        **_SERVED,
+    },
     "alone": {},
 }

@@ -52,24 +52,12 @@ class Strategy(ABC):
 
     def _share(self, tensors: Sequence[torch.Tensor]) -> None:
         """Copy rank 0's ``tensors`` to every rank, by their bytes and in one message."""
-        tensors = [tensor.detach() for tensor in tensors if tensor.numel()]
-        if not tensors or self.world_size == 1:
+        if self.world_size == 1:
             return
-        if self.rank == 0:
-            flat = torch.cat([bytes_of(tensor.cpu()) for tensor in tensors])
-        else:
-            flat = torch.empty(
-                sum(t.numel() * t.element_size() for t in tensors), dtype=torch.uint8
-            )
+        flat = pack(tensors)
         self.broadcast(flat)
-        if self.rank == 0:
-            return
-        start = 0
-        for tensor in tensors:
-            end = start + tensor.numel() * tensor.element_size()
-            fresh = flat[start:end].clone().view(tensor.dtype).view(tensor.shape)
-            tensor.copy_(fresh)
-            start = end
+        if self.rank:
+            fill(tensors, unpack(flat, tensors))
 
     @abstractmethod
     def broadcast(self, values: torch.Tensor) -> None:
@@ -158,6 +146,29 @@ class LocalGradients(Strategy):
 
     def _gradients(self) -> list[torch.Tensor]:
         return [p.grad for p in self._parameters if p.grad is not None]
+
+
+def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the bytes of all tensors as one on the CPU."""
+    if not tensors:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.cat([bytes_of(tensor.detach().cpu()) for tensor in tensors])
+
+
+def unpack(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the tensors in what `pack` made of ones like these."""
+    found, start = [], 0
+    for tensor in like:
+        end = start + tensor.numel() * tensor.element_size()
+        found.append(flat[start:end].clone().view(tensor.dtype).view(tensor.shape))
+        start = end
+    return found
+
+
+def fill(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+    """Copy values into tensors, which may be parameters."""
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.detach().copy_(value)
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:

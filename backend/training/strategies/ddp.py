@@ -28,7 +28,7 @@ class Ddp(LocalGradients):
 
     @property
     def world_size(self) -> int:
-        return self._meeting.size
+        return self._meeting.world_size
 
     def load(self) -> None:
         self._meeting.load()

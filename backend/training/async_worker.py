@@ -1,0 +1,246 @@
+"""A worker of an asynchronous job: it does what rank 0 asks for, and pushes gradients.
+
+The worker speaks and a server answers. It asks rank 0 for a task, trains on the task's batches with
+one push after each `n_push` steps, and asks for the next. Parameters come back with the answer to a
+push, every `n_fetch` steps; in between the worker applies what it pushes to its own, as in Dean et
+al. (NIPS 2012), algorithm 7.1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
+from backend.records.jobs.launch import Launch
+from backend.training import user_code
+from backend.training.checkpoint_content import put_buffers, random_state, restore_random_state
+from backend.training.data import BatchIndices, TrainingOrder, ValidationOrder, loader
+from backend.training.evaluation import Evaluation
+from backend.training.parameter_server import shards
+from backend.training.strategies.alone import Alone
+from backend.training.strategies.base import fill
+from backend.training.strategies.channel import Channel
+from backend.training.strategies.rendezvous import Rendezvous
+from backend.training.subject import open_subject
+from backend.training.train_state import Batch, Outcome
+
+
+class Chosen(Sampler[BatchIndices]):
+    """The batches of a task; set before each pass."""
+
+    def __init__(self) -> None:
+        self.batches: Sequence[BatchIndices] = ()
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[BatchIndices]:
+        return iter(self.batches)
+
+
+@dataclass
+class AsyncWorker:
+    launch: Launch
+    meeting: Rendezvous
+    device: torch.device
+    beat: RankHeartbeat
+    batch: Batch = field(default_factory=Batch)
+
+    def run(self) -> Outcome:
+        self._set_up()
+        answer = self._ask({"kind": "ready", "sizes": self._sizes})
+        while answer["kind"] != "end":
+            if answer["kind"] == "train":
+                result = self._train(answer)
+            elif answer["kind"] == "evaluate":
+                result = self._evaluate(answer)
+            else:
+                result = {"kind": "ready"}
+            answer = self._ask(result)
+        del self._batches, self._evaluation
+        return Outcome.FINISHED if answer["finished"] else Outcome.INTERRUPTED
+
+    def _set_up(self) -> None:
+        config, strategy = self.launch.config, self.launch.config.strategy
+        self.beat.beat(Phase.SETUP)
+        number = self.meeting.rank - strategy.servers
+        subject = open_subject(self.launch, self.device, number, self.beat)
+        self._model = subject.model
+        self._sizes = (len(subject.training), len(subject.validation or ()))
+        self._order = TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
+        self._epoch_batches: tuple[int, list[BatchIndices]] = (0, [])
+        on_gpu = self.device.type == "cuda"
+        self._chosen, self._judged = Chosen(), Chosen()
+        self._batches = loader(subject.training, self._chosen, config.loader_workers, on_gpu)
+        self._evaluation: Evaluation | None = None
+        if subject.validation is not None:
+            self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
+            self._validation = loader(
+                subject.validation, self._judged, config.loader_workers, on_gpu
+            )
+            self._evaluation = Evaluation(
+                self._validation,
+                self._validation_order,
+                Alone(),
+                self.device,
+                self.beat,
+                self.batch,
+                False,
+            )
+            kept = random_state(self.device)
+            self._evaluation.rehearse(self._model)
+            restore_random_state(kept, self.device)
+        self._parameters = [p for p in self._model.parameters() if p.requires_grad]
+        # A gradient has its parameter's shape; it travels from the CPU.
+        self._shards = [
+            [self._parameters[place] for place in one]
+            for one in shards(self._parameters, strategy.servers)
+        ]
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._servers = [
+            Channel(self.meeting, self.meeting.rank, server) for server in range(strategy.servers)
+        ]
+        self._since_fetch = 0
+
+    def _ask(self, message: dict[str, Any], gradients: Sequence[torch.Tensor] = ()) -> Any:
+        """Send to rank 0, and return its answer; parameters that come with it are taken."""
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        head = self._servers[0]
+        head.send(message, gradients)
+        while True:
+            answer, values = head.receive(self._shards[0])
+            if answer["kind"] != "state":
+                break
+            head.send(self._state())
+        if values:
+            fill(self._shards[0], values)
+        if "state" in answer:
+            put_buffers(self._model, answer["state"]["buffers"])
+            restore_random_state(answer["state"]["random"], self.device)
+        self.beat.beat(Phase.COMPUTING)
+        return answer
+
+    def _state(self) -> dict[str, Any]:
+        return {"random": random_state(self.device), "buffers": self._buffers()}
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        return {name: one.detach().cpu() for name, one in self._model.named_buffers()}
+
+    def _fetch(self) -> None:
+        """Take the parameters of the other servers; rank 0's come with its answer."""
+        for server, shard in zip(self._servers[1:], self._shards[1:], strict=True):
+            server.send({"kind": "pull"})
+            fill(shard, server.receive(shard)[1])
+
+    def _train(self, task: dict[str, Any]) -> dict[str, Any]:
+        strategy = self.launch.config.strategy
+        self._fetch()
+        self._model.train()
+        if self._epoch_batches[0] != task["epoch"]:
+            self._order.epoch, self._order.position = task["epoch"], 0
+            self._epoch_batches = task["epoch"], list(self._order)
+        numbers = task["batches"]
+        self._chosen.batches = [self._epoch_batches[1][number] for number in numbers]
+        pushed: list[int] = []
+        losses: list[float] = []
+        rate = task["rate"]
+        for parameter in self._parameters:
+            parameter.grad = None
+        batches = iter(self._batches)
+        for place, number in enumerate(numbers):
+            began = time.perf_counter()
+            self.beat.beat(Phase.LOADING_DATA)
+            self.batch.where = "loader"
+            data, target = user_code.split_batch(next(batches))
+            meta = self._step(data, target)
+            pushed.append(number)
+            losses.append(meta["loss"])
+            self._since_fetch += 1
+            is_last = place == len(numbers) - 1
+            if len(pushed) < strategy.setting("n_push") and not is_last:
+                continue
+            meta |= {"batches": pushed, "ms": (time.perf_counter() - began) * 1e3}
+            meta["loss"] = sum(losses) / len(losses)
+            wants = self._since_fetch >= strategy.setting("n_fetch") or is_last
+            answer = self._push(meta | {"fetch": wants, "rate": rate})
+            if wants:
+                self._since_fetch = 0
+            else:
+                with torch.no_grad():
+                    for parameter in self._parameters:
+                        if parameter.grad is not None:
+                            parameter.sub_(parameter.grad, alpha=rate)
+            for parameter in self._parameters:
+                parameter.grad = None
+            pushed, losses, rate = [], [], answer["rate"]
+            if answer["drop"]:
+                break
+        del batches
+        return {"kind": "done", "buffers": self._buffers()}
+
+    def _step(self, data: Any, target: Any) -> dict[str, Any]:
+        """Add the gradients of one batch; return its loss and metrics."""
+        self.beat.beat(Phase.COMPUTING)
+        if self.device.type == "cuda":
+            data = user_code.to_device(data, self.device)
+            target = user_code.to_device(target, self.device)
+        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
+        output = user_code.compute_output(self._model, data)
+        loss = user_code.compute_loss(self._model, output, target)
+        metrics = user_code.compute_metrics(self._model, output, target)
+        self.batch.where = "backward"
+        torch.autograd.backward(loss)
+        return {"kind": "push", "loss": loss.item(), "metrics": metrics}
+
+    def _push(self, meta: dict[str, Any]) -> Any:
+        """Push to the other servers first: what rank 0 has seen, all have applied."""
+        limit = self.launch.config.gradient_norm
+        if limit is not None:
+            found = [p.grad for p in self._parameters if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(found)
+            torch._foreach_mul_(found, (limit / (norm + 1e-6)).clamp(max=1.0))
+            meta["norm"] = float(norm)
+        others = zip(self._servers[1:], self._shards[1:], strict=True)
+        for server, shard in reversed(list(others)):
+            server.send({**meta, "unused": _unused(shard)}, _gradients(shard))
+            _, values = server.receive(shard)
+            if values:
+                fill(shard, values)
+        first = self._shards[0]
+        return self._ask({**meta, "unused": _unused(first)}, _gradients(first))
+
+    @torch.no_grad()
+    def _evaluate(self, task: dict[str, Any]) -> dict[str, Any]:
+        assert self._evaluation is not None
+        self._fetch()
+        put_buffers(self._model, task["buffers"])
+        kept = random_state(self.device)
+        self._model.eval()
+        self._judged.batches = [self._validation_order.share(n) for n in task["batches"]]
+        values = []
+        for number, batch in zip(task["batches"], self._validation, strict=True):
+            self.beat.beat(Phase.EVALUATING)
+            values.append((number, self._evaluation.values(self._model, batch)))
+        restore_random_state(kept, self.device)
+        return {"kind": "values", "values": values}
+
+
+def _gradients(shard: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:
+    """Return dense gradients, zeros where the steps did not use a parameter."""
+    found = []
+    for parameter in shard:
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(parameter)
+        found.append(gradient.to_dense() if gradient.is_sparse else gradient)
+    return found
+
+
+def _unused(shard: Sequence[torch.nn.Parameter]) -> list[int]:
+    return [place for place, parameter in enumerate(shard) if parameter.grad is None]

@@ -1,0 +1,158 @@
+"""A parameter server: it applies what workers push, in the order of arrival.
+
+Downpour SGD is from Dean et al., "Large scale distributed deep networks" (NIPS 2012), section 4.1;
+the compensation of delay from Zheng et al., "Asynchronous stochastic gradient descent with delay
+compensation" (ICML 2017, arXiv 1609.08326), equations 10 and 15. No process and no message here, so
+that a test or a simulation decides the order of arrival.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from backend.records.jobs.config import StrategyConfig
+
+_WINDOW = 100
+"""The last updates, over which staleness is reported."""
+_DECAY, _EPSILON = 0.95, 1e-7
+MEAN_SQUARE = "mean_square"
+"""In the optimizer's state of a parameter, and so in every checkpoint."""
+
+
+class Staleness:
+    """Updates of the server between a worker's pull and its push, over the last 100 pushes."""
+
+    def __init__(self) -> None:
+        self._last: deque[int] = deque(maxlen=_WINDOW)
+
+    def add(self, updates: int) -> None:
+        self._last.append(updates)
+
+    def metrics(self) -> dict[str, float]:
+        """Return mean, 95th percentile and maximum, as curves of the job."""
+        ordered = sorted(self._last)
+        return {
+            "staleness mean": sum(ordered) / len(ordered),
+            "staleness p95": float(ordered[math.ceil(0.95 * len(ordered)) - 1]),
+            "staleness max": float(ordered[-1]),
+        }
+
+
+class ParameterServer:
+    """The parameters that one server owns, and the job's optimizer over them.
+
+    Attributes:
+        version: The updates so far.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        optimizer: torch.optim.Optimizer,
+        strategy: StrategyConfig,
+    ) -> None:
+        self.parameters = list(parameters)
+        self.version = 0
+        self.staleness = Staleness()
+        self._optimizer = optimizer
+        self._strength = strategy.compensation
+        self._is_adaptive = strategy.settings.get("variant", "adaptive") == "adaptive"
+        self._pulled: dict[int, int] = {}
+        self._copies: dict[int, list[torch.Tensor]] = {}
+        state = optimizer.state
+        self._means: list[torch.Tensor | None] = [
+            state[one].get(MEAN_SQUARE) if one in state else None for one in self.parameters
+        ]
+
+    def pull(self, worker: int) -> list[torch.Tensor]:
+        """Return the parameters, and remember what this worker has from now on."""
+        self._pulled[worker] = self.version
+        values = [parameter.detach() for parameter in self.parameters]
+        if self._strength:
+            self._copies[worker] = [value.clone() for value in values]
+        return values
+
+    @torch.no_grad()
+    def push(self, worker: int, gradients: Sequence[torch.Tensor | None], rate: float) -> int:
+        """Apply a worker's gradients; return their staleness.
+
+        Args:
+            gradients: One of each parameter, None where the worker's steps did not use it.
+            rate: The learning rate of this update.
+        """
+        staleness = self.version - self._pulled[worker]
+        for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
+            if gradient is not None and self._strength:
+                gradient = gradient + self._compensation(worker, place, gradient)
+            parameter.grad = gradient
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+        for parameter, mean in zip(self.parameters, self._means, strict=True):
+            if mean is not None:
+                # After the step: an optimizer makes its own state where it finds none.
+                self._optimizer.state[parameter][MEAN_SQUARE] = mean
+        self.version += 1
+        self.staleness.add(staleness)
+        return staleness
+
+    def _compensation(self, worker: int, place: int, gradient: torch.Tensor) -> torch.Tensor:
+        """Return lambda_t · g · g · (w − w_bak), elementwise."""
+        parameter = self.parameters[place]
+        square = gradient * gradient
+        drift = parameter - self._copies[worker][place]
+        if not self._is_adaptive:
+            return self._strength * square * drift
+        mean = self._means[place]
+        if mean is None:
+            mean = self._means[place] = torch.zeros_like(parameter)
+        mean.mul_(_DECAY).add_(square, alpha=1 - _DECAY)
+        return self._strength / torch.sqrt(mean + _EPSILON) * square * drift
+
+    def forget(self, worker: int) -> None:
+        """Release what is kept for a worker that has ended."""
+        self._pulled.pop(worker, None)
+        self._copies.pop(worker, None)
+
+
+def shards(parameters: Sequence[torch.nn.Parameter], servers: int) -> list[list[int]]:
+    """Deal parameters to servers so that each has about as many bytes; return their places."""
+    found: list[list[int]] = [[] for _ in range(servers)]
+    loads = [0] * servers
+    largest = sorted(
+        range(len(parameters)), key=lambda place: parameters[place].numel(), reverse=True
+    )
+    for place in largest:
+        server = loads.index(min(loads))
+        found[server].append(place)
+        loads[server] += parameters[place].numel() * parameters[place].element_size()
+    return [sorted(one) for one in found]
+
+
+@dataclass(frozen=True)
+class Delays:
+    """A made order of arrival: every push is ``delay`` updates late, or up to that by chance."""
+
+    delay: int
+    is_random: bool = False
+    seed: int = 1
+
+    @property
+    def workers(self) -> int:
+        return self.delay + 1
+
+    def arrivals(self, pushes: int) -> list[int]:
+        """Return the worker of each push; a worker pulls as soon as it has pushed.
+
+        In turn, each of ``delay + 1`` workers is late by ``delay`` updates, once all have pushed.
+        """
+        if not self.is_random:
+            return [number % self.workers for number in range(pushes)]
+        drawn = random.Random(self.seed)
+        return [drawn.randrange(self.workers) for _ in range(pushes)]
