@@ -37,7 +37,7 @@ from backend.training.loop import load_optimizer, make_optimizer
 from backend.training.parameter_server import ParameterServer, shards
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
-from backend.training.strategies.channel import Channel
+from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
@@ -126,7 +126,7 @@ class ShardServer:
                         shard.apply(worker, message, gradients)
                     wants = message.get("fetch", True)
                     channel.send({}, shard.server.pull(worker) if wants else ())
-        except ConnectionError as error:
+        except PeerLost as error:
             # Rank 0 has the same worker and reports it.
             swallowed(error)
             shard.server.forget(worker)
@@ -475,7 +475,7 @@ class AsyncServer:
         try:
             while self._answer(worker, channel, *channel.receive(self._shard.parameters)):
                 pass
-        except ConnectionError as error:
+        except PeerLost as error:
             swallowed(error)
             self._lost(worker)
         except BaseException as error:  # noqa: BLE001 - raised by the main thread

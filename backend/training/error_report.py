@@ -25,7 +25,10 @@ def is_echo(error: BaseException) -> bool:
     return bool(kinds & _ECHOES) or ("RuntimeError" in kinds and "gloo/transport" in str(error))
 
 
-_ECHOES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
+_ECHOES = {
+    *("HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"),
+    *("PeerLost", "WorkersLost"),
+}
 
 
 def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> str:

@@ -96,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = guard.watch()
     write_until_done(attempt.rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     log.write_out(_LOG_LIMIT_S)
-    return 0 if record.outcome in ("finished", "interrupted") else 1
+    # mpirun ends all ranks when one fails.
+    is_good = record.outcome in ("finished", "interrupted") or launch.can_lose(rank)
+    return 0 if is_good else 1
 
 
 class Guard:

@@ -1,14 +1,15 @@
 """Derive how a run ended from what its supervisor found. Pure: no file, no process.
 
 mpirun's exit code is not used: Open MPI 5.0 gives 0 when a node was lost, and 137 or 14 by chance
-for a killed rank. A run is FINISHED when every rank wrote that it finished. Otherwise the first
-failure that is not a consequence of another one is reported.
+for a killed rank. A run is FINISHED when every rank wrote that it finished; a worker of an
+asynchronous job may be lost. Otherwise the first failure that is not a consequence of another one
+is reported.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from backend.node.diagnosis.explainer import Failure, explain
@@ -82,6 +83,8 @@ class EndedRun:
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
     mpirun_log: Sequence[LogPart] = ()
+    expendable: Set[int] = frozenset()
+    """The ranks without which the job goes on."""
 
 
 def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:
@@ -110,10 +113,16 @@ def final_status(
 
 
 def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
-    good = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
-    if found.ranks and len(good) == len(found.ranks):
+    needed = {plan.rank for plan in found.ranks} - found.expendable
+    good = [
+        one
+        for one in found.exits
+        if one.rank in needed and one.outcome in ("finished", "interrupted")
+    ]
+    if needed and len(good) == len(needed):
         if all(one.outcome == "finished" for one in good):
-            return JobState.FINISHED, "", None
+            lost = [one.error for one in found.exits if one.error is not None]
+            return JobState.FINISHED, " ".join(_named(error) for error in lost), None
         return JobState.INTERRUPTED, _stopped(found), None
     judged = _first_failure(found)
     if found.stop_was_wished and found.ended_early:

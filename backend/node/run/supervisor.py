@@ -139,6 +139,7 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
+                expendable=frozenset(p.rank for p in launch.ranks if launch.can_lose(p.rank)),
                 launcher=_launcher_name(launch),
                 launcher_code=_code(self._launcher_status),
                 launcher_error=refusal,
@@ -242,7 +243,9 @@ class Supervisor:
         seen = self._seen(launch)
         all_gone = len(self._exits) == len(seen)
         limit_s = _APART_S if all_gone and len(seen) < len(launch.ranks) else _AFTER_FAILURE_S
-        if self._over_since is None and (all_gone or any(one.error for one in self._exits)):
+        if self._over_since is None and (
+            all_gone or any(one.error and not launch.can_lose(one.rank) for one in self._exits)
+        ):
             self._over_since = now
         if self._over_since is None or now < self._over_since + limit_s:
             return False

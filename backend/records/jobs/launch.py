@@ -67,6 +67,11 @@ class Launch(Record, what="launch record", rules=STRICT):
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""
 
+    def can_lose(self, rank: int) -> bool:
+        """Return whether the job goes on without this rank: it is one of several workers."""
+        servers = self.config.strategy.servers
+        return 0 < servers <= rank
+
     def by_hand_id(self, name: str) -> str:
         """Return the job's id when it is started in a shell: no run of the program has it."""
         return f"{self.job_id}-{name}"

@@ -16,6 +16,10 @@ from backend.training.strategies.base import pack, unpack
 from backend.training.strategies.rendezvous import Rendezvous, distributed
 
 
+class PeerLost(Exception):
+    """The rank at the other end has ended."""
+
+
 class Channel:
     """One end; both are made at the same time, by a server and a worker."""
 
@@ -33,7 +37,7 @@ class Channel:
         """Send a message of plain values, with tensors whose shapes the receiver knows.
 
         Raises:
-            ConnectionError: The other process has ended.
+            PeerLost: The other process has ended.
         """
         words = torch.frombuffer(bytearray(pickle.dumps(message)), dtype=torch.uint8)
         content = pack(tensors)
@@ -46,7 +50,7 @@ class Channel:
         """Return the next message and its tensors, shaped as those of ``like``; [] without any.
 
         Raises:
-            ConnectionError: The other process has ended.
+            PeerLost: The other process has ended.
         """
         sizes = self._get(torch.zeros(2, dtype=torch.int64))
         words = self._get(torch.zeros(int(sizes[0]), dtype=torch.uint8))
@@ -71,4 +75,4 @@ def _lost_peer() -> Iterator[None]:
         yield
     except RuntimeError as error:
         # torch 2.13: gloo raises a plain RuntimeError.
-        raise ConnectionError(f"the other rank has ended: {error}") from error
+        raise PeerLost(str(error)) from error

@@ -130,6 +130,39 @@ def test_f01_killing_rank_0_of_a_training(train: Train) -> None:
     assert run.exit_of(1).secondary
 
 
+def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
+    train: Train,
+) -> None:
+    run = train(epochs=60, strategy="downpour", ranks=3)
+    run.wait_until_training()
+    run.kill("rank_bootstrap.py", 2)
+    wait_for(lambda: "1 of 2 workers" in run.status.message, "the news", hint=lambda: run.log(0))
+    assert run.status.message == "Rank 2 on this-computer has ended; 1 of 2 workers train on."
+    record = run.end()
+    assert record.state is JobState.FINISHED, record.message
+    assert "Rank 2 on this computer was killed by signal 9 (SIGKILL)" in record.message
+    assert run.status.epoch == 60
+
+
+@pytest.mark.slow
+def test_a_downpour_job_whose_server_is_killed_ends_at_its_last_checkpoint(train: Train) -> None:
+    run = train(epochs=10_000, strategy="downpour", ranks=3, checkpoint={"every_steps": 5})
+    wait_for(lambda: len(run.checkpoints()) > 1, "two checkpoints", hint=lambda: run.log(0))
+    run.kill("rank_bootstrap.py", 0)
+    record = run.end()
+    assert record.state is JobState.ERROR
+    assert record.message.startswith("Rank 0 on this computer was killed by signal 9 (SIGKILL)")
+
+
+@pytest.mark.slow
+def test_a_downpour_job_whose_workers_all_fail_names_the_first(train: Train) -> None:
+    model_fails = 'raise ValueError("no such colour")'
+    record = train(model_fails, strategy="downpour", ranks=2).end()
+    assert record.state is JobState.ERROR
+    assert record.message.startswith("Rank 1 on this computer: ")
+    assert "no such colour" in record.message
+
+
 @pytest.mark.slow
 def test_m14_the_rank_that_raised_is_told_and_not_horovods_echo(train: Train) -> None:
     record = train('raise ValueError("no such colour")').end()
