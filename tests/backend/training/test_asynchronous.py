@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import Training, new_training
+from tests.backend.training.test_resume import NAPPING, assert_bit_equal, napping
+from tests.backend.training.training_rig import MODEL, Training, new_training
 
 SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
 
@@ -43,3 +44,69 @@ def test_every_sample_is_taken_once_an_epoch(tmp_path: Path, servers: int) -> No
     assert sorted(losses) == list(range(1, 25))
     assert len(training.curve("validation/loss")) == 2
     assert max(training.curve("staleness max").values()) >= 1
+
+
+def test_stopped_and_resumed_with_one_worker_is_bit_equal_to_straight(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"workers": 1, "epochs": 3, "model": NAPPING}
+    straight, halves = (downpour(tmp_path, name, **settings) for name in ("straight", "halves"))
+    straight.train_well()
+    halves.train_well(when=lambda: halves.step() >= 2, **napping(1))
+    assert halves.step() < 36
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+
+
+def test_a_job_stopped_on_two_workers_goes_on_on_three_with_the_samples_that_are_left(
+    tmp_path: Path,
+) -> None:
+    training = downpour(tmp_path, model=NAPPING, epochs=2, strategy={"servers": 2})
+    training.train_well(when=lambda: training.step() >= 2, **napping(1))
+    course = torch.load(training.latest(), weights_only=True)["course"]
+    assert len(set(course["done"])) == course["epoch_step"] < 12
+    training.with_config(epochs=2, processes=4, optimizer=SGD, strategy={"name": "downpour"})
+    training.train_well(resume_from=training.latest())
+    assert sorted(training.curve("loss")) == list(range(1, 25))
+
+
+def slow(rank: str, noted: Path | None = None) -> str:
+    """A model that is slow on one rank; each rank notes its batches in a file."""
+    note = f"open({str(noted)!r} + '/' + rank, 'a').write('x')" if noted else "pass"
+    return MODEL.replace(
+        "return self.layers(x)",
+        "import os, time\n"
+        "        rank = os.environ['OMPI_COMM_WORLD_RANK']\n"
+        f"        time.sleep(0.3 * (self.training and rank == {rank!r}))\n"
+        "        if self.training:\n"
+        f"            {note}\n"
+        "        return self.layers(x)",
+    )
+
+
+def test_with_a_quorum_an_epoch_does_not_wait_for_a_slow_worker(tmp_path: Path) -> None:
+    training = downpour(
+        tmp_path,
+        workers=4,
+        model=slow("2"),
+        epochs=2,
+        batch_size=2,
+        strategy={"policy": "quorum"},
+    )
+    training.train_well()
+    steps = len(training.curve("loss"))
+    assert 2 * 36 <= steps < 2 * 48, "three of four workers took their shards, one did not"
+
+
+def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    training = downpour(
+        tmp_path,
+        model=slow("2", taken),
+        epochs=2,
+        batch_size=2,
+        strategy={"policy": "portion"},
+    )
+    training.train_well()
+    assert sorted(training.curve("loss")) == list(range(1, 97))
+    fast, late = ((taken / rank).read_text().count("x") for rank in "12")
+    assert late < fast / 2

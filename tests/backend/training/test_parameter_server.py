@@ -1,0 +1,135 @@
+"""A parameter server applies late gradients exactly as the papers have it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from backend.records.jobs.config import StrategyConfig
+from backend.training.parameter_server import Delays, ParameterServer, shards
+
+
+def served(strategy: StrategyConfig, **sgd: Any) -> tuple[nn.Linear, ParameterServer]:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **sgd)
+    return model, ParameterServer(list(model.parameters()), optimizer, strategy)
+
+
+def pushed(
+    strategy: StrategyConfig, arrivals: Sequence[int], **sgd: Any
+) -> tuple[nn.Linear, list[int]]:
+    """Push made-up gradients in this order of workers, each of which pulls anew at once."""
+    model, server = served(strategy, **sgd)
+    for worker in set(arrivals):
+        server.pull(worker)
+    drawn = torch.Generator().manual_seed(1)
+    staleness = []
+    for worker in arrivals:
+        gradients = [torch.randn(p.shape, generator=drawn) for p in model.parameters()]
+        staleness.append(server.push(worker, gradients, 0.1))
+        server.pull(worker)
+    return model, staleness
+
+
+def dc_asgd(**settings: Any) -> StrategyConfig:
+    return StrategyConfig("dc-asgd", settings=settings)
+
+
+@pytest.mark.parametrize("variant", ["adaptive", "constant"])
+def test_without_lambda_delay_compensation_is_downpour_bit_by_bit(variant: str) -> None:
+    arrivals = [0, 1, 2, 1, 0, 0, 2, 1, 1, 2]
+    plain, _ = pushed(StrategyConfig("downpour"), arrivals, momentum=0.9)
+    none, _ = pushed(dc_asgd(variant=variant, **{"lambda": 0.0}), arrivals, momentum=0.9)
+    for ours, theirs in zip(none.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_late_gradient_is_compensated_by_the_way_that_the_parameters_went() -> None:
+    model, server = served(dc_asgd(variant="constant", **{"lambda": 0.5}))
+    before = [p.detach().clone() for p in model.parameters()]
+    server.pull(1)
+    server.pull(2)
+    first = [torch.full_like(p, 0.3) for p in model.parameters()]
+    late = [torch.full_like(p, 2.0) for p in model.parameters()]
+    server.push(2, first, 0.1)
+    now = [p.detach().clone() for p in model.parameters()]
+    server.push(1, [one.clone() for one in late], 0.1)
+    for p, g, w, backup in zip(model.parameters(), late, now, before, strict=True):
+        torch.testing.assert_close(p.detach(), w - 0.1 * (g + 0.5 * g * g * (w - backup)))
+
+
+def test_the_adaptive_lambda_follows_the_mean_square() -> None:
+    model, server = served(dc_asgd(**{"lambda": 2.0}))
+    means = [torch.zeros_like(p) for p in model.parameters()]
+    copies = {worker: [p.detach().clone() for p in model.parameters()] for worker in (1, 2)}
+    for worker in copies:
+        server.pull(worker)
+    drawn = torch.Generator().manual_seed(3)
+    for worker in (1, 2, 1, 2, 2):
+        expected = []
+        gradients = [torch.randn(p.shape, generator=drawn) for p in model.parameters()]
+        for n, (p, g) in enumerate(zip(model.parameters(), gradients, strict=True)):
+            means[n] = 0.95 * means[n] + 0.05 * g * g
+            strength = 2.0 / torch.sqrt(means[n] + 1e-7)
+            w = p.detach()
+            expected.append(w - 0.1 * (g + strength * g * g * (w - copies[worker][n])))
+        server.push(worker, gradients, 0.1)
+        for p, value in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(p.detach(), value)
+        copies[worker] = [p.clone().detach() for p in server.pull(worker)]
+
+
+def test_the_mean_square_is_in_the_checkpoint_and_an_optimizer_with_own_state_works() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    server = ParameterServer(list(model.parameters()), optimizer, dc_asgd())
+    server.pull(1)
+    server.push(1, [torch.ones_like(p) for p in model.parameters()], 0.1)
+    kept = copy.deepcopy(optimizer.state_dict())
+    again = torch.optim.Adam(model.parameters(), lr=0.1)
+    again.load_state_dict(kept)
+    resumed = ParameterServer(list(model.parameters()), again, dc_asgd())
+    for one in (server, resumed):
+        one.pull(1)
+    weights = [p.detach().clone() for p in model.parameters()]
+    server.push(1, [torch.full_like(p, 2.0) for p in model.parameters()], 0.1)
+    expected = [p.detach().clone() for p in model.parameters()]
+    with torch.no_grad():
+        for p, value in zip(model.parameters(), weights, strict=True):
+            p.copy_(value)
+    resumed.push(1, [torch.full_like(p, 2.0) for p in model.parameters()], 0.1)
+    for p, value in zip(model.parameters(), expected, strict=True):
+        assert torch.equal(p, value)
+
+
+@pytest.mark.parametrize("delay", [0, 3, 7])
+def test_the_staleness_reported_is_the_staleness_made(delay: int) -> None:
+    _, server = served(StrategyConfig("downpour"))
+    delays = Delays(delay)
+    for worker in range(delays.workers):
+        server.pull(worker)
+    reported = []
+    for worker in delays.arrivals(200):
+        reported.append(server.push(worker, [None, None], 0.1))
+        server.pull(worker)
+    assert set(reported[delay:]) == {delay}
+    assert server.staleness.metrics() == {
+        "staleness mean": delay,
+        "staleness p95": delay,
+        "staleness max": delay,
+    }
+
+
+def test_parameters_are_dealt_evenly_and_each_once() -> None:
+    model = nn.Sequential(*(nn.Linear(10, 20 + width) for width in range(8)))
+    parameters = list(model.parameters())
+    dealt = shards(parameters, 2)
+    assert sorted(place for one in dealt for place in one) == list(range(16))
+    sizes = [sum(parameters[place].numel() for place in one) for one in dealt]
+    assert max(sizes) < 1.2 * min(sizes)
