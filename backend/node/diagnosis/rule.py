@@ -68,7 +68,9 @@ class Rule:
 def prose(pattern: str) -> re.Pattern[str]:
     """Return a pattern for a help text, whose line breaks differ between versions."""
     outside = re.split(r"(\[[^\]]*\])", pattern)
-    return message("".join(p if p.startswith("[") else p.replace(" ", r"\s+") for p in outside))
+    return message(
+        "".join(p if p.startswith("[") else re.sub(r" [+*]?", r"\\s+", p) for p in outside)
+    )
 
 
 def message(pattern: str) -> re.Pattern[str]:

@@ -6,9 +6,11 @@ Python sources of PyTorch and Horovod, the shell.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.explainer import RAISED, RULES, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -372,3 +374,9 @@ def test_what_the_log_names_is_named(lines: str, cause: str, names: str) -> None
 def test_the_host_that_a_parallel_shell_writes_before_each_line_is_no_part_of_it() -> None:
     lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     assert of_rank("".join(f"gpu7: {line}\n" for line in lines)).cause == USER_CODE
+
+
+def test_every_pattern_compiles_on_python_3_9() -> None:
+    """From 3.11 on a second plus has a meaning of its own; before, it is an error."""
+    possessive = re.compile(r"(?<!\\)[*+?}]\+")
+    assert [rule.cause for rule in RULES if possessive.search(rule.pattern.pattern)] == []
