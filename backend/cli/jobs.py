@@ -30,7 +30,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, plain
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JOULES_A_KWH
-from backend.services.jobs.job_file import write_job_file
+from backend.services.jobs.job_file import read_job_file, write_job_file
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
@@ -65,6 +65,29 @@ def create(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
     else:
         print_line(f"Created {view.id}: {view.name}")
         print_note(f"Start it: {COMMAND} job start {view.id}")
+    return OK
+
+
+def simulate(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    raw = read_job_file(arguments.file)
+    with progress_bar(as_json) as bar:
+        found = services.jobs.simulate(raw, arguments.staleness, arguments.random, bar)
+    if as_json:
+        print_json(found)
+        return OK
+    names = list(dict.fromkeys(name for epoch in found.epochs for name in epoch.values))
+    rows = (
+        (
+            str(epoch.epoch),
+            str(epoch.steps),
+            in_figures(epoch.loss),
+            *(in_figures(epoch.values.get(name)) for name in names),
+            f"{epoch.staleness_mean:.1f}",
+            str(epoch.staleness_max),
+        )
+        for epoch in found.epochs
+    )
+    print_table(("Epoch", "Updates", "Loss", *names, "Staleness", "Largest"), rows, "No epochs.")
     return OK
 
 

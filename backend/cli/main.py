@@ -160,6 +160,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("node", "remove"): nodes.remove,
     ("node", "unprovision"): nodes.unprovision,
     ("job", "create"): jobs.create,
+    ("job", "simulate"): jobs.simulate,
     ("job", "start"): jobs.start,
     ("job", "preflight"): preflight.preflight,
     ("job", "queue"): queue.queue,

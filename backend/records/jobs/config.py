@@ -291,7 +291,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     size = config.world_size
     if config.strategy.settings.get("reduction") == "adasum" and size & (size - 1):
         top.fault("strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}.")
-    if config.workers < 1:
+    if 0 < size <= config.strategy.servers:
         top.fault("strategy.servers", f"needs more processes than servers; there are {size}.")
     if config.strategy.servers and config.mixed_precision:
         top.fault("mixed_precision", f"cannot be used with “{config.strategy.name}”.")

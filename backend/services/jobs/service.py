@@ -44,6 +44,7 @@ from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, JobConfig, without_neighbours, without_secrets
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
@@ -52,6 +53,7 @@ from backend.services.jobs.forecast import JobForecasts
 from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_starter import RunStarter
+from backend.services.jobs.simulation import simulate
 from backend.services.jobs.validation import Checked, JobChecker, check_size, rates
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process
@@ -139,6 +141,21 @@ class JobService:
         """
         checked = self._checker.check(raw)
         return self._sizes.count(checked.pins, progress or Progress()) is not None
+
+    def simulate(
+        self,
+        raw: Mapping[str, Any],
+        staleness: int,
+        is_random: bool = False,
+        progress: Progress | None = None,
+    ) -> Simulation:
+        """Train a job file in one process on this computer, with a made staleness.
+
+        Raises:
+            BackendError: The file has a fault, its strategy has no staleness, or the training
+                failed.
+        """
+        return simulate(self._checker.check(raw), self._library, staleness, is_random, progress)
 
     def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
         """Return the faults of a job file without its figures, which is fast for many files."""

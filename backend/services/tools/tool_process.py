@@ -32,6 +32,8 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.training_python import lack_here, training_python
 
@@ -125,6 +127,20 @@ def measure(
     }
     return run_tool(
         "dataset_size", request, DataSize.from_dict, "Counting the samples", time_limit_s, progress
+    )
+
+
+def simulate(
+    launch: Launch,
+    staleness: int,
+    is_random: bool,
+    time_limit_s: float,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Train a job in one process with made staleness; its launch names the files."""
+    request = {"launch": launch.to_dict(), "staleness": staleness, "random": is_random}
+    return run_tool(
+        "simulate", request, Simulation.from_dict, "The simulation", time_limit_s, progress
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 
 GOOD: dict[str, Any] = {
     "name": "digits",
@@ -116,7 +116,7 @@ def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> Non
         ("optimizer.name", "SGD"),
         ("schedule.name", "linear"),
         ("schedule.warmup_epochs", -0.5),
-        ("strategy.name", "downpour"),
+        ("strategy.name", "gossip"),
         ("strategy.lr_scaling", "cubic"),
         ("checkpoint.every_epochs", 0),
         ("checkpoint.keep_latest", 0),
@@ -217,7 +217,9 @@ def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
         whole = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
-        return {"number": number, "whole": whole, "pair": pair, "flag": flag}[setting.kind]
+        choice = st.sampled_from(setting.choices or ("",))
+        kinds = {"number": number, "whole": whole, "pair": pair, "flag": flag, "choice": choice}
+        return kinds[setting.kind]
 
     options = {name: values(setting) for name, setting in known.items() if name != "nesterov"}
     return st.fixed_dictionaries({}, optional=options)
@@ -229,7 +231,11 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     name = text.map(lambda words: f"a {words}")
     optimizer = draw(st.sampled_from(sorted(OPTIMIZERS)))
     schedule = draw(st.sampled_from(sorted(SCHEDULES)))
-    gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=1, max_size=4, unique=True)
+    strategy = draw(st.sampled_from(sorted(STRATEGIES.keys() - {"alone"})))
+    # What needs a certain number of processes is left to tests of its own.
+    limited = ("reduction", "servers")
+    known = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
+    gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
     on_gpus = draw(st.booleans())
     often: dict[str, Any] = draw(
@@ -267,12 +273,16 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
             "warmup_epochs": draw(st.floats(0, 5)),
             **draw(settings_of(SCHEDULES[schedule])),
         },
-        "strategy": {"lr_scaling": draw(st.sampled_from(["linear", "sqrt", "none"]))},
+        "strategy": {
+            "name": strategy,
+            "lr_scaling": draw(st.sampled_from(["linear", "sqrt", "none"])),
+            **draw(settings_of(known)),
+        },
         "checkpoint": {**often, "keep_latest": draw(st.integers(1, 9))},
         "placement": [
             {"node": node, "gpus": draw(gpus)}
             if on_gpus
-            else {"node": node, "processes": draw(st.integers(1, 64))}
+            else {"node": node, "processes": draw(st.integers(2, 64))}
             for node in nodes
         ],
     }

@@ -1,0 +1,58 @@
+"""Simulate the asynchronous training of a job file on this computer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.simulation import Simulation
+from backend.services.jobs.run_starter import KINDS
+from backend.services.jobs.validation import Checked
+from backend.services.tools import tool_process
+
+if TYPE_CHECKING:
+    from backend.services.library.service import LibraryService
+
+_LIMIT_S = 24 * 3600.0
+"""Whoever started it can cancel it."""
+
+
+def simulate(
+    checked: Checked,
+    library: LibraryService,
+    staleness: int,
+    is_random: bool,
+    progress: Progress | None,
+) -> Simulation:
+    """See `JobService.simulate`."""
+    config = checked.config
+    if config is None or checked.faults:
+        raise BackendError(" ".join(fault.sentence for fault in checked.faults))
+    if not config.strategy.servers:
+        raise BackendError(
+            f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",
+            "Set the strategy to downpour or dc-asgd.",
+        )
+    if staleness < 0:
+        raise BackendError(f"A staleness of {staleness} is not possible.", "Give 0 or more.")
+
+    def content(key: str) -> str:
+        if key not in checked.pins:
+            return ""
+        return str(library.open_content(KINDS[key], checked.pins[key].reference, progress))
+
+    launch = Launch(
+        job_id="simulation",
+        run=1,
+        config=config,
+        argv=(),
+        ranks=(),
+        model_source=content("model"),
+        loader_source=content("loader"),
+        dataset_files=content("dataset"),
+        validation_loader_source=content("validation_loader"),
+        validation_dataset_files=content("validation_dataset"),
+    )
+    return tool_process.simulate(launch, staleness, is_random, _LIMIT_S, progress)

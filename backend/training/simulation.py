@@ -1,0 +1,101 @@
+"""Asynchronous training in one process, with a made delay: the same updates, and no chance.
+
+Each virtual worker computes its gradient on the parameters that it pulled; the order in which they
+push is given (`Delays`). So the effect of staleness is seen without any of speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from backend.records.jobs.heartbeat import RankHeartbeat
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.simulation import SimulatedEpoch
+from backend.training import user_code
+from backend.training.data import TrainingOrder, ValidationOrder, loader
+from backend.training.evaluation import Evaluation
+from backend.training.loop import make_optimizer
+from backend.training.parameter_server import Delays, ParameterServer
+from backend.training.strategies.alone import Alone
+from backend.training.strategies.base import fill
+from backend.training.subject import open_subject
+from backend.training.train_state import Batch
+
+
+class Simulator:
+    """One job of one server and ``delays.workers`` virtual workers, on the CPU."""
+
+    def __init__(self, launch: Launch, delays: Delays) -> None:
+        config = self._config = launch.config
+        self._delays = delays
+        beat = RankHeartbeat.inherited()
+        device = torch.device("cpu")
+        subject = open_subject(launch, device, 0, beat)
+        self.model = subject.model
+        self._order = TrainingOrder(len(subject.training), config.batch_size, 0, 1, config.seed)
+        self._batches = loader(subject.training, self._order, config.loader_workers, False)
+        self._evaluation: Evaluation | None = None
+        if subject.validation is not None:
+            order = ValidationOrder(len(subject.validation), config.batch_size, 0, 1)
+            batches = loader(subject.validation, order, config.loader_workers, False)
+            self._evaluation = Evaluation(
+                batches, order, Alone(), device, beat, Batch(), mixed_precision=False
+            )
+        self._parameters = [p for p in self.model.parameters() if p.requires_grad]
+        optimizer = make_optimizer(config.optimizer, self.model)
+        self._server = ParameterServer(self._parameters, optimizer, config.strategy)
+        self._copies = {worker: self._pull(worker) for worker in range(delays.workers)}
+        pushes = config.epochs * self._order.steps_per_epoch
+        self._arrivals = iter(delays.arrivals(pushes))
+
+    def run(self, on_step: Callable[[int], None] = lambda step: None) -> list[SimulatedEpoch]:
+        """Train all epochs; ``on_step`` gets the number of each update."""
+        return [self._epoch(epoch, on_step) for epoch in range(1, self._config.epochs + 1)]
+
+    def _epoch(self, epoch: int, on_step: Callable[[int], None]) -> SimulatedEpoch:
+        self._order.epoch = epoch
+        self.model.train()
+        losses, staleness = [], []
+        every = self._order.steps_per_epoch
+        for place, batch in enumerate(self._batches):
+            step = (epoch - 1) * every + place
+            on_step(step + 1)
+            worker = next(self._arrivals)
+            loss, gradients = self._gradients(worker, batch)
+            rate = learning_rate(self._config, every, step)
+            losses.append(loss)
+            staleness.append(self._server.push(worker, gradients, rate))
+            self._copies[worker] = self._pull(worker)
+        values = self._evaluation.run(self.model, lambda: False) if self._evaluation else {}
+        return SimulatedEpoch(
+            epoch,
+            len(losses),
+            sum(losses) / len(losses),
+            sum(staleness) / len(staleness),
+            max(staleness),
+            values or {},
+        )
+
+    def _pull(self, worker: int) -> list[torch.Tensor]:
+        return [value.clone() for value in self._server.pull(worker)]
+
+    def _gradients(self, worker: int, batch: object) -> tuple[float, list[torch.Tensor | None]]:
+        """Return loss and gradients of a batch with the parameters that the worker has."""
+        served = [parameter.detach().clone() for parameter in self._parameters]
+        fill(self._parameters, self._copies[worker])
+        for parameter in self._parameters:
+            parameter.grad = None
+        data, target = user_code.split_batch(batch)
+        output = user_code.compute_output(self.model, data)
+        loss = user_code.compute_loss(self.model, output, target)
+        torch.autograd.backward(loss)
+        limit = self._config.gradient_norm
+        if limit is not None:
+            found = [p.grad for p in self._parameters if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(found)
+            torch._foreach_mul_(found, (limit / (norm + 1e-6)).clamp(max=1.0))
+        fill(self._parameters, served)
+        return loss.item(), [p.grad for p in self._parameters]
