@@ -496,3 +496,17 @@ def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
     assert (report["datasets"], report["models"], report["loaders"]) == (1, 1, 1)
     assert filled.json("loader", "remove", "tiny")["name"] == "tiny"
     assert filled.json("loader", "list") == []
+
+
+def test_a_job_is_simulated_with_the_staleness_that_was_given(filled: Cli, tmp_path: Path) -> None:
+    downpour = {"strategy": {"name": "downpour"}}
+    placement = [{"node": "this-computer", "processes": 2}]
+    file = job_file(tmp_path, epochs=2, placement=placement, **downpour)
+    epochs = filled.json("job", "simulate", file, "--staleness", "2")["epochs"]
+    assert [epoch["epoch"] for epoch in epochs] == [1, 2]
+    assert (epochs[1]["staleness_mean"], epochs[1]["staleness_max"]) == (2.0, 2)
+    code, out, _ = filled("job", "simulate", file, "--staleness", "0")
+    assert (code, out.splitlines()[0].split()[:3]) == (0, ["Epoch", "Updates", "Loss"])
+    assert filled.json("job", "list") == []
+    sentence = filled.error("job", "simulate", job_file(tmp_path), "--staleness", "2")
+    assert sentence == "The strategy “alone” is synchronous, so it has no staleness."

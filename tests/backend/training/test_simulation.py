@@ -1,0 +1,71 @@
+"""The simulation of delay trains as the job would, and reports the staleness that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.records.base.atomic_files import read_json
+from backend.records.jobs.launch import Launch
+from backend.training.parameter_server import Delays
+from backend.training.simulation import Simulator
+from tests.backend.training.training_rig import Training, new_training
+
+SETTINGS: dict[str, Any] = {"epochs": 2, "gradient_norm": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As many as the rank of `new_training` has: with two, sums are added in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def simulator(folder: Path, delays: Delays, **strategy: Any) -> Simulator:
+    strategy = {"name": "downpour", **strategy}
+    training = new_training(
+        folder,
+        name=f"simulated-{delays.delay}-{delays.is_random}",
+        strategy=strategy,
+        optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        **SETTINGS,
+    )
+    training.prepare()
+    return Simulator(Launch.from_dict(read_json(training.folder.launch)), delays)
+
+
+def trained_alone(folder: Path) -> Training:
+    alone = new_training(folder, name="alone", processes=1, strategy={"name": "alone"}, **SETTINGS)
+    alone.train_well()
+    return alone
+
+
+def test_without_delay_it_is_plain_training_bit_by_bit(tmp_path: Path) -> None:
+    alone = trained_alone(tmp_path)
+    simulated = simulator(tmp_path, Delays(0))
+    epochs = simulated.run()
+    weights = torch.load(alone.latest(), weights_only=True)["model"]
+    for name, value in simulated.model.state_dict().items():
+        assert torch.equal(value, weights[name]), name
+    last = alone.curve("validation/loss")
+    assert float(f"{epochs[-1].values['validation/loss']:.9g}") == last[max(last)]
+
+
+def test_the_staleness_is_the_delay_after_the_first_pushes(tmp_path: Path) -> None:
+    epochs = simulator(tmp_path, Delays(4)).run()
+    assert [epoch.staleness_max for epoch in epochs] == [4, 4]
+    assert epochs[1].staleness_mean == 4
+    assert epochs[0].staleness_mean == (0 + 1 + 2 + 3 + 8 * 4) / 12
+
+
+def test_a_random_delay_is_the_same_each_time(tmp_path: Path) -> None:
+    first = simulator(tmp_path / "a", Delays(4, is_random=True)).run()
+    again = simulator(tmp_path / "b", Delays(4, is_random=True)).run()
+    assert first == again
+    assert len({epoch.staleness_mean for epoch in first}) == 2
