@@ -140,7 +140,7 @@ def _node(words: SubcommandGroup) -> None:
     )
     leaf = words.leaf("forget-passphrase", "remove the stored passphrase of a node's key")
     leaf.add_argument("name", metavar="NAME")
-    leaf = words.leaf("provision", "set nodes up: Python, Open MPI, Horovod, agent, a trial")
+    leaf = words.leaf("provision", "set nodes up: Python, Open MPI, PyTorch, agent, a trial")
     leaf.add_argument("names", nargs="*", metavar="NAME", help="default: all nodes")
     leaf.add_argument("--cpu-only", action="store_true", help="leave the GPUs unused")
     leaf.add_argument("--system-mpi", action="store_true", help="use the Open MPI of the nodes")
@@ -157,6 +157,9 @@ def _node(words: SubcommandGroup) -> None:
         "--limit-key",
         action="store_true",
         help="restrict the new key to training runs",
+    )
+    leaf.add_argument(
+        "--without-horovod", action="store_true", help="train by DDP; nothing is built here"
     )
     leaf = words.leaf("unprovision", "remove everything of Ringmaster from nodes")
     leaf.add_argument("names", nargs="+", metavar="NAME")

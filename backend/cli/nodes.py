@@ -160,6 +160,7 @@ def provision(services: Services, arguments: argparse.Namespace, as_json: bool) 
                 arguments.own_key,
                 arguments.shared,
                 arguments.limit_key,
+                arguments.without_horovod,
             ),
         )
     finally:

@@ -18,7 +18,8 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import NodeFacts, PythonFound
 
-LEAST_PYTHON = (3, 10)
+LEAST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
+"""The lock file's numpy needs the first or newer; its torch has wheels up to the last."""
 LEAST_GLIBC = "2.28"
 """The wheels of torch and Open MPI require it (manylinux_2_28)."""
 _SYMBOL = re.compile(rb"GLIBC_(2\.\d+)")
@@ -84,27 +85,29 @@ def _glibc(wheel: Path) -> str:
 def choose(
     name: str,
     facts: NodeFacts,
-    wheels: Sequence[HorovodWheel],
+    wheels: Sequence[HorovodWheel] | None,
     *,
     cpu_only: bool = False,
-) -> tuple[PythonFound, HorovodWheel]:
+) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
     """Choose the Python of a node to train with, and the Horovod wheel for it.
 
     Args:
-        wheels: The wheels built here, the preferred first.
+        wheels: The wheels built here, the preferred first; None leaves Horovod out.
         cpu_only: Use no GPU, even if the node has some.
 
     Raises:
         BackendError: The node has no suitable Python, or there is no wheel for one.
     """
-    able = [one for one in facts.pythons if _numbers(one.version)[:2] >= LEAST_PYTHON]
+    able = [
+        one for one in facts.pythons if LEAST_PYTHON <= _numbers(one.version)[:2] <= NEWEST_PYTHON
+    ]
     if not able:
-        least = "{}.{}".format(*LEAST_PYTHON)
+        needs = "training needs {}.{} to {}.{}.".format(*LEAST_PYTHON, *NEWEST_PYTHON)
         found = ", ".join(one.version for one in facts.pythons)
         raise BackendError(
-            f"{name} has Python {found} only; training needs {least} or newer."
+            f"{name} has Python {found} only; {needs}"
             if found
-            else f"{name} has no Python; training needs {least} or newer.",
+            else f"{name} has no Python; {needs}",
             "Let an administrator of the node install one: apt-get install python3.",
         )
     if not facts.glibc:
@@ -117,10 +120,18 @@ def choose(
         one: WheelTarget("{}.{}".format(*_numbers(one.version)[:2]), facts.machine, cuda)
         for one in able
     }
+    if wheels is None and _numbers(facts.glibc) < _numbers(LEAST_GLIBC):
+        raise BackendError(
+            f"{name} has glibc {facts.glibc}, and torch needs {LEAST_GLIBC} or newer.",
+            "Use a node with a newer system.",
+        )
+    if wheels is None:
+        newest = max(able, key=lambda one: _numbers(one.version))
+        return newest, targets[newest], None
     fitting = [(one, wheel) for wheel in wheels for one in able if wheel.target == targets[one]]
     for one, wheel in fitting:
         if _numbers(facts.glibc) >= _numbers(wheel.glibc):
-            return one, wheel
+            return one, wheel.target, wheel
     if fitting:
         raise BackendError(
             f"{name} has glibc {facts.glibc}, and the wheels built on this computer need "
@@ -156,7 +167,7 @@ def _no_wheel(
             f"Run RINGMASTER_PYTHON=python{wanted.python} ./installers/run doctor to build it "
             "here, or install a Python of that list on the node."
         )
-    return BackendError(sentence, remedy)
+    return BackendError(sentence, f"{remedy} Or set the node up without Horovod.")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

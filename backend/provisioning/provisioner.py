@@ -22,7 +22,7 @@ from backend.provisioning import agent_commands, cluster_key
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import CodeArchive
-from backend.provisioning.horovod_wheels import HorovodWheel
+from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.step_reporter import Steps
 from backend.provisioning.wheel_relay import Relay
@@ -38,7 +38,7 @@ from backend.records.nodes.entry import (
 )
 from backend.ssh.interface import Shell
 
-TITLES = ("Reach", "Look", "Python", "Open MPI", "Horovod", "Agent", "Trial")
+TITLES = ("Reach", "Look", "Python", "Open MPI", "PyTorch", "Agent", "Trial")
 THERE_ALREADY = "was already installed"
 _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
@@ -52,17 +52,24 @@ _PROVE_HOROVOD = (
     "import torch, horovod.torch as h; assert h.mpi_built(), 'Horovod was built without MPI'; "
     "print('torch', torch.__version__)"
 )
+_PROVE_DDP = (
+    "import torch.distributed, mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI; "
+    "print('torch', torch.__version__)"
+)
 
 
 class Wheels(Protocol):
     """The source of wheels for a set-up; see `backend.services.nodes.provisioning`."""
 
-    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+    def choose(
+        self, name: str, facts: NodeFacts
+    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
         """See `backend.provisioning.horovod_wheels.choose`."""
 
     def gather(
         self,
-        horovod: HorovodWheel,
+        target: WheelTarget,
+        horovod: HorovodWheel | None,
         on_line: Callable[[str], None],
         cancelled: Callable[[], bool],
     ) -> Wheelhouse:
@@ -128,7 +135,7 @@ def set_up(
             work.inspect,
             work.python,
             work.open_mpi,
-            work.horovod,
+            work.packages,
             work.agent,
             work.trial,
         ):
@@ -154,7 +161,7 @@ class _Work:
         self._plan = plan
         self._steps = steps
         self._cancelled = cancelled
-        self._is_open = False
+        self._is_open = self._has_horovod = False
         self._name = ""
         self._chosen: tuple[Wheel, ...] = ()
         self._folder = PurePosixPath()
@@ -205,8 +212,9 @@ class _Work:
         return NodeHome.shared_in(PurePosixPath(root))
 
     def python(self) -> str:
-        found, horovod = self._plan.wheels.choose(self._entry.name, self.facts)
-        self.house = self._plan.wheels.gather(horovod, self._steps.line, self._cancelled)
+        found, target, horovod = self._plan.wheels.choose(self._entry.name, self.facts)
+        self._has_horovod = horovod is not None
+        self.house = self._plan.wheels.gather(target, horovod, self._steps.line, self._cancelled)
         self._name, self._chosen = self.house.environment(system_mpi=self._plan.system_mpi)
         if self._plan.shared:
             self._steps.say("Waiting for the node that makes the environment")
@@ -270,8 +278,9 @@ class _Work:
         )
         return told
 
-    def horovod(self) -> str:
-        versions = f"Horovod {self.house.version('horovod')}, torch {self.house.version('torch')}"
+    def packages(self) -> str:
+        name, proof = ("Horovod", _PROVE_HOROVOD) if self._has_horovod else ("mpi4py", _PROVE_DDP)
+        versions = f"{name} {self.house.version(name.lower())}, torch {self.house.version('torch')}"
         if self._is_whole:
             return f"{versions} {THERE_ALREADY}."
         needed = [wheel for wheel in self._chosen if wheel.package != OPEN_MPI]
@@ -281,8 +290,8 @@ class _Work:
         self._steps.say("Importing")
         self._steps.must(
             self.shell,
-            [str(self._folder / "bin/python"), "-I", "-c", _PROVE_HOROVOD],
-            f"Horovod cannot be used on {self._entry.name}",
+            [str(self._folder / "bin/python"), "-I", "-c", proof],
+            f"{name} cannot be used on {self._entry.name}",
             "Install what its output names as missing, then set the node up again.",
             limit_s=300,
         )
@@ -358,7 +367,7 @@ class _Work:
             steps.must(shell, ["test", "-d", str(folder)], fault)
 
     def trial(self) -> str:
-        """Let two ranks of this node add up a number: tests Python, torch, Horovod and Open MPI."""
+        """Let two ranks of this node add up a number: tests Python, torch and Open MPI."""
         # With a shared environment, each node has its own result.
         stamp = f"{self.home.path}/{self._name}.{_TRIAL}" if self._plan.shared else ""
         stamp = stamp or str(self._folder / _TRIAL)
@@ -392,6 +401,7 @@ class _Work:
                 ssh_config=self._ssh_config,
                 own_key=self._plan.own_key,
                 limits_key=self._plan.limits_key,
+                without_horovod=not self._has_horovod,
                 bytes=disk_usage(self.shell, str(self.home.path)),
             ),
         )

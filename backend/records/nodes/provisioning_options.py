@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from backend.records.nodes.entry import NodeEntry, NodeFacts
 
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
+WITHOUT_HOROVOD = "without_horovod"
 """Keys of the options that the window offers, as in `SetUpOptions`."""
 _MOST_NAMED = 3
 
@@ -18,7 +19,7 @@ _MOST_NAMED = 3
 @dataclass(frozen=True)
 class SetUpOptions:
     """The user's choices: no GPUs, the nodes' own Open MPI, an existing key, one environment on the
-    data root for all similar nodes."""
+    data root for all similar nodes, no Horovod."""
 
     cpu_only: bool = False
     system_mpi: bool = False
@@ -27,6 +28,7 @@ class SetUpOptions:
     shared: bool = False
     limits_key: bool = False
     """The cluster's key can start only training runs; see `ssh_command_filter`."""
+    without_horovod: bool = False
 
 
 def options_of(entry: NodeEntry) -> SetUpOptions:
@@ -38,6 +40,7 @@ def options_of(entry: NodeEntry) -> SetUpOptions:
         system_mpi=entry.has_own_mpi,
         shared=entry.shares_environment,
         limits_key=entry.installation.limits_key,
+        without_horovod=entry.installation.without_horovod,
     )
 
 
@@ -53,6 +56,7 @@ def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
         system_mpi=most(lambda one: one.system_mpi),
         shared=most(lambda one: one.shared),
         limits_key=most(lambda one: one.limits_key),
+        without_horovod=most(lambda one: one.without_horovod),
         own_key=keys.pop() if len(keys) == 1 else "",
     )
 

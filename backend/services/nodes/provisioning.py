@@ -29,10 +29,10 @@ from backend.provisioning import agent_commands, cluster_key, horovod_wheels, un
 from backend.provisioning.agent_commands import AgentPlace
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import make_bundle
-from backend.provisioning.horovod_wheels import HorovodWheel
+from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
-from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses
+from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouses
 from backend.records.base.layout import DataRoot, JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry, NodeFacts, PythonFound, SetUp
@@ -133,7 +133,7 @@ class SetUpService:
         others = [one for one in entries.values() if one not in wanted]
         key = None if chosen.own_key else self._key([*others, *wanted])
         bundle = make_bundle()
-        wheels = _Wheels(self._places, chosen.cpu_only)
+        wheels = _Wheels(self._places, chosen)
         versions = _Versions(
             {one.name: one.installation.mpi_version for one in others if one.installation}
         )
@@ -410,24 +410,19 @@ def _is_on(folder: JobFolder, node: str) -> bool:
     return carried is not None and carried.node == node and not carried.is_home
 
 
-class _Wheels:
+class _Wheels(Wheelhouses):
     """The wheels of one set-up: similar nodes share them; the first one's thread fetches them."""
 
-    def __init__(self, places: DesktopPlaces, cpu_only: bool) -> None:
-        self._built = horovod_wheels.built_wheels(places.horovod)
-        self._houses = Wheelhouses(places.wheels, places.constraints, places.pip)
-        self._cpu_only = cpu_only
+    def __init__(self, places: DesktopPlaces, options: SetUpOptions) -> None:
+        super().__init__(places.wheels, places.constraints, places.pip)
+        without = options.without_horovod
+        self._built = None if without else horovod_wheels.built_wheels(places.horovod)
+        self._cpu_only = options.cpu_only
 
-    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+    def choose(
+        self, name: str, facts: NodeFacts
+    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
         return horovod_wheels.choose(name, facts, self._built, cpu_only=self._cpu_only)
-
-    def gather(
-        self,
-        wheel: HorovodWheel,
-        on_line: Callable[[str], None],
-        cancelled: Callable[[], bool],
-    ) -> Wheelhouse:
-        return self._houses.gather(wheel.target, wheel, on_line, cancelled)
 
 
 class _Locks:

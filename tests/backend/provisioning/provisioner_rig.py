@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels
@@ -35,7 +35,8 @@ case "$*" in
     *) echo sum 2; echo sum 2 ;;
 esac
 """
-TORCH = "__version__ = '2.13.0+cpu'\n"
+TORCH = "__version__ = '2.13.0+cpu'\nimport sys\nsys.modules['torch.distributed'] = sys\n"
+MPI4PY = "import sys\nsys.modules['mpi4py.MPI'] = rc = sys\n"
 HOROVOD = "def mpi_built():\n    return True\n"
 UNPACK = """
 import sys, sysconfig, zipfile
@@ -85,8 +86,13 @@ def put_house(folder: Path, torch: str = TORCH) -> Wheelhouse:
     put_pip(folder)
     put_open_mpi(folder)
     put_wheel(folder, "torch", "2.13.0+cpu", "torch/__init__.py", torch)
+    put_wheel(folder, "mpi4py", "4.1.2", "mpi4py/__init__.py", MPI4PY)
     put_wheel(folder, "horovod", "0.28.1", "horovod/torch/__init__.py", HOROVOD)
     return house_of(folder)
+
+
+def without_horovod(house: Wheelhouse) -> Wheelhouse:
+    return replace(house, wheels=tuple(one for one in house.wheels if one.package != "horovod"))
 
 
 def start_fake(place: AgentPlace) -> Sequence[str]:
@@ -105,6 +111,7 @@ class Node:
     told: list[SetUp] = field(default_factory=list)
     start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
     gathered: int = 0
+    horovod: bool = True
 
     @classmethod
     def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
@@ -123,20 +130,23 @@ class Node:
         address = NodeAddress("127.0.0.1")
         return cls(shell, house, facts, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
 
-    def choose(self, name: str, facts: NodeFacts) -> tuple[PythonFound, HorovodWheel]:
+    def choose(
+        self, name: str, facts: NodeFacts
+    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
         built = HorovodWheel(
             self.house.folder, "0" * 64, TARGET, "2.13.0+cpu", "5.0.11", horovod_wheels.LEAST_GLIBC
         )
-        return horovod_wheels.choose(name, facts, [built])
+        return horovod_wheels.choose(name, facts, [built] if self.horovod else None)
 
     def gather(
         self,
-        wheel: HorovodWheel,
+        target: WheelTarget,
+        horovod: HorovodWheel | None,
         on_line: Callable[[str], None],
         cancelled: Callable[[], bool],
     ) -> Wheelhouse:
         self.gathered += 1
-        return self.house
+        return self.house if horovod else without_horovod(self.house)
 
     def plan(self, **changes: object) -> SetUpPlan:
         values: dict[str, object] = {

@@ -57,6 +57,24 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     assert sent <= node.shell.sent_bytes < sent + 500_000
 
 
+def test_without_horovod_torch_and_mpi4py_are_installed_and_imported(node: Node) -> None:
+    node.horovod = False
+    node.shell.on_run = lambda argv: (
+        CommandResult(1, "", "ImportError: libmpi.so.40") if "mpi4py.MPI" in argv[-1] else None
+    )
+    with pytest.raises(BackendError, match="mpi4py cannot be used on gpu1: ImportError"):
+        go(node)
+    node.shell.on_run = lambda argv: None
+    there = go(node).installation
+    assert there is not None
+    assert there.without_horovod
+    assert node.sentences[4].startswith("mpi4py 4.1.2, torch 2.13.0+cpu; ")
+    assert not any((node.home / "environments").glob("*/lib/python*/site-packages/horovod"))
+    node.horovod = True
+    assert not node.told[-1].failed
+    assert go(node).installation != there
+
+
 def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node: Node) -> None:
     entry = go(node, limits_key=True)
     assert entry.installation is not None
@@ -113,7 +131,7 @@ FAULTS = {
     "Reach": ("id", "does not run commands"),
     "Python": ("venv", "cannot make an environment"),
     "Open MPI": ("mpirun --version", "does not start"),
-    "Horovod": ("import torch", "Horovod cannot be used on gpu1: ImportError: libmpi.so.40"),
+    "PyTorch": ("import torch", "Horovod cannot be used on gpu1: ImportError: libmpi.so.40"),
     "Agent": ("fake_agent", "The agent does not start"),
     "Trial": ("127.0.0.1:2", "Two ranks on gpu1 could not work together"),
 }
@@ -226,7 +244,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named_and_the_half_goes(node: Node) -
 @pytest.mark.parametrize(
     ("versions", "sentence"),
     [
-        ((), "gpu1 has no Python; training needs 3.10 or newer"),
+        ((), "gpu1 has no Python; training needs 3.11 to 3.14"),
         (("3.8.10", "3.9.2"), "gpu1 has Python 3.8.10, 3.9.2 only"),
         (("3.12.4",), "There is no Horovod for Python 3.12 on x86_64 without CUDA"),
     ],

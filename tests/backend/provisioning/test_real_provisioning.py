@@ -40,7 +40,7 @@ class Built:
         self.node = Node.make(folder, self.house)
         pythons = (PythonFound(str(python), version, False),)
         self.node.facts = replace(self.node.facts, pythons=pythons, machine=wheel.target.machine)
-        self.node.choose = lambda name, facts: (pythons[0], self.wheel)  # type: ignore[method-assign]
+        self.node.choose = lambda name, facts: (pythons[0], wheel.target, wheel)  # type: ignore[method-assign]
 
     def set_up(self) -> NodeEntry:
         return set_up(self.node.entry, self.node.open, self.node.plan(), self.node.told.append)
@@ -70,7 +70,7 @@ import importlib, pkgutil
 import backend.training
 for found in pkgutil.walk_packages(backend.training.__path__, "backend.training."):
     importlib.import_module(found.name)
-import horovod.torch, numpy, psutil, pynvml, safetensors.torch, tensorboardX, torch
+import horovod.torch, mpi4py.MPI, numpy, psutil, pynvml, safetensors.torch, tensorboardX, torch
 torch.from_numpy(numpy.ones(2)) @ torch.ones(2, dtype=torch.float64)
 """
 

@@ -55,7 +55,7 @@ class Desk:
     """A desktop with a Horovod wheel, and a pip that only writes down what it was asked for."""
 
     folder: Path
-    horovod: HorovodWheel
+    horovod: HorovodWheel | None
     pip: list[str]
 
     def gather(self, target: WheelTarget = TARGET, **given: object) -> wheelhouse.Wheelhouse:
@@ -100,6 +100,18 @@ def test_everything_is_fetched_once_and_found_again(desk: Desk) -> None:
     assert calls[-1].endswith("whl/cpu torch==2.13.0+cpu")
     assert desk.gather() == house
     assert desk.calls == calls
+
+
+@pytest.mark.parametrize(("cuda", "build"), [(False, "cpu"), (True, "cu130")])
+def test_without_horovod_everything_is_of_the_lock_file_and_nothing_was_built(
+    desk: Desk, cuda: bool, build: str
+) -> None:
+    desk.horovod = None
+    house = desk.gather(replace(TARGET, cuda=cuda))
+    assert {w.package for w in house.wheels} >= set(wheelhouse.PACKAGES)
+    assert "horovod" not in {w.package for w in house.wheels}
+    assert house.version("torch") == f"2.13.0+{build}"
+    assert desk.calls[-1].endswith(f"whl/{build} torch==2.13.0+{build}")
 
 
 def test_a_wheel_that_vanished_is_fetched_again(desk: Desk) -> None:
@@ -187,7 +199,7 @@ def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel
 def test_what_was_built_here_is_read_with_the_glibc_that_it_needs(tmp_path: Path) -> None:
     wheel = built(tmp_path, b"\0GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.17\0")
     assert (wheel.target, wheel.torch, wheel.glibc) == (TARGET, "2.13.0+cpu", "2.34")
-    assert horovod_wheels.choose("gpu1", FACTS, [wheel]) == (FACTS.pythons[0], wheel)
+    assert horovod_wheels.choose("gpu1", FACTS, [wheel]) == (FACTS.pythons[0], TARGET, wheel)
     wheel.path.write_bytes(b"damaged")
     assert horovod_wheels.built_wheels([tmp_path]) == ()
 
@@ -196,6 +208,17 @@ def test_of_several_pythons_the_one_with_a_wheel_is_taken(tmp_path: Path) -> Non
     newer = built(tmp_path, python_tag="cp313")
     facts = replace(FACTS, pythons=(*FACTS.pythons, PythonFound("/opt/python", "3.13.1", True)))
     assert horovod_wheels.choose("gpu1", facts, [newer])[0].path == "/opt/python"
+
+
+def test_without_horovod_the_newest_python_that_torch_knows_is_taken() -> None:
+    versions = ("3.10.2", "3.12.3", "3.14.1", "3.15.0")
+    pythons = tuple(PythonFound(f"/opt/{version}", version, True) for version in versions)
+    facts = replace(FACTS, pythons=pythons, gpus=("NVIDIA A40",))
+    chosen = horovod_wheels.choose("gpu1", facts, None)
+    assert chosen == (pythons[2], WheelTarget("3.14", "x86_64", True), None)
+    assert "torch==2.13.0" in CONSTRAINTS.read_text(), "is NEWEST_PYTHON that of another torch?"
+    with pytest.raises(BackendError, match=r"gpu1 has glibc 2\.27, and torch needs 2\.28"):
+        horovod_wheels.choose("gpu1", replace(facts, glibc="2.27"), None)
 
 
 Change = Callable[[NodeFacts], NodeFacts]
@@ -231,4 +254,4 @@ def test_a_node_that_no_wheel_fits_is_told_why(
 def test_a_node_with_gpus_can_be_set_up_for_its_processors(tmp_path: Path) -> None:
     wheel = built(tmp_path)
     facts = replace(FACTS, gpus=("NVIDIA A40",))
-    assert horovod_wheels.choose("gpu1", facts, [wheel], cpu_only=True)[1] == wheel
+    assert horovod_wheels.choose("gpu1", facts, [wheel], cpu_only=True)[2] == wheel

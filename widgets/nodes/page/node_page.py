@@ -39,7 +39,7 @@ _NEW_H = 400
 """Room around the sentence about a node that is not set up."""
 
 _SET_UP_WORDS = (
-    "Ringmaster installs Python, Open MPI and Horovod into your home folder on the node, without "
+    "Ringmaster installs Python, Open MPI and PyTorch into your home folder on the node, without "
     "root, and tests them with two processes."
 )
 

@@ -191,26 +191,21 @@ class AddNodeDialog(QDialog):
             name="User",
         )
         self._identity = LineEdit(placeholder="the SSH agent and your own keys", name="Key file")
-        self._jump = LineEdit(placeholder="user@gateway", name="Jump host")
+        self._jump = LineEdit(placeholder="user@gateway, as ProxyJump", name="Jump host")
         self._data_root = LineEdit(placeholder="same path as here", name="Data root on the node")
         edits = (
             *(self._host, self._name, self._port, self._user),
             *(self._identity, self._jump, self._data_root),
         )
         self._edits = dict(zip(FIELDS, edits, strict=True))
-        through = "Connect through this host (ProxyJump)."
         self._fields = {
             "host": Field("Host", self._host),
-            "name": Field("Name", self._name, note="Name shown in Ringmaster"),
+            "name": Field("Name", self._name),
             "port": Field("Port", self._port),
             "user": Field("User", self._user),
             "identity": Field("Key file", self._identity),
-            "jump": Field("Jump host", self._jump, note=through),
-            "data_root": Field(
-                "Data root on the node",
-                self._data_root,
-                note="Path of the same folder on the node.",
-            ),
+            "jump": Field("Jump host", self._jump),
+            "data_root": Field("Data root on the node", self._data_root),
         }
         self._fields["port"].setFixedWidth(_PORT_W)
         self.no_share = Switch("This node cannot access the data root: copy files over SSH")

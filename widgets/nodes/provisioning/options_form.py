@@ -8,11 +8,17 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.nodes.provisioning_options import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
+from backend.records.nodes.provisioning_options import (
+    LIMITS_KEY,
+    SHARED,
+    SYSTEM_MPI,
+    WITHOUT_HOROVOD,
+    SetUpOptions,
+)
 from widgets.common.buttons import Switch
 from widgets.common.labels import Label
 from widgets.common.layout import col
-from widgets.common.theme import S1, S2, S3
+from widgets.common.theme import S2, S3
 
 _WORDS = {
     SYSTEM_MPI: (
@@ -26,6 +32,10 @@ _WORDS = {
     LIMITS_KEY: (
         "Restrict the nodes' SSH key to training runs",
         "The key can start nothing else. Recommended on shared machines.",
+    ),
+    WITHOUT_HOROVOD: (
+        "Leave Horovod out",
+        "Nothing has to be built on this computer. Jobs use the strategy DDP.",
     ),
 }
 _OWN_KEY = "These nodes connect to each other with a key of your own, which is not changed."
@@ -71,7 +81,7 @@ class SetUpChoices(QWidget):
         self._choices = {key: _Choice(*words) for key, words in _WORDS.items()}
         for choice in self._choices.values():
             choice.switch.toggled.connect(self._toggled)
-        self.setLayout(col(*self._choices.values(), gap=S2, margins=(0, S1, 0, 0)))
+        self.setLayout(col(*self._choices.values(), gap=S2))
 
     def options(self) -> SetUpOptions:
         """The selected options; those not offered here are unchanged."""
@@ -80,6 +90,7 @@ class SetUpChoices(QWidget):
             system_mpi=self.switch(SYSTEM_MPI).isChecked(),
             shared=self.switch(SHARED).isChecked(),
             limits_key=self.switch(LIMITS_KEY).isChecked(),
+            without_horovod=self.switch(WITHOUT_HOROVOD).isChecked(),
         )
 
     def show_options(self, options: SetUpOptions) -> None:

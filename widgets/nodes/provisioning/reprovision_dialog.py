@@ -35,6 +35,7 @@ def state_words(entry: NodeEntry) -> str:
     words = [f"{whose}Open MPI {there.mpi_version}"]
     words += ["shared environment"] if entry.shares_environment else []
     words += ["restricted key"] if there.limits_key else []
+    words += ["no Horovod"] if there.without_horovod else []
     return ", ".join(words)
 
 

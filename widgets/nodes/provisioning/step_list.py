@@ -25,7 +25,7 @@ STEPS = {
     "Look": "system, GPUs, driver, disk, data root",
     "Python": "a separate environment, independent of the system's",
     "Open MPI": "same version as on all other nodes",
-    "Horovod": "built against this node's own torch",
+    "PyTorch": "the packages of a training, imported once",
     "Agent": "copy, start, first heartbeat",
     "Trial": "two ranks, one allreduce, one checkpoint",
 }

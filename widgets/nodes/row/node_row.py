@@ -270,7 +270,7 @@ def _line(
 
 
 def step_line(set_up: SetUp) -> tuple[str, Tone] | None:
-    """The current step of a set-up ("Horovod, 5 of 7"), None once it is done."""
+    """The current step of a set-up ("PyTorch, 5 of 7"), None once it is done."""
     if set_up.failed is not None:
         ended = "failed" if set_up.failed.state is StepState.FAILED else "cancelled"
         return f"{set_up.failed.title} {ended}", "bad" if ended == "failed" else "idle"

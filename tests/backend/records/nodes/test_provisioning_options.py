@@ -13,6 +13,7 @@ from backend.records.nodes.provisioning_options import (
     LIMITS_KEY,
     SHARED,
     SYSTEM_MPI,
+    WITHOUT_HOROVOD,
     SetUpOptions,
     choice_faults,
     options_of,
@@ -46,12 +47,17 @@ def ready(name: str, options: SetUpOptions = BROUGHT, version: str = "5.0.11") -
         *("e1", "/b", "/c"),
         own_key=options.own_key,
         limits_key=options.limits_key,
+        without_horovod=options.without_horovod,
     )
     return replace(entry, installation=there)
 
 
 @pytest.mark.parametrize(
-    "options", [BROUGHT, OWN, SHARES, SetUpOptions(own_key="/k"), SetUpOptions(limits_key=True)]
+    "options",
+    [
+        *(BROUGHT, OWN, SHARES, SetUpOptions(own_key="/k")),
+        *(SetUpOptions(limits_key=True), SetUpOptions(without_horovod=True)),
+    ],
 )
 def test_how_a_node_was_set_up_is_read_from_what_is_there(options: SetUpOptions) -> None:
     assert options_of(ready("gpu1", options)) == options
@@ -63,6 +69,13 @@ def test_a_new_node_is_set_up_as_most_are_and_half_is_not_most() -> None:
     assert usual_options([*own, ready("gpu3"), node("gpu4")]).system_mpi
     assert not usual_options([own[0], ready("gpu3")]).system_mpi
     assert usual_options([]) == SetUpOptions()
+    assert usual_options([ready("gpu1", SetUpOptions(without_horovod=True))]).without_horovod
+
+
+def test_a_node_of_a_version_that_always_installed_horovod_has_it() -> None:
+    raw = ready("gpu1").to_dict()
+    del raw["installation"]["without_horovod"]
+    assert options_of(NodeEntry.from_dict(raw)) == BROUGHT
 
 
 def test_a_key_of_the_users_own_is_usual_only_where_all_have_it() -> None:
@@ -130,4 +143,6 @@ def test_nothing_is_shared_where_the_data_root_cannot_be_used(
 
 
 def test_the_names_of_the_choices_are_those_of_the_options() -> None:
-    assert {SYSTEM_MPI, SHARED, LIMITS_KEY} <= set(SetUpOptions.__dataclass_fields__)
+    assert {SYSTEM_MPI, SHARED, LIMITS_KEY, WITHOUT_HOROVOD} <= set(
+        SetUpOptions.__dataclass_fields__
+    )

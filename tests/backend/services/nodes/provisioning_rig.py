@@ -18,7 +18,7 @@ from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.nodes.provisioning import DesktopPlaces, SetUpService
 from backend.ssh.interface import Shell, Unreachable
-from tests.backend.provisioning.provisioner_rig import Node, start_fake
+from tests.backend.provisioning.provisioner_rig import Node, start_fake, without_horovod
 from tests.backend.provisioning.test_wheelhouse import built
 
 NAMES = ("gpu1", "gpu2", "gpu3")
@@ -92,9 +92,9 @@ def cluster_of(
     """
     made = Cluster(folder, house)
 
-    def gather(houses: Wheelhouses, *given: object) -> Wheelhouse:
+    def gather(houses: Wheelhouses, target: object, horovod: object, *given: object) -> Wheelhouse:
         made.gathered += 1
-        return house
+        return house if horovod else without_horovod(house)
 
     patch.setattr(Wheelhouses, "gather", gather)
     for node in made.nodes.values() if sees_data_root else ():

@@ -16,11 +16,11 @@ import pytest
 from backend.base.errors import BackendError, Cancelled
 from backend.cli import nodes
 from backend.cli.arguments import make_parser
-from backend.cli.printing import FAILED
+from backend.cli.printing import FAILED, OK
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.entry import Interface, NodeEntry, PythonFound
-from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services.nodes.provisioning import SetUpService
 from backend.ssh.interface import Unreachable
 from tests.backend.provisioning.provisioner_rig import put_house
@@ -120,14 +120,15 @@ def test_one_that_fails_keeps_no_other_from_being_ready(cluster: Cluster) -> Non
             "There is no Horovod for Python 3.11 on aarch64 without CUDA, which "
             "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
             "Build it on a computer whose processor is aarch64, with ./installers/run doctor, and "
-            "set the node up from there.",
+            "set the node up from there. Or set the node up without Horovod.",
         ),
         (
             {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
             "There is no Horovod for Python 3.14 on x86_64 without CUDA, which "
             "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
             "Run RINGMASTER_PYTHON=python3.14 ./installers/run doctor to build it "
-            "here, or install a Python of that list on the node.",
+            "here, or install a Python of that list on the node. Or set the node up without "
+            "Horovod.",
         ),
     ],
     ids=["machine", "python"],
@@ -146,6 +147,26 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
     assert cluster.gathered == 1, "wheels were fetched for it"
     assert cluster.entry("gpu1").is_ready
+
+
+def test_a_node_is_set_up_without_horovod_and_keeps_that_until_it_is_chosen_again(
+    cluster: Cluster,
+) -> None:
+    (cluster.folder / "horovod").rename(cluster.folder / "built")
+    asked = make_parser().parse_args(["node", "provision", "gpu1", "--without-horovod"])
+    services: Any = SimpleNamespace(set_up=cluster.service())
+    assert nodes.provision(services, asked, True) == OK
+    lacks = cluster.entry("gpu1")
+    assert options_of(lacks) == SetUpOptions(without_horovod=True)
+    cluster.set_up("gpu1", options=options_of(lacks))
+    assert cluster.entry("gpu1") == lacks
+    (cluster.folder / "built").rename(cluster.folder / "horovod")
+    cluster.set_up("gpu1", options=replace(options_of(lacks), without_horovod=False))
+    has = cluster.entry("gpu1")
+    assert options_of(has) == SetUpOptions()
+    assert lacks.installation is not None
+    assert has.installation is not None
+    assert lacks.installation.environment != has.installation.environment
 
 
 def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> None:

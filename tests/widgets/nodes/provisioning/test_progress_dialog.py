@@ -61,7 +61,7 @@ def test_what_begins_after_the_plan_is_seen_at_once(dialog, news):
     dialog.show_set_up(SetUp("gpu13"))
     dialog.show_set_up(news)
     assert list(dialog._view._views) == list(STEPS)
-    assert not dialog._view.step("Horovod").details.isHidden()
+    assert not dialog._view.step("PyTorch").details.isHidden()
     assert dialog._view.step("Reach")._time.text()
 
 
@@ -79,7 +79,7 @@ def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, mon
     shown_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: shown_s)
     dialog.show_set_up(LIVE)
-    step = dialog._view.step("Horovod")
+    step = dialog._view.step("PyTorch")
     assert step.details._log_shown == ["[ 61%] Building b", "last"]
     assert step._time.text() == "1:48"
     monkeypatch.setattr(time, "monotonic", lambda: shown_s + 30)
@@ -91,7 +91,7 @@ def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, mon
 
 def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     dialog.show_set_up(BROKEN)
-    step = dialog._view.step("Horovod")
+    step = dialog._view.step("PyTorch")
     qtbot.waitUntil(step.details.cause.isVisible)
     assert (step.details.cause.text(), step.details.remedy.text()) == (
         "cmake was not found.",
@@ -99,7 +99,7 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     )
     with qtbot.waitSignal(dialog.retry_requested) as wished:
         qtbot.mouseClick(step.details.retry, Qt.MouseButton.LeftButton)
-    assert wished.args == ["gpu13", "Horovod"]
+    assert wished.args == ["gpu13", "PyTorch"]
     qtbot.mouseClick(step.details.copy, Qt.MouseButton.LeftButton)
     assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
     assert "\x1b" not in QGuiApplication.clipboard().text()
@@ -118,7 +118,7 @@ def test_what_failed_can_be_set_up_in_another_way(dialog, qtbot):
 def test_a_retry_closes_what_had_failed(dialog):
     dialog.show_set_up(BROKEN)
     dialog.show_set_up(LIVE)
-    step = dialog._view.step("Horovod")
+    step = dialog._view.step("PyTorch")
     assert not step.details.cause.isVisible()
     assert not step.details.retry.isVisible()
     assert dialog._cancel.isVisible()
@@ -199,11 +199,11 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     assert dialog._nodes_scroll.isVisible()
     assert dialog.chosen == "gpu13", "news of others take nobody away from what he looks at"
     assert dialog._sentence.text() == "1 of 4 nodes are ready, 1 failed."
-    assert dialog._tabs["gpu13"].accessibleName() == "gpu13, Horovod, 5 of 7"
-    assert dialog._tabs["gpu14"].accessibleName() == "gpu14, Horovod failed"
+    assert dialog._tabs["gpu13"].accessibleName() == "gpu13, PyTorch, 5 of 7"
+    assert dialog._tabs["gpu14"].accessibleName() == "gpu14, PyTorch failed"
     qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
     assert dialog.chosen == "gpu14"
-    qtbot.waitUntil(dialog._view.step("Horovod").details.retry.isVisible)
+    qtbot.waitUntil(dialog._view.step("PyTorch").details.retry.isVisible)
 
 
 def test_a_node_that_was_removed_goes(dialog):

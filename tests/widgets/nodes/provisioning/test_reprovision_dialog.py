@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.records.nodes.provisioning_options import LIMITS_KEY, SHARED, SYSTEM_MPI, SetUpOptions
+from backend.records.nodes.provisioning_options import (
+    LIMITS_KEY,
+    SHARED,
+    SYSTEM_MPI,
+    WITHOUT_HOROVOD,
+    SetUpOptions,
+)
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, owned
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
@@ -40,15 +46,17 @@ def test_what_a_person_chooses_is_what_is_wished(ask, qtbot):
     dialog = ask(ticked=("gpu1", "gpu2"))
     dialog.choices.switch(SHARED).click()
     dialog.choices.switch(LIMITS_KEY).click()
+    dialog.choices.switch(WITHOUT_HOROVOD).click()
     with qtbot.waitSignal(dialog.set_up_requested) as wished:
         qtbot.mouseClick(dialog._begin, LEFT)
-    assert wished.args == [("gpu1", "gpu2"), SetUpOptions(shared=True, limits_key=True)]
+    chosen = SetUpOptions(shared=True, limits_key=True, without_horovod=True)
+    assert wished.args == [("gpu1", "gpu2"), chosen]
     assert not dialog.isVisible()
 
 
 def test_each_choice_tells_in_a_sentence_what_it_is_for(ask):
     dialog = ask()
-    for key in (SYSTEM_MPI, SHARED, LIMITS_KEY):
+    for key in (SYSTEM_MPI, SHARED, LIMITS_KEY, WITHOUT_HOROVOD):
         assert dialog.choices.below(key).endswith(".")
         assert dialog.choices.switch(key).accessibleDescription() == dialog.choices.below(key)
 
@@ -113,10 +121,9 @@ def test_a_key_of_the_users_own_is_not_limited_and_that_is_said(qtbot):
 
 def test_how_a_node_is_set_up_in_words():
     own = node("gpu1")
-    own = replace(
-        own, installation=replace(own.installation, mpirun="/usr/bin/mpirun", limits_key=True)
-    )
-    assert state_words(own) == "its own Open MPI 5.0.11, restricted key"
+    changes = {"mpirun": "/usr/bin/mpirun", "limits_key": True, "without_horovod": True}
+    own = replace(own, installation=replace(own.installation, **changes))
+    assert state_words(own) == "its own Open MPI 5.0.11, restricted key, no Horovod"
     assert state_words(node("gpu2", ready=False)) == "not set up"
 
 
