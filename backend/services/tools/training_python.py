@@ -7,6 +7,7 @@ environment that `installers/run` set up; without one, this computer cannot trai
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
@@ -23,6 +24,13 @@ BUNDLE_FILE = CODE_ROOT / "bundle.json"
 def training_python() -> str:
     """Return the path of a Python. A bundle looks each time: it may be installed meanwhile."""
     return _found() or sys.executable
+
+
+def has_horovod() -> bool:
+    """Return whether jobs on this computer can train by Horovod."""
+    if python := _found():
+        return any(Path(python).parents[1].glob("lib/python*/site-packages/horovod"))
+    return importlib.util.find_spec("horovod") is not None
 
 
 def lack_here() -> BackendError | None:

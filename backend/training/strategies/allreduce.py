@@ -63,7 +63,7 @@ class AllReduce(Strategy):
         except ImportError as error:
             raise BackendError(
                 f"Horovod cannot be loaded on this node: {error}.",
-                "Set the node up again, or choose the strategy “alone” for one process.",
+                "Choose the strategy DDP, or set the node up with Horovod.",
             ) from error
         self._hvd = horovod.torch
         if self._reduction == "hierarchical" and not self._hvd.nccl_built():

