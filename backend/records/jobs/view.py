@@ -214,6 +214,8 @@ class JobCheck:
     """The result of one batch with these three, None if they were never tried."""
     is_counted: bool = False
     """True if the size of the dataset is known."""
+    usual_strategy: str = ""
+    """The strategy that the job gets if none is chosen; "" until it is known."""
 
     @property
     def may_start(self) -> bool:

@@ -171,6 +171,7 @@ class JobService:
                 faults=tuple(checked.faults),
                 findings=tuple(checked.findings),
                 is_counted=size is not None,
+                usual_strategy=checked.usual_strategy,
             )
             return told, checked
         steps = size.training // config.global_batch_size if size is not None else None
@@ -189,6 +190,7 @@ class JobService:
             command=command,
             findings=tuple(checked.findings),
             is_counted=size is not None,
+            usual_strategy=checked.usual_strategy,
         )
         return told, checked
 

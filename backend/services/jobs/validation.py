@@ -22,7 +22,14 @@ from backend.records.base import number_format
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import Fault, nearest, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, THIS_COMPUTER, JobConfig, Placement, parse_job
+from backend.records.jobs.config import (
+    NOTHING,
+    THIS_COMPUTER,
+    JobConfig,
+    Placement,
+    StrategyConfig,
+    parse_job,
+)
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.view import GPU_CHECK
 from backend.records.library.item import Kind, Pin
@@ -31,6 +38,7 @@ from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, Node
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
+from backend.services.tools.training_python import has_horovod
 
 _RATES_SHOWN = 240
 
@@ -43,6 +51,8 @@ class Checked:
     draft: JobConfig
     """The part of it that can be read; the whole config if there is one."""
     faults: list[Fault] = field(default_factory=list)
+    usual_strategy: str = ""
+    """Of a job file that names none, on the same nodes."""
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -82,7 +92,11 @@ class JobChecker:
 
     def check(self, raw: Mapping[str, Any]) -> Checked:
         parsed = parse_job(raw)
-        checked = Checked(parsed.config, parsed.draft, list(parsed.faults))
+        usual = "ddp" if self._lacks_horovod(parsed.draft) else StrategyConfig.name
+        strategy = raw.get("strategy", {})
+        if isinstance(strategy, Mapping) and "name" not in strategy:
+            parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
+        checked = Checked(parsed.config, parsed.draft, list(parsed.faults), usual)
         # References are resolved even if other settings are invalid.
         for key, kind in (
             ("model", Kind.MODEL),
@@ -118,6 +132,16 @@ class JobChecker:
                 else "Choose other nodes; nothing was started.",
             )
         self._busy_gpus(config)
+
+    def _lacks_horovod(self, config: JobConfig) -> bool:
+        entries = {node.name: node.entry for node in self._nodes.list()}
+        for name in (one.node for one in config.placement):
+            entry = entries.get(name)
+            if name == THIS_COMPUTER and not has_horovod():
+                return True
+            if entry and entry.installation and entry.installation.without_horovod:
+                return True
+        return False
 
     def _check_placements(self, checked: Checked, config: JobConfig) -> list[str]:
         """Return the names of the nodes that are not online."""

@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Slot
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
-from backend.records.jobs.config import MODES, CheckpointPolicy
+from backend.records.jobs.config import MODES, CheckpointPolicy, StrategyConfig
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.setting_labels import LABELS, value_words
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
@@ -79,6 +79,7 @@ class FormSections(QWidget):
         fields.show({"stop_on_nan": True})
         self.fit_settings()
         self._say_usual_mode()
+        self.say_usual_strategy(StrategyConfig.name)
         fields.changed.connect(self.say_details)
         fields.swept.changed.connect(self._reveal_swept)
 
@@ -167,7 +168,7 @@ class FormSections(QWidget):
         second = _line(
             (f.choice("schedule.name"), 5),
             (f.number("schedule.warmup_epochs", "0"), 5),
-            (f.choice("strategy.name"), 6),
+            (f.choice("strategy.name", ("", "")), 6),
             (f.switch("mixed_precision"), 7),
             more=self._how_more,
             faults=self._how_faults,
@@ -211,6 +212,13 @@ class FormSections(QWidget):
     def _follow_metric(self) -> None:
         """Reset the direction: it was chosen for another metric."""
         self._fields.show_one("checkpoint.best_mode", None)
+
+    def say_usual_strategy(self, usual: str) -> None:
+        """Show the strategy that the chosen nodes suggest as the default."""
+        control = self._fields.field("strategy.name").control
+        if isinstance(control, ComboBox):
+            words = value_words("strategy.name", usual).partition(" (")[0]
+            control.setItemText(0, f"{words} (default)")
 
     @Slot()
     def _say_usual_mode(self) -> None:

@@ -206,6 +206,8 @@ class JobForm(QWidget):
     def show_check(self, check: JobCheck, trial: BatchTrial | None = None) -> None:
         """Show the result of `check_requested`, with the trial of one batch."""
         self._trial = trial = trial or BatchTrial()
+        if check.usual_strategy:
+            self._sections.say_usual_strategy(check.usual_strategy)
         self._sections.trial.show_trial(trial)
         failed = trial.state is TrialState.FAILED
         misfit = (Fault(trial.field, trial.words),) if failed else ()

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from backend.datastore.nodes import files as node_files
 from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.status import RunStatus
 from backend.records.library.item import Kind
 from backend.records.library.preview import DataSize
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
+from backend.services.jobs import validation
 from backend.services.jobs.dataset_size import DataSizes
 from tests.backend.services.bundles.test_bundle_service import finished_job
 
@@ -61,3 +65,24 @@ def test_before_any_job_the_size_comes_from_the_models_parameters(
     services.library._add_facts(item, {"parameter_bytes": 1_000_000}, "")
     found = services.jobs.check(raw).forecast
     assert found.checkpoint_bytes == 2_000_000, "momentum is as large as the weights"
+
+
+def test_a_job_that_names_no_strategy_trains_by_ddp_where_horovod_is_missing(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished_job(services, tmp_path / "sources")
+    raw = services.jobs.clone(services.jobs.list()[0].id)
+    raw["strategy"] = {"lr_scaling": "none"}
+    allreduce = raw | {"strategy": {"name": "allreduce"}}
+    assert services.jobs.check(raw).usual_strategy == "allreduce"
+    assert services.jobs.create(raw).config.strategy == StrategyConfig("allreduce", "none")
+    monkeypatch.setattr(validation, "has_horovod", lambda: False)
+    assert services.jobs.check(allreduce).usual_strategy == "ddp"
+    assert services.jobs.create(raw).config.strategy == StrategyConfig("ddp", "none")
+    assert services.jobs.create(allreduce).config.strategy.name == "allreduce"
+    raw["placement"] = [{"node": "gpu1", "processes": 2}]
+    for without_horovod, usual in ((False, "allreduce"), (True, "ddp")):
+        there = NodeInstallation("/p", "/m", "5", "e", "/b", "/c", without_horovod=without_horovod)
+        entry = NodeEntry("gpu1", NodeAddress("gpu1"), installation=there)
+        node_files.write_entry(services.data_root, entry)
+        assert services.jobs.check(raw).usual_strategy == usual

@@ -420,3 +420,15 @@ def test_the_optimizer_says_which_of_its_settings_are_given(form):
     assert combo.toolTip() == combo.shown_text()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "adadelta", "lr": 1.0}}))
     assert combo.shown_text() == "Adadelta"
+
+
+def test_the_nodes_decide_on_the_strategy_until_the_user_does(form):
+    control = form._fields.field("strategy.name").control
+    form.show_draft(JobDraft(DIGITS))
+    assert control.currentText() == "Allreduce (default)"
+    form.show_check(JobCheck(usual_strategy="ddp"))
+    assert control.currentText() == "DDP (default)"
+    assert "name" not in form.draft().raw["strategy"]
+    control.choose("allreduce")
+    form.show_check(JobCheck(usual_strategy="ddp"))
+    assert form.draft().raw["strategy"]["name"] == "allreduce"
