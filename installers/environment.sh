@@ -5,6 +5,7 @@
 # Python, `installers.prepare` sets it up or reports in one sentence why it cannot.
 #
 # XDG_CACHE_HOME sets the place (default ~/.cache); RINGMASTER_PYTHON the Python to start from.
+# RINGMASTER_WITHOUT_HOROVOD=1 makes, and takes, an environment without Horovod: nothing is built.
 
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 
@@ -72,6 +73,7 @@ environment() {
     inputs=$(cat "$root/pyproject.toml" "$root/installers/constraints.txt" \
         "$root/installers/horovod-tools.in" "$root"/installers/*.py | sha256sum)
     ready=$ringmaster_cache/ready/${inputs%% *}-$1
+    [ "${RINGMASTER_WITHOUT_HOROVOD:-}" != 1 ] || ready=$ready-without-horovod
     if ! is_ready; then
         base_python
         # -P: the current folder must not shadow the standard library.

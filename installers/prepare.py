@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -44,7 +44,7 @@ _PIP_NEWS = re.compile(r"^\s*(Collecting|Downloading|Processing|Installing colle
 
 @dataclass(frozen=True)
 class Recipe:
-    """All inputs of an environment."""
+    """All inputs of an environment. ``horovod`` is "" if it is left out."""
 
     python: str
     machine: str
@@ -59,12 +59,13 @@ class Recipe:
         extras = table["optional-dependencies"]
         wanted = table["dependencies"] + [r for name in _EXTRAS[purpose] for r in extras[name]]
         lines = (project / "installers/constraints.txt").read_text().splitlines()
+        is_without = os.environ.get("RINGMASTER_WITHOUT_HOROVOD") == "1"
         return cls(
             python="{}.{}".format(*sys.version_info[:2]),
             machine=platform.machine(),
             requirements=tuple(sorted(set(wanted))),
             constraints=tuple(s for s in map(str.strip, lines) if s and not s.startswith("#")),
-            horovod=horovod_wheel.recipe(),
+            horovod="" if is_without else horovod_wheel.recipe(),
         )
 
     @property
@@ -98,16 +99,19 @@ class Preparation:
 
     def python(self) -> Path:
         """Return the Python of a complete environment, which is made now if there is none."""
-        if any(character.isspace() for character in str(self._environments)):
+        horovod = self._recipe.horovod
+        if horovod and any(character.isspace() for character in str(self._environments)):
             raise PreparationError(
                 f"Horovod cannot be built in {str(self._environments)!r} because of the blank in "
-                "that path; set XDG_CACHE_HOME to a folder without a blank."
+                "that path; set XDG_CACHE_HOME to a folder without a blank, or start with "
+                "--without-horovod."
             )
         ready = [f for f in map(self._folder, (self._recipe, self._superset)) if is_whole(f)]
         needs = system_packages.LIBRARIES[self._purpose]
-        if not ready and not any(self._wheels.glob(f"*-{horovod_wheel.recipe()}")):
-            needs += system_packages.BUILD
         system_packages.provide(needs, self._log, self._progress)
+        if horovod and not ready and not any(self._wheels.glob(f"*-{horovod}")):
+            with _or_without_horovod():
+                system_packages.provide(system_packages.BUILD, self._log, self._progress)
         if self._purpose != "headless":
             system_packages.recommend_fonts(self._log, self._progress)
         if ready:
@@ -138,13 +142,12 @@ class Preparation:
                 self._run("Making the environment", venv, lock, environment)
                 self._install(python, self._recipe.requirements, lock, environment)
                 (folder / _PACKAGES_STAMP).touch()
-            wheel = self._install_horovod(python, lock, environment)
-        facts = {
-            "python": str(python),
-            "requirements": self._recipe.requirements,
-            "horovod_wheel": str(wheel),
-            **json.loads((wheel.parent / "ingredients.json").read_text()),
-        }
+            facts = {"python": str(python), "requirements": self._recipe.requirements}
+            facts |= asdict(horovod_wheel.Ingredients.of(python))
+            if self._recipe.horovod:
+                with _or_without_horovod():
+                    wheel = self._install_horovod(python, lock, environment)
+                facts["horovod_wheel"] = str(wheel)
         replace_file(folder / STAMP, json.dumps(facts, indent=2) + "\n")
         others = [other for other in self._environments.iterdir() if is_whole(other)]
         if len(others) > 1:
@@ -233,6 +236,18 @@ class Preparation:
                 environment=environment,
                 hold=(lock,),
             )
+
+
+@contextlib.contextmanager
+def _or_without_horovod() -> Iterator[None]:
+    """Name the way without Horovod if it cannot be built."""
+    try:
+        yield
+    except PreparationError as error:
+        sentence = str(error).rstrip(".")
+        raise PreparationError(
+            f"{sentence}; without Horovod, jobs train by DDP: start with --without-horovod."
+        ) from error
 
 
 def is_whole(folder: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from installers import horovod_wheel, prepare
+from installers import horovod_wheel, prepare, system_packages
 from installers.console import PreparationError
 from installers.files import locked
 from installers.horovod_wheel import Workshop
@@ -175,6 +175,38 @@ def test_a_horovod_that_never_loads_is_told_with_its_reason(
         set_up(build=lambda workshop: put_horovod(workshop, BROKEN_HOROVOD))
     assert not list(cache.glob("wheels/*/*.whl"))
     assert not list(cache.glob("environments/*/ringmaster.json"))
+
+
+def _refuse(workshop: Workshop) -> Path:
+    raise PreparationError("Building Horovod stopped: error: no <mpi.h> (its output is in log).")
+
+
+def test_a_horovod_that_cannot_be_built_is_told_with_the_way_without_it(
+    set_up: SetUp, without_horovod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PreparationError, match=r"no <mpi\.h> .*start with --without-horovod"):
+        set_up(build=_refuse)
+    lacking = (system_packages.Need("g++", "g++", lambda name: False),)
+    monkeypatch.setattr(system_packages, "BUILD", lacking)
+    monkeypatch.setattr(system_packages, "_may_install", lambda: False)
+    with pytest.raises(PreparationError, match=r"lacks g\+\+.*start with --without-horovod"):
+        set_up()
+
+
+def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
+    set_up: SetUp, ready: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(cache / "wheels")
+    monkeypatch.setenv("RINGMASTER_WITHOUT_HOROVOD", "1")
+    monkeypatch.setattr(system_packages, "BUILD", (system_packages.Need("g++", "", lambda _: 0),))
+    python = set_up(build=_refuse)
+    facts = json.loads((python.parent.parent / "ringmaster.json").read_text())
+    assert (facts["torch"], "horovod_wheel" in facts) == ("2.13.0+cpu", False)
+    assert not list(python.parent.parent.glob("lib/python*/site-packages/horovod"))
+    assert python != ready
+    assert is_whole(ready.parent.parent)
+    monkeypatch.delenv("RINGMASTER_WITHOUT_HOROVOD")
+    assert set_up(build=_refuse) == ready
 
 
 def test_too_little_space_is_told_before_anything_is_written(

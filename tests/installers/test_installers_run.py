@@ -41,6 +41,20 @@ def test_main_gets_every_argument_as_it_was_typed(start: Start, ready: Path) -> 
     ]  # fmt: skip
 
 
+def test_horovod_is_left_out_by_the_first_argument_and_a_node_keeps_its_own(
+    start: Start, ready: Path, project: Path, cache: Path, tmp_path: Path
+) -> None:
+    python = str(put_python(tmp_path, 'echo "without: ${RINGMASTER_WITHOUT_HOROVOD:-}"; exit 1'))
+    left_out = start("--without-horovod", "doctor", RINGMASTER_PYTHON=python)
+    assert left_out.stdout == "without: 1\n"
+    start("doctor")
+    (made,) = (cache / "ready").iterdir()
+    made.rename(f"{made}-without-horovod")
+    assert start("--without-horovod", "doctor").stdout.split()[1:] == ["doctor"]
+    for_a_node = start("node", "provision", "--without-horovod", RINGMASTER_PYTHON=python)
+    assert for_a_node.stdout == "without: \n"
+
+
 def test_main_is_told_what_the_user_called(start: Start, ready: Path, project: Path) -> None:
     (project / "main.py").write_text("import os; print(os.environ['RINGMASTER_CALLED'])")
     assert start("doctor").stdout == f"{project / 'installers/run'}\n"

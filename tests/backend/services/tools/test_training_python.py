@@ -15,6 +15,7 @@ from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from backend.services.context.example import create_example
+from backend.services.jobs import validation
 from backend.services.tools import training_python
 from backend.services.tools.tool_process import ToolError
 from backend.services.tools.training_python import has_horovod, lack_here
@@ -101,6 +102,13 @@ def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) ->
     assert NO_PYTORCH in refusal.value.sentence
     faults = services.preflight.run(job.config).faults
     assert [(one.sentence, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
+
+
+def test_the_example_trains_by_ddp_where_the_environment_has_no_horovod(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "has_horovod", lambda: False)
+    assert create_example(services).config.strategy.name == "ddp"
 
 
 def test_users_code_is_not_executed_by_a_python_without_pytorch(services: Services) -> None:
