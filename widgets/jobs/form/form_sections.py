@@ -168,7 +168,7 @@ class FormSections(QWidget):
         second = _line(
             (f.choice("schedule.name"), 5),
             (f.number("schedule.warmup_epochs", "0"), 5),
-            (f.choice("strategy.name", ("", "")), 6),
+            (f.choice("strategy.name", ("", "")), 9),
             (f.switch("mixed_precision"), 7),
             more=self._how_more,
             faults=self._how_faults,
