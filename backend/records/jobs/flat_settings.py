@@ -12,10 +12,11 @@ from backend.records.jobs.config import (
     JobConfig,
     Optimizer,
     Schedule,
+    StrategyConfig,
     parse_job,
 )
 from backend.records.jobs.setting_labels import label, place, value_words
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 from backend.records.jobs.view import JobView
 
 PINNED = ("model", "dataset", "loader", "validation_dataset", "validation_loader")
@@ -77,6 +78,7 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
         optimizer=Optimizer(config.optimizer.name, 0.0),
         placement=(),
         schedule=Schedule(config.schedule.name),
+        strategy=StrategyConfig(config.strategy.name),
     )
     return {**_effective(plain, {}), "schedule.name": Schedule.name}
 
@@ -142,10 +144,13 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
         del raw["start_from"]
     raw.update(references)
     for part, known in (
+        ("strategy", STRATEGIES[config.strategy.name]),
         ("optimizer", OPTIMIZERS[config.optimizer.name]),
         ("schedule", SCHEDULES[config.schedule.name]),
     ):
         usual = {name: setting.default for name, setting in known.items()}
+        if "lambda" in usual:
+            usual["lambda"] = config.strategy.compensation
         raw[part] = {**usual, **raw[part]}
     raw["placement"] = ", ".join(
         f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"

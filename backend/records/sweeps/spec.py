@@ -16,7 +16,7 @@ from typing import Any
 
 from backend.records.base.validation import Fault, kind_of, nearest
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
@@ -344,7 +344,7 @@ def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
         if name not in ("strategy", "optimizer", "schedule", "checkpoint", "early_stop")
     ]
     tables = {
-        "strategy": ("name", "lr_scaling"),
+        "strategy": ("name", "lr_scaling", *_settings("strategy")),
         "optimizer": ("name", "lr", *_settings("optimizer")),
         "schedule": ("name", "warmup_epochs", *_settings("schedule")),
         "checkpoint": (
@@ -359,5 +359,5 @@ def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _settings(part: str) -> tuple[str, ...]:
-    known = OPTIMIZERS if part == "optimizer" else SCHEDULES
+    known = {"strategy": STRATEGIES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}[part]
     return tuple(dict.fromkeys(key for settings in known.values() for key in settings))
