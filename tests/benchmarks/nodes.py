@@ -31,7 +31,7 @@ from tests.integration.tiny import raw_job, write_sources
 
 PAIRS = 9
 STOPS = 10
-_BARE = Path(__file__).with_name("bare_horovod.py")
+_BARE = Path(__file__).with_name("bare_script.py")
 _WARM = 40
 # Each node takes all cores of this machine for its own.
 _THREADS = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2))}

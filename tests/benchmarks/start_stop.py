@@ -84,7 +84,7 @@ def _ours(services: Services, root: Path) -> float:
 def _bare(root: Path) -> float:
     stopwatch = root / "stopwatch-bare"
     sources = root / "sources"
-    command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_horovod.py"))]
+    command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_script.py"))]
     command += [str(sources / "model"), str(sources / "loader"), "1", "8"]
     began = time.time()
     subprocess.run(command, cwd=ROOT, env=clean_environment(STOPWATCH=str(stopwatch)), check=True)

@@ -75,7 +75,7 @@ _STEPS_PER_EPOCH = 100
 def measure() -> list[Figure]:
     figures = []
     for name, width, depth, epochs in (("10 ms", 352, 8, 3), ("tiny", 16, 1, 10)):
-        bare, ours = _pairs(width, depth, epochs)
+        bare, ours = pairs(width, depth, epochs)
         context = (
             f"{name}: bare {statistics.median(bare) * 1e3:.2f} ms, "
             f"ours {statistics.median(ours) * 1e3:.2f} ms a step"
@@ -88,7 +88,10 @@ def measure() -> list[Figure]:
     return figures
 
 
-def _pairs(width: int, depth: int, epochs: int) -> tuple[list[float], list[float]]:
+def pairs(
+    width: int, depth: int, epochs: int, strategy: str = "allreduce"
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of a step of the bare script and of ours, in pairs."""
     steps = epochs * _STEPS_PER_EPOCH
     model = MODEL.format(width=width, depth=depth, then="nn.ReLU()", steps=steps, warm=_WARM)
     loader = LOADER.format(count=_STEPS_PER_EPOCH * _BATCH * 2)
@@ -105,6 +108,7 @@ def _pairs(width: int, depth: int, epochs: int) -> tuple[list[float], list[float
                 batch_size=_BATCH,
                 optimizer={"name": "sgd", "lr": 0.005, "momentum": 0.9},
                 checkpoint={"every_epochs": 1000},
+                strategy={"name": strategy},
             )
             # Which goes first alternates, so that a machine that slows down favours nobody.
             for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
@@ -123,10 +127,13 @@ def _ours(training: Training) -> float:
 
 def _bare(training: Training, epochs: int) -> float:
     stopwatch = training.folder.path / "stopwatch-bare"
-    command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_horovod.py"))]
+    command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_script.py"))]
     command += [str(training.sources / "model"), str(training.sources / "loader")]
+    command += [str(epochs), str(_BATCH)]
+    if training.config.strategy.name == "ddp":
+        command.append(str(training.folder.path / "rendezvous"))
     subprocess.run(
-        [*command, str(epochs), str(_BATCH)],
+        command,
         cwd=ROOT,
         env=clean_environment(STOPWATCH=str(stopwatch), **_THREADS),
         check=True,
