@@ -182,6 +182,7 @@ class AsyncServer:
         self._arrivals: deque[float] = deque(maxlen=100)
         self._queue: set[int] = set()
         self._lost_texts: list[str] = []
+        self._is_save_due = False
         self._failure: BaseException | None = None
         self._held: tuple[PendingStep, StepResult] | None = None
         others = services.reporter.other_trouble
@@ -271,32 +272,34 @@ class AsyncServer:
         with self._changed:
             left = sorted(set(range(self._batches)) - set(state.done))
             if self._launch.steps_limit:
-                left = left[: self._launch.steps_limit]
+                left = left[: self._launch.steps_limit * len(self._live)]
             self._portions = self._dealt(left)
             self._drops = False
             self._is_paused = False
             self._last_push = time.perf_counter()
             self._changed.notify_all()
         while not self._is_over():
-            if self._services.watcher.wanted:
-                self._pause()
-                self._commit(hold=False)
-                return True
+            stop = self._services.watcher.wanted
             minutes = config.checkpoint.every_minutes
-            every = config.checkpoint.every_steps
-            if (minutes is not None and time.monotonic() - self._last_save >= minutes * 60) or (
-                every is not None and state.step - self._saved_step >= every
-            ):
-                self._pause()
+            if minutes is not None and time.monotonic() - self._last_save >= minutes * 60:
+                self._is_save_due = True
+            if not (stop or self._is_save_due):
+                continue
+            self._pause()
+            if self._has_batches_left():
                 self._commit(hold=False)
+                if stop:
+                    return True
                 self._save("policy")
                 self._tell(JobState.TRAINING)
-                self._resume()
+            # Otherwise the epoch ends now, with its validation.
+            self._resume()
         self._pause()
         self._commit(hold=True)
         return False
 
-    _saved_step = 0
+    def _has_batches_left(self) -> bool:
+        return any(batches for _, batches in self._portions) or any(self._given.values())
 
     def _dealt(self, batches: list[int]) -> deque[tuple[int | None, list[int]]]:
         """Deal the batches of an epoch: to each live worker its shard, or in small pieces."""
@@ -342,7 +345,7 @@ class AsyncServer:
             state.judge(config.early_stop, measured.get(config.early_stop.metric), measured)
         is_over = state.epoch >= config.epochs or state.ended_early
         every = config.checkpoint.every_epochs
-        due = every is not None and state.epoch % every == 0
+        due = self._is_save_due or (every is not None and state.epoch % every == 0)
         state.epoch += 1
         state.epoch_step = state.position = 0
         state.done = []
@@ -396,6 +399,9 @@ class AsyncServer:
         self._beat.beat(Phase.SAVING)
         services = self._services
         trouble = write_out(services.checkpointer, self._beat, self._config.stall_limit_s)
+        saved = services.checkpointer.saved
+        if self._launch.steps_limit and saved is not None and not trouble:
+            load_checkpoint(Path(saved.path))
         self._book.release({})
         if trouble:
             raise NotSaved(trouble)
@@ -418,7 +424,7 @@ class AsyncServer:
         """Save the one state that all servers have while the workers are paused."""
         self._beat.beat(Phase.SAVING)
         began = self._last_save = time.monotonic()
-        self._saved_step = self._state.step
+        self._is_save_due = False
         self._gather_servers()
         states = self._gather_workers()
         if states:
@@ -590,6 +596,11 @@ class AsyncServer:
         given = self._given.get(worker)
         if given is not None:
             del given[: len(message["batches"])]
+        every = self._config.checkpoint.every_steps
+        if every is not None and state.step % every == 0:
+            self._is_save_due = True
+            # Those who push meanwhile are waited for, too, so it may be some steps later.
+            self._is_paused = self._has_batches_left()
         seconds = now - self._last_push
         self._last_push = now
         span = now - self._arrivals[0]

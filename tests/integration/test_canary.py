@@ -14,8 +14,11 @@ def left_of(services: Services) -> list[str]:
     return [path.name for path in services.data_root.jobs.glob(".canary*")]
 
 
-def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(services: Services) -> None:
-    job = services.jobs.create(raw_job())
+@pytest.mark.parametrize("strategy", ["allreduce", "downpour"])
+def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(
+    services: Services, strategy: str
+) -> None:
+    job = services.jobs.create(raw_job(strategy={"name": strategy}))
     states: list[JobState] = []
     trial = services.canary.run(job.id, states.append)
     assert trial.passed, trial.sentence

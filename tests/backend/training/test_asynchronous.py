@@ -110,3 +110,47 @@ def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_pa
     assert sorted(training.curve("loss")) == list(range(1, 97))
     fast, late = ((taken / rank).read_text().count("x") for rank in "12")
     assert late < fast / 2
+
+
+def test_between_fetches_a_worker_trains_on_what_it_pushed(tmp_path: Path) -> None:
+    training = downpour(
+        tmp_path,
+        epochs=3,
+        loader_workers=1,
+        strategy={"name": "dc-asgd", "n_fetch": 4, "n_push": 2, "servers": 2},
+    )
+    training.train_well()
+    # Each of two workers has six batches an epoch, two in a push.
+    losses = training.curve("loss")
+    assert sorted(losses) == list(range(1, 19))
+    assert losses[18] < losses[1]
+
+
+def test_the_early_stop_and_checkpoints_by_steps_hold_as_in_other_jobs(tmp_path: Path) -> None:
+    training = downpour(
+        tmp_path,
+        epochs=50,
+        optimizer={"name": "sgd", "lr": 1e-30},
+        checkpoint={"every_steps": 5, "keep_latest": 100},
+        early_stop={"metric": "validation/loss", "min_delta": 0.5, "patience_epochs": 2},
+    )
+    training.train_well()
+    assert len(training.curve("validation/loss")) == 3
+    steps = sorted(int(p.stem[-6:]) for p in training.folder.checkpoints.glob("epoch-*.pt"))
+    # A push that was on its way may come before the pause.
+    assert all(step % 5 <= 1 or step % 12 == 0 for step in steps), steps
+    assert len(steps) >= 7
+    assert steps[-1] == 36
+
+
+def test_a_loss_that_is_no_number_ends_the_job_and_names_the_worker(tmp_path: Path) -> None:
+    model = MODEL.replace(
+        "return nn.functional.cross_entropy(output, target)",
+        "self.calls = getattr(self, 'calls', 0) + 1\n"
+        "        loss = nn.functional.cross_entropy(output, target)\n"
+        "        return loss * float('nan') if self.calls > 8 else loss",
+    )
+    training = downpour(tmp_path, model=model)
+    assert training.train() != 0
+    assert "The loss of rank" in training.error(0)["sentence"]
+    assert "is not a number" in training.error(0)["sentence"]
