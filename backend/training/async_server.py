@@ -21,7 +21,6 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.base import number_format
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
@@ -39,7 +38,7 @@ from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import open_subject
+from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 QUORUM = 0.75
@@ -201,7 +200,8 @@ class AsyncServer:
         self._beat.beat(Phase.SETUP)
         subject = open_subject(self._launch, torch.device("cpu"), 0, self._beat)
         self._shard = shard = _Shard(config, meeting, subject.model)
-        self._sizes = (len(subject.training), len(subject.validation or ()))
+        self._traits = traits(subject, self._launch, torch.device("cpu"))
+        self._sizes = self._traits[0]
         self._order = TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
         self._last_save = time.monotonic()
@@ -565,8 +565,8 @@ class AsyncServer:
 
     def _note(self, worker: int, message: Any) -> None:
         """Take what a worker says at the end of a task."""
-        if "sizes" in message and tuple(message["sizes"]) != self._sizes:
-            raise _other_sizes(worker, self._sizes, message["sizes"])
+        if "traits" in message:
+            require_same(self._traits, message["traits"], worker, self._launch)
         if message["kind"] == "done":
             self._given.pop(worker, None)
             self._buffers[worker] = message["buffers"]
@@ -658,14 +658,3 @@ class AsyncServer:
 
 def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [p for p in model.parameters() if p.requires_grad]
-
-
-def _other_sizes(worker: int, ours: Sequence[int], theirs: Sequence[int]) -> BackendError:
-    return BackendError(
-        f"The loader returns {number_format.count(ours[0])} training and "
-        f"{number_format.count(ours[1])} validation samples on rank 0, and "
-        f"{number_format.count(theirs[0])} and {number_format.count(theirs[1])} on rank {worker}; "
-        "all ranks need the same samples.",
-        "In the loader, use random numbers from random, numpy.random or torch, which have the same "
-        "seed on every rank, or from a generator with a fixed seed.",
-    )

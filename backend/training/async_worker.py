@@ -27,7 +27,7 @@ from backend.training.strategies.alone import Alone
 from backend.training.strategies.base import fill
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import open_subject
+from backend.training.subject import open_subject, traits
 from backend.training.train_state import Batch, Outcome
 
 
@@ -54,7 +54,7 @@ class AsyncWorker:
 
     def run(self) -> Outcome:
         self._set_up()
-        answer = self._ask({"kind": "ready", "sizes": self._sizes})
+        answer = self._ask({"kind": "ready", "traits": self._traits})
         while answer["kind"] != "end":
             if answer["kind"] == "train":
                 result = self._train(answer)
@@ -72,15 +72,16 @@ class AsyncWorker:
         number = self.meeting.rank - strategy.servers
         subject = open_subject(self.launch, self.device, number, self.beat)
         self._model = subject.model
-        self._sizes = (len(subject.training), len(subject.validation or ()))
-        self._order = TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
+        self._traits = traits(subject, self.launch, self.device)
+        training, validation = self._traits[0]
+        self._order = TrainingOrder(training, config.batch_size, 0, 1, config.seed)
         self._epoch_batches: tuple[int, list[BatchIndices]] = (0, [])
         on_gpu = self.device.type == "cuda"
         self._chosen, self._judged = Chosen(), Chosen()
         self._batches = loader(subject.training, self._chosen, config.loader_workers, on_gpu)
         self._evaluation: Evaluation | None = None
         if subject.validation is not None:
-            self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
+            self._validation_order = ValidationOrder(validation, config.batch_size, 0, 1)
             self._validation = loader(
                 subject.validation, self._judged, config.loader_workers, on_gpu
             )

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from backend.base.errors import BackendError
-from backend.records.base import number_format
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import JobConfig, Optimizer
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
@@ -37,7 +36,6 @@ from backend.training.checkpoint_content import (
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
-    fingerprint,
     loader,
     mixed_seed,
     seed_everything,
@@ -46,7 +44,7 @@ from backend.training.evaluation import Evaluation, precision
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.strategies.base import Strategy
-from backend.training.subject import open_subject
+from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
@@ -94,10 +92,9 @@ class Trainer:
         self.beat.beat(Phase.SETUP)
         subject = open_subject(self.launch, self.device, rank, self.beat)
         training, validation, self._model = subject.training, subject.validation, subject.model
-        self._compare_sizes(training, validation)
-        kept = random_state(self.device)
-        self._compare_samples(training)
-        restore_random_state(kept, self.device)
+        own, *others = self._gather(traits(subject, self.launch, self.device))
+        for other, theirs in enumerate(others, 1):
+            require_same(own, theirs, other, self.launch)
         self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
         on_gpu = self.device.type == "cuda"
         self._loader = loader(training, self._order, config.loader_workers, on_gpu)
@@ -146,51 +143,6 @@ class Trainer:
                 steps_per_epoch=self._order.steps_per_epoch,
                 evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
             )
-
-    def _compare_sizes(
-        self, training: user_code.UserData, validation: user_code.UserData | None
-    ) -> None:
-        """Refuse data of different sizes on the ranks: they would wait for each other.
-
-        Raises:
-            BackendError: Two ranks have different numbers of samples.
-        """
-        own = (len(training), len(validation) if validation is not None else 0)
-        first, *others = self._gather(own)
-        for rank, sizes in enumerate(others, 1):
-            for kind, here, there in zip(("training", "validation"), first, sizes, strict=True):
-                if here != there:
-                    raise BackendError(
-                        f"The loader returns {number_format.count(here)} {kind} samples on rank "
-                        f"0 and {number_format.count(there)} on rank {rank}; all ranks need the "
-                        "same samples.",
-                        "In the loader, use random numbers from random, numpy.random or torch, "
-                        "which have the same seed on every rank, or from a generator with a "
-                        "fixed seed.",
-                    )
-
-    def _compare_samples(self, training: user_code.UserData) -> None:
-        """Refuse data whose first or last sample differs between nodes.
-
-        Each node lists the files of a folder in its own order (``os.listdir``), so the ranks would
-        train on other samples, or number the classes differently.
-
-        Raises:
-            BackendError: Two nodes have different samples.
-        """
-        nodes = [plan.node for plan in self.launch.ranks]
-        if len(set(nodes)) == 1:
-            return
-        for index in (0, len(training) - 1):
-            first, *others = self._gather(fingerprint(training, index, self.config.seed))
-            for node, other in zip(nodes[1:], others, strict=True):
-                if None not in (first, other) and first != other:
-                    raise BackendError(
-                        f"Sample {number_format.count(index)} of the loader differs on {node} "
-                        f"and {nodes[0]}; all ranks need the same samples.",
-                        "Sort the files and classes that the loader lists: "
-                        "sorted(os.listdir(folder)), sorted(Path(folder).iterdir()).",
-                    )
 
     def _rehearse_validation(self) -> None:
         """Try the validation before the first step: after an epoch its errors would cost hours."""

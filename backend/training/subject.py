@@ -7,11 +7,13 @@ from pathlib import Path
 
 import torch
 
+from backend.base.errors import BackendError
+from backend.records.base import number_format
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.data import mixed_seed, seed_everything
+from backend.training.data import fingerprint, mixed_seed, seed_everything
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,52 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
     beat.beat(Phase.SETUP)
     user_code.require_restorable(model)
     return Subject(training, validation, model)
+
+
+Traits = tuple[tuple[int, int], tuple[str | None, ...]]
+"""The number of training and of validation samples; hashes of the first and the last sample."""
+
+
+def traits(subject: Subject, launch: Launch, device: torch.device) -> Traits:
+    """Return what every rank must have alike; samples are read only if there are several nodes."""
+    sizes = len(subject.training), len(subject.validation or ())
+    samples: tuple[str | None, ...] = ()
+    if len({plan.node for plan in launch.ranks}) > 1:
+        kept = random_state(device)
+        places = (0, sizes[0] - 1)
+        samples = tuple(fingerprint(subject.training, n, launch.config.seed) for n in places)
+        restore_random_state(kept, device)
+    return sizes, samples
+
+
+def require_same(own: Traits, theirs: Traits, rank: int, launch: Launch) -> None:
+    """Compare rank 0's traits with those of another rank.
+
+    Ranks with different numbers of samples would wait for each other. Each node lists the files of
+    a folder in its own order (``os.listdir``), so the ranks would train on other samples, or number
+    the classes differently.
+
+    Raises:
+        BackendError: They differ.
+    """
+    for kind, ours, other in zip(("training", "validation"), own[0], theirs[0], strict=True):
+        if ours != other:
+            raise BackendError(
+                f"The loader returns {number_format.count(ours)} {kind} samples on rank 0 and "
+                f"{number_format.count(other)} on rank {rank}; all ranks need the same samples.",
+                "In the loader, use random numbers from random, numpy.random or torch, which have "
+                "the same seed on every rank, or from a generator with a fixed seed.",
+            )
+    nodes = launch.ranks[0].node, launch.ranks[rank].node
+    places = (0, own[0][0] - 1)
+    for index, mine, other_hash in zip(places, own[1], theirs[1], strict=False):
+        if None not in (mine, other_hash) and mine != other_hash:
+            raise BackendError(
+                f"Sample {number_format.count(index)} of the loader differs on {nodes[1]} and "
+                f"{nodes[0]}; all ranks need the same samples.",
+                "Sort the files and classes that the loader lists: sorted(os.listdir(folder)), "
+                "sorted(Path(folder).iterdir()).",
+            )
 
 
 def _path(text: str) -> Path | None:

@@ -112,21 +112,28 @@ def test_one_process_and_two_see_the_same_samples_and_get_the_same_parameters(
         assert last == {"tokens": 67128463.0, "huge": 1e39, "tiny": 1e-46}
 
 
-def test_ranks_with_other_amounts_of_data_are_named_before_the_first_step(tmp_path: Path) -> None:
+EACH_WAY = pytest.mark.parametrize("strategy", ["allreduce", "downpour"])
+
+
+@EACH_WAY
+def test_ranks_with_other_amounts_of_data_are_named_before_the_first_step(
+    tmp_path: Path, strategy: str
+) -> None:
     loader = LOADER.replace("range(96)", "range(96 + int(os.environ['OMPI_COMM_WORLD_RANK']))")
-    training = new_training(tmp_path, model=MODEL, loader=loader)
+    training = new_training(tmp_path, model=MODEL, loader=loader, strategy={"name": strategy})
     assert training.train() != 0
     assert training.error()["sentence"].startswith(
         "The loader returns 96 training samples on rank 0 and 97 on rank 1; all ranks need the same"
     )
 
 
+@EACH_WAY
 def test_nodes_that_list_the_files_in_another_order_are_named_before_the_first_step(
-    tmp_path: Path,
+    tmp_path: Path, strategy: str
 ) -> None:
     order = "self.rows.sort(reverse=os.environ['OMPI_COMM_WORLD_RANK'] == '1')"
     loader = LOADER.replace("random.shuffle(self.rows)", order)
-    training = new_training(tmp_path, model=MODEL, loader=loader)
+    training = new_training(tmp_path, model=MODEL, loader=loader, strategy={"name": strategy})
     training.nodes = ("gpu1", "gpu2")
     assert training.train() != 0
     sentence = training.error()["sentence"]
