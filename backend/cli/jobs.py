@@ -200,6 +200,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
         print_json(view)
         return OK
     config = view.config
+    servers = config.strategy.servers
     place = services.queue.read().of(view.id) if view.state is JobState.QUEUED else None
     print_facts(
         [
@@ -220,7 +221,12 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
                 "Optimizer",
                 f"{config.optimizer.name}, rate {config.optimizer.lr:g}, {config.schedule.name}",
             ),
-            ("Batch", f"{config.batch_size} × {config.world_size} = {config.global_batch_size}"),
+            ("Processes", f"{config.workers} workers, {servers} servers" if servers else ""),
+            (
+                "Batch",
+                f"{config.batch_size} × {config.global_batch_size // config.batch_size} = "
+                f"{config.global_batch_size}",
+            ),
             (
                 "Placement",
                 ", ".join(

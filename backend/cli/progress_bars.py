@@ -10,10 +10,8 @@ from tqdm import tqdm
 
 from backend.base.progress import Progress
 from backend.cli.printing import in_figures
+from backend.records.jobs.metric_names import OF_NO_DATA
 from backend.records.jobs.view import JobView
-
-_OWN_FIGURES = frozenset({"learning_rate", "samples_per_second", "gradient_norm"})
-"""Metrics with their own plots, which are too long for one line."""
 
 
 class Bar(Progress):
@@ -81,7 +79,7 @@ class RunBars:
         figures = [
             f"{name} {in_figures(value)}"
             for name, value in view.metrics.items()
-            if name not in _OWN_FIGURES
+            if name not in OF_NO_DATA
         ]
         self._epoch.set_postfix_str("  ".join(figures[:4]), refresh=False)
         self._run.set_description_str(view.state.word, refresh=False)

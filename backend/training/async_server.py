@@ -62,6 +62,12 @@ class _Shard:
         self.model = model
         self.optimizer = make_optimizer(config.optimizer, model)
         trained = _trained(model)
+        if config.strategy.servers > len(trained):
+            raise BackendError(
+                f"The job has {config.strategy.servers} servers, but the model has only "
+                f"{len(trained)} trainable parameters (tensors) to share among them.",
+                "Set fewer servers; one is enough for most models.",
+            )
         self.shards = [
             [trained[place] for place in one] for one in shards(trained, config.strategy.servers)
         ]
@@ -210,7 +216,7 @@ class AsyncServer:
         elif self._launch.start_from:
             source = Path(self._launch.start_from)
             fit_weights(shard.model, read_weights(source), source.name)
-        self._book = StepRecorder(config, self._state, self._services, config.batch_size)
+        self._book = StepRecorder(config, self._state, self._services, config.global_batch_size)
         reporter = self._services.reporter
         state, every = self._state, self._steps_per_epoch
         epochs_left = config.epochs - state.epoch + 1
@@ -240,7 +246,7 @@ class AsyncServer:
     @property
     def _steps_per_epoch(self) -> int:
         """Pushes; with a quorum there may be fewer."""
-        return -(-self._batches // int(self._config.strategy.setting("n_push")))
+        return self._config.steps_per_epoch(self._sizes[0])
 
     def _restore(self, path: Path) -> None:
         saved = load_checkpoint(path)

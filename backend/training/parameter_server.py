@@ -62,7 +62,7 @@ class ParameterServer:
         self.staleness = Staleness()
         self._optimizer = optimizer
         self._strength = strategy.compensation
-        self._is_adaptive = strategy.settings.get("variant", "adaptive") == "adaptive"
+        self._is_adaptive = strategy.is_adaptive
         self._pulled: dict[int, int] = {}
         self._copies: dict[int, list[torch.Tensor]] = {}
         state = optimizer.state

@@ -185,7 +185,7 @@ class Rank:
             run=self._run,
             epochs=config.epochs,
             world_size=len(launch.ranks),
-            global_batch=config.batch_size * len(launch.ranks),
+            global_batch=config.global_batch_size,
             before=last_status(self._folder),
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())

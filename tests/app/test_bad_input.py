@@ -70,6 +70,44 @@ LOADED = [
         "Nesterov needs momentum above 0 and no dampening.",
     ),
     (
+        "strategy.n_push",
+        {
+            "strategy": {"name": "downpour", "n_push": 0},
+            "placement": [{"node": HERE, "processes": 2}],
+        },
+        "Push every must be 1 or more.",
+    ),
+    (
+        "strategy.servers",
+        {"strategy": {"name": "downpour"}},
+        "A job with 1 server needs 2 processes or more, one of them to train; it has 1.",
+    ),
+    (
+        "strategy.policy",
+        {
+            "strategy": {"name": "dc-asgd", "policy": "quorum"},
+            "placement": [{"node": HERE, "processes": 3}],
+        },
+        "A quorum of 75 % needs 4 workers or more; it has 2.",
+    ),
+    (
+        "strategy.lambda",
+        {
+            "strategy": {"name": "dc-asgd", "lambda": -1.0},
+            "placement": [{"node": HERE, "processes": 2}],
+        },
+        "Lambda must be 0 or more.",
+    ),
+    (
+        "batch_size",
+        {
+            "strategy": {"name": "downpour"},
+            "batch_size": 300,
+            "placement": [{"node": HERE, "processes": 3}],
+        },
+        "One batch of each worker takes 2 × 300 samples, but the dataset has 512; choose 256 or",
+    ),
+    (
         "mixed_precision",
         {"mixed_precision": True},
         "Half precision on GPUs needs GPUs; the job runs on CPUs.",
@@ -145,6 +183,16 @@ def test_without_a_bad_input_it_may_start(form):
     form._wish_check()
     assert form._start_button.text() == "Start on 1 process"
     assert form._start_button.isEnabled()
+
+
+def test_what_serves_and_what_an_update_is_come_from_the_settings(form):
+    placed = [{"node": HERE, "processes": 3}]
+    strategy = {"name": "downpour", "n_push": 2}
+    form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placed, strategy=strategy)))
+    form._wish_check()
+    found = form._check
+    assert (found.workers, found.servers) == (2, 1)
+    assert (found.global_batch, found.steps_per_epoch) == (64, 8)
 
 
 @pytest.mark.parametrize(("path", "typed", "sentence"), TYPED)

@@ -14,12 +14,12 @@ from typing import Any
 from backend.records.jobs import flat_settings
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.metric_labels import metric_words, usual_mode
+from backend.records.jobs.metric_names import OF_NO_DATA
 from backend.records.jobs.setting_labels import label
 from backend.records.jobs.status import finite
 from backend.records.jobs.view import JOULES_A_KWH, JobView
 
 FEWEST_JOBS, MOST_JOBS = 2, 8
-_OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
 
 
 def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
@@ -141,7 +141,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
     views = [view for view, _ in jobs]
     known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
     judged = [name for name in judged_metrics(views) if name in known]
-    measured = sorted(n for n in known if n not in judged and n not in _OWN_METRICS)
+    measured = sorted(n for n in known if n not in judged and n not in OF_NO_DATA)
     # An occasional metric is rated by its best value, with its last value below. A metric of every
     # step has a last value, and is not rated.
     for name in (*judged, *measured):

@@ -34,6 +34,8 @@ NOTHING = "nothing"
 
 LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
+USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd"}
+"""Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
 LR_SCALINGS = ("linear", "sqrt", "none")
 MODES = ("min", "max")
 """Whether the lowest or the highest value of a metric is the best."""
@@ -67,6 +69,11 @@ class StrategyConfig:
     def servers(self) -> int:
         """The first ranks, which hold the parameters and do not train; 0 without any."""
         return int(self.setting("servers")) if "servers" in STRATEGIES[self.name] else 0
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Return whether the servers keep the mean square of each gradient."""
+        return self.name == "dc-asgd" and self.setting("variant") == "adaptive"
 
     @property
     def compensation(self) -> float:
@@ -183,8 +190,15 @@ class JobConfig:
 
     @property
     def global_batch_size(self) -> int:
-        """The samples of one update."""
-        return self.batch_size * (1 if self.strategy.servers else self.world_size)
+        """The samples of one update; with servers, of one push."""
+        served = self.strategy.servers
+        return self.batch_size * (self.strategy.setting("n_push") if served else self.world_size)
+
+    def steps_per_epoch(self, samples: int) -> int:
+        """Return the updates of an epoch; with servers, pushes. Only whole batches are trained."""
+        if self.strategy.servers:
+            return -(-(samples // self.batch_size) // int(self.strategy.setting("n_push")))
+        return samples // self.global_batch_size
 
     @property
     def hash_seed(self) -> str:
@@ -265,9 +279,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         epochs=top.whole("epochs", REQUIRED, 1, 1_000_000),
         batch_size=top.whole("batch_size", REQUIRED, 1, 10_000_000),
         seed=top.whole("seed", 1, 0, 2**63 - 1),
-        optimizer=_optimizer(
-            top.table("optimizer"), _USUAL_OPTIMIZERS.get(strategy.name, REQUIRED)
-        ),
+        optimizer=_optimizer(top.table("optimizer"), USUAL_OPTIMIZERS.get(strategy.name, REQUIRED)),
         schedule=_schedule(top.table("schedule", {})),
         gradient_norm=_positive_or_none(top, "gradient_norm"),
         mixed_precision=top.flag("mixed_precision", False),
@@ -291,8 +303,15 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     size = config.world_size
     if config.strategy.settings.get("reduction") == "adasum" and size & (size - 1):
         top.fault("strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}.")
-    if 0 < size <= config.strategy.servers:
-        top.fault("strategy.servers", f"needs more processes than servers; there are {size}.")
+    servers, workers = config.strategy.servers, config.workers
+    if servers and size and workers < 1:
+        top.fault(
+            "strategy.servers",
+            f"A job with {servers} server{'s'[: servers > 1]} needs {servers + 1} processes or "
+            f"more, one of them to train; it has {size}.",
+        )
+    elif servers and config.strategy.setting("policy") == "quorum" and size and workers < 4:
+        top.fault("strategy.policy", f"A quorum of 75 % needs 4 workers or more; it has {workers}.")
     if config.strategy.servers and config.mixed_precision:
         top.fault("mixed_precision", f"cannot be used with “{config.strategy.name}”.")
     if config.mixed_precision and not config.uses_gpus:
@@ -344,10 +363,6 @@ def _strategy(table: Table) -> StrategyConfig:
     settings = _settings(table, STRATEGIES[name])
     table.done(("name", "lr_scaling", *STRATEGIES[name]))
     return StrategyConfig(name, scaling, settings)
-
-
-_USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd"}
-"""Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
 
 
 def _optimizer(table: Table, usual: Any) -> Optimizer:

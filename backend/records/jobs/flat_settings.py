@@ -77,10 +77,12 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
         batch_size=0,
         optimizer=Optimizer(config.optimizer.name, 0.0),
         placement=(),
+        strategy=StrategyConfig(config.strategy.name),
         schedule=Schedule(config.schedule.name),
         strategy=StrategyConfig(config.strategy.name),
     )
-    return {**_effective(plain, {}), "schedule.name": Schedule.name}
+    names = {"strategy.name": StrategyConfig.name, "schedule.name": Schedule.name}
+    return {**_effective(plain, {}), **names}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -152,6 +154,8 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
         if "lambda" in usual:
             usual["lambda"] = config.strategy.compensation
         raw[part] = {**usual, **raw[part]}
+    if config.strategy.servers:
+        del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(
         f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"
         for one in config.placement

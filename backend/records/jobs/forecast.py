@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from backend.records.base.timestamps import seconds
-from backend.records.jobs.config import JobConfig, Optimizer
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobForecast, JobView
 from backend.records.library.item import Pin
@@ -58,7 +58,10 @@ def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
 
 def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
     other = view.config
-    same = ("batch_size", "world_size", "uses_gpus", "mixed_precision")
+    same = (
+        *("batch_size", "world_size", "workers", "global_batch_size"),
+        *("uses_gpus", "mixed_precision"),
+    )
     return all(getattr(config, key) == getattr(other, key) for key in same) and all(
         key in pins and key in view.pins and pins[key].name == view.pins[key].name
         for key in ("model", "dataset", "loader")
@@ -92,9 +95,10 @@ def checkpoints_kept(
     return int(min(kept + writing, max(made, 1)))
 
 
-def checkpoint_bytes(parameter_bytes: int, optimizer: Optimizer) -> int:
+def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
     """Estimate the size of a checkpoint of a model with so many bytes of parameters."""
-    numbers = 1 + _PER_PARAMETER[optimizer.name]
+    optimizer = config.optimizer
+    numbers = 1 + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
     settings = optimizer.settings
     numbers += sum(
         bool(settings.get(key)) for key in ("momentum", "amsgrad", "centered") if key in settings

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 
-from backend.records.jobs.metric_names import VALIDATION
+from backend.records.jobs.metric_names import OF_NO_DATA, VALIDATION
 
 USUAL_METRICS = ("validation/loss", "validation/accuracy", "loss")
-_OF_NO_DATA = ("learning_rate", "gradient_norm", "samples_per_second")
 _LOWER = frozenset(
     {"loss", "error", "err", "perplexity", "mse", "mae", "rmse", "wer", "cer", "fid"}
 )
@@ -40,11 +39,11 @@ def usual_mode(name: str) -> str:
 
 def tells_how_good(name: str) -> bool:
     """Return whether a metric measures the quality of the model."""
-    return name not in _OF_NO_DATA
+    return name not in OF_NO_DATA
 
 
 def _said(name: str, validation: str, training: str) -> str:
-    if name in _OF_NO_DATA:
+    if name in OF_NO_DATA:
         return name.replace("_", " ")
     if name.startswith(VALIDATION):
         return f"{validation} {name[len(VALIDATION) :]}"

@@ -11,7 +11,12 @@ from collections.abc import Iterable, Sequence
 VALIDATION = "validation/"
 """Prefix of metrics that the validation measured."""
 _USER = "user/"
-OWN_NAMES = ("loss", "learning_rate", "gradient_norm", "samples_per_second")
+STALENESS = ("staleness mean", "staleness p95", "staleness max")
+OF_SERVERS = (*STALENESS, "pushes per second", "server queue")
+"""Metrics of strategies with servers."""
+OF_NO_DATA = ("learning_rate", "gradient_norm", "samples_per_second", *OF_SERVERS)
+"""Metrics of the training itself, which do not measure the model."""
+OWN_NAMES = ("loss", *OF_NO_DATA)
 _COLUMNS = ("step", "epoch")
 """Columns of every table besides the metrics."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")

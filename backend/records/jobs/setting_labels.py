@@ -89,14 +89,14 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
     "strategy.variant": {"adaptive": "Adaptive", "constant": "Constant"},
     "strategy.policy": {
         "none": "wait for all",
-        "quorum": "go on at 75 %",
+        "quorum": "end at 75 %",
         "portion": "small portions",
     },
     "strategy.compression": {"none": "None", "fp16": "16 bits"},
     "strategy.reduction": {
         "average": "Mean",
         "adasum": "Adasum",
-        "hierarchical": "Mean, by node first",
+        "hierarchical": "By node first",
     },
     "strategy.lr_scaling": {
         "linear": "× processes",

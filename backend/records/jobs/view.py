@@ -120,7 +120,8 @@ class JobView:
         """
         times = self.rank_step_ms
         slow = [rank for rank in self.slow_ranks if rank < len(times)]
-        rest = [ms for rank, ms in enumerate(times) if rank not in slow]
+        # A server has no step time.
+        rest = [ms for rank, ms in enumerate(times) if ms and rank not in slow]
         if not self.state.is_live or not slow or not rest:
             return None
         rank = max(slow, key=lambda rank: times[rank])
@@ -199,6 +200,9 @@ class JobCheck:
 
     faults: tuple[Fault, ...] = ()
     global_batch: int | None = None
+    workers: int = 0
+    """The processes that train; the others are ``servers``."""
+    servers: int = 0
     learning_rate: float | None = None
     steps_per_epoch: int | None = None
     rates: tuple[float, ...] = ()

@@ -21,6 +21,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import ReplayResult
 from backend.records.jobs.config import THIS_COMPUTER, JobConfig, Placement, without_neighbours
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.metric_names import OF_SERVERS
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.view import JobView
 from backend.services.bundles.service import same_files
@@ -35,7 +36,7 @@ TOLERANCE = 1e-3
 """Relative. Sums in another order change the seventh digit of a step, and training amplifies that;
 a wrong seed or one more sample changes the first digits at once."""
 _SMALLEST = 1e-6
-_NOT_THE_CURVE = frozenset({"samples_per_second"})
+_NOT_THE_CURVE = frozenset({"samples_per_second", *OF_SERVERS})
 
 
 class ReplayService:

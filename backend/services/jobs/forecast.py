@@ -101,6 +101,7 @@ class JobForecasts:
             and view.pins["model"].sha256 == model.sha256
             and view.config.optimizer.name == config.optimizer.name
             and view.config.optimizer.settings == config.optimizer.settings
+            and view.config.strategy.is_adaptive == config.strategy.is_adaptive
         ]
         for view in alike[:_FOLDERS_LOOKED_AT]:
             with suppress(OSError, BackendError):
@@ -112,7 +113,7 @@ class JobForecasts:
         with suppress(BackendError):
             known = self._library.show(Kind.MODEL, model.reference).facts.get("parameter_bytes")
             if isinstance(known, int):
-                return checkpoint_bytes(known, config.optimizer)
+                return checkpoint_bytes(known, config)
         return None
 
     def _free_bytes(self) -> int | None:

@@ -174,7 +174,7 @@ class JobService:
                 usual_strategy=checked.usual_strategy,
             )
             return told, checked
-        steps = size.training // config.global_batch_size if size is not None else None
+        steps = config.steps_per_epoch(size.training) if size is not None else None
         command: tuple[str, ...] = ()
         if not checked.faults:
             try:
@@ -184,6 +184,8 @@ class JobService:
         told = JobCheck(
             faults=tuple(checked.faults),
             global_batch=config.global_batch_size,
+            workers=config.workers,
+            servers=config.strategy.servers,
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
             rates=rates(config, steps or 100),

@@ -320,18 +320,22 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     config = checked.draft
     if size is None or checked.is_wrong("batch_size", "placement"):
         return
-    if size.training >= config.global_batch_size:
+    workers = config.workers
+    if workers < 1 or size.training >= config.batch_size * workers:
         return
-    processes = f"{config.world_size} × " if config.world_size > 1 else ""
-    fits = size.training // config.world_size
+    served = config.strategy.servers > 0
+    begin = "One batch of each worker" if served else "One step"
+    processes = f"{workers} × " if workers > 1 else ""
+    fits = size.training // workers
+    who = "workers" if served else "processes"
     way_out = (
         f"choose {number_format.count(fits)} or less"
         if fits
-        else f"the dataset has fewer samples than processes ({config.world_size})"
+        else f"the dataset has fewer samples than {who} ({workers})"
     )
     checked.fault(
         "batch_size",
-        f"One step takes {processes}{number_format.count(config.batch_size)} samples, "
+        f"{begin} takes {processes}{number_format.count(config.batch_size)} samples, "
         f"but the dataset has {number_format.count(size.training)}; {way_out}.",
     )
 

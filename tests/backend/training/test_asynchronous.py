@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from backend.records.base.atomic_files import read_json
 from tests.backend.training.test_resume import NAPPING, assert_bit_equal, napping
 from tests.backend.training.training_rig import MODEL, Training, new_training
 
@@ -66,6 +67,26 @@ def test_a_job_stopped_on_two_workers_goes_on_on_three_with_the_samples_that_are
     training.with_config(epochs=2, processes=4, optimizer=SGD, strategy={"name": "downpour"})
     training.train_well(resume_from=training.latest())
     assert sorted(training.curve("loss")) == list(range(1, 25))
+
+
+def test_more_servers_than_parameters_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    training = downpour(tmp_path, workers=1, strategy={"servers": 7})
+    assert training.train() != 0
+    # The first server that ends takes the others along.
+    records = training.folder.attempt(1).path.glob("rank-*.error.json")
+    assert {read_json(one)["sentence"] for one in records} == {
+        "The job has 7 servers, but the model has only 6 trainable parameters (tensors) to share "
+        "among them. Set fewer servers; one is enough for most models."
+    }
+
+
+def test_the_speed_of_a_job_counts_all_batches_of_a_push(tmp_path: Path) -> None:
+    training = downpour(tmp_path, workers=1, epochs=1, strategy={"n_push": 3})
+    training.train_well()
+    assert len(training.curve("loss")) == training.status()["steps_per_epoch"] == 4
+    pushes, samples = (training.curve(one) for one in ("pushes per second", "samples_per_second"))
+    # At the second push both are of the time since the first.
+    assert samples[2] / pushes[2] == pytest.approx(3 * training.config.batch_size)
 
 
 def slow(rank: str, noted: Path | None = None) -> str:

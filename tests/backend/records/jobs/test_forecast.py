@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.jobs.config import JobConfig, Optimizer, parse_job
+from backend.records.jobs.config import JobConfig, Optimizer, StrategyConfig, parse_job
 from backend.records.jobs.flat_settings import changes
 from backend.records.jobs.forecast import (
     Twin,
@@ -125,7 +125,24 @@ def test_m17_as_many_checkpoints_are_foretold_as_stay(
 def test_a_checkpoint_holds_the_weights_and_what_the_optimizer_keeps(
     optimizer: Optimizer, numbers: int
 ) -> None:
-    assert checkpoint_bytes(1000, optimizer) == numbers * 1000
+    assert checkpoint_bytes(1000, replace(config(), optimizer=optimizer)) == numbers * 1000
+
+
+def test_a_checkpoint_of_the_adaptive_correction_holds_its_mean_squares() -> None:
+    constant, adaptive = (
+        replace(config(), strategy=StrategyConfig("dc-asgd", settings={"variant": variant}))
+        for variant in ("constant", "adaptive")
+    )
+    more = checkpoint_bytes(1000, adaptive) - checkpoint_bytes(1000, constant)
+    assert more == 1000
+
+
+def test_the_pace_of_a_strategy_with_servers_is_that_of_its_pushes() -> None:
+    two = [{"node": "this-computer", "processes": 2}]
+    served = job("served", placement=two, strategy={"name": "downpour"})
+    ring = job("ring", placement=two)
+    assert alike(served.config, PINS, (ring, served)) == (served,)
+    assert alike(ring.config, PINS, (ring, served)) == (ring,)
 
 
 def test_only_what_was_changed_is_a_difference() -> None:

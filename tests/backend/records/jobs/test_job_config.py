@@ -163,6 +163,30 @@ def test_f51_processors_and_gpus_do_not_mix() -> None:
     assert "each with a user's name" in faults(nobody)["placement[0].beside"]
 
 
+def served(processes: int, **settings: Any) -> dict[str, Any]:
+    placement = [{"node": "this-computer", "processes": processes}]
+    return {**GOOD, "strategy": {"name": "downpour", **settings}, "placement": placement}
+
+
+def test_servers_leave_a_process_to_train_and_a_quorum_leaves_one_out() -> None:
+    assert faults(served(2, servers=2)) == {
+        "strategy.servers": "strategy.servers: A job with 2 servers needs 3 processes or more, one "
+        "of them to train; it has 2."
+    }
+    assert "A job with 1 server needs 2" in faults(served(1))["strategy.servers"]
+    assert faults(served(4, policy="quorum")) == {
+        "strategy.policy": "strategy.policy: A quorum of 75 % needs 4 workers or more; it has 3."
+    }
+    assert faults(served(5, policy="quorum")) == {}
+
+
+def test_an_update_of_a_strategy_with_servers_is_one_push() -> None:
+    job = config(served(4, n_push=3))
+    assert (job.workers, job.global_batch_size, job.lr_factor) == (3, 96, 1.0)
+    assert job.steps_per_epoch(10 * 32 + 31) == 4, "the last push has one batch"
+    assert config(GOOD).steps_per_epoch(10 * 32 + 31) == 5
+
+
 def test_f51_what_does_not_go_together_is_said() -> None:
     assert "strategy.name" in faults(changed("strategy.name", "alone"))
     assert "mixed_precision" in faults(changed("mixed_precision", True))
@@ -233,7 +257,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     schedule = draw(st.sampled_from(sorted(SCHEDULES)))
     strategy = draw(st.sampled_from(sorted(STRATEGIES.keys() - {"alone"})))
     # What needs a certain number of processes is left to tests of its own.
-    limited = ("reduction", "servers")
+    limited = ("reduction", "servers", "policy")
     known = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))

@@ -14,6 +14,7 @@ from tests.backend.records.jobs.test_job_config import GOOD
         ("loss", "training loss", "train loss"),
         ("validation/mAP", "validation mAP", "val. mAP"),
         ("learning_rate", "learning rate", "learning rate"),
+        ("staleness p95", "staleness p95", "staleness p95"),
     ],
 )
 def test_a_metric_says_whether_it_is_of_training_or_validation(name, whole, short):

@@ -1,12 +1,13 @@
 """A setting has one name, wherever people read it, and so has what can be chosen for it."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backend.records.jobs.config import LR_SCALINGS, MODES, parse_job
-from backend.records.jobs.flat_settings import effective, flat
+from backend.records.jobs.flat_settings import changes, effective, flat
 from backend.records.jobs.setting_labels import (
     CHOICES,
     LABELS,
@@ -83,6 +84,33 @@ def test_what_can_be_chosen_is_named():
     assert tuple(CHOICES["checkpoint.best_mode"]) == MODES
     assert value_words("strategy.lr_scaling", "sqrt") == "× √processes"
     assert value_words("epochs", "5") == "5"
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_first_choice_of_a_setting_is_its_default(name):
+    for key, setting in STRATEGIES[name].items():
+        if setting.kind == "choice":
+            assert tuple(CHOICES[f"strategy.{key}"]) == setting.choices
+            assert setting.default == setting.choices[0]
+
+
+def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_rate():
+    def shown(**strategy):
+        view = replace(job(), config=parse_job({**WHOLE, "strategy": strategy}).config)
+        found = effective(view).items()
+        return {key[9:]: value for key, value in found if key.startswith("strategy.")}
+
+    assert shown(name="allreduce") == {
+        "name": "allreduce",
+        "lr_scaling": "linear",
+        "compression": "none",
+        "reduction": "average",
+    }
+    served = shown(name="dc-asgd", variant="constant")
+    assert (served["lambda"], served["servers"]) == ("0.04", "1")
+    assert "lr_scaling" not in served
+    raw = {**WHOLE, "strategy": {"name": "allreduce", "compression": "none"}}
+    assert changes(WHOLE, raw) == (), "a default that is written out is no difference"
 
 
 def test_a_name_has_its_unit_behind_a_comma():
