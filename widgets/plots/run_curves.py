@@ -12,11 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
 from widgets.plots.curve_data import CurveData, Gaps, XAxis
 from widgets.plots.growable_array import Floats
 
-OWN_METRICS = ("learning_rate", "gradient_norm", "samples_per_second")
-VALIDATION = "validation/"
 LOSS = "loss"
 """The one metric that every step of every job has."""
 _TITLES = {
@@ -24,6 +23,9 @@ _TITLES = {
     "learning_rate": "Learning rate",
     "gradient_norm": "Gradient norm",
     "samples_per_second": "Samples/s",
+    "staleness": "Staleness",
+    "pushes per second": "Pushes/s",
+    "server queue": "Waiting pushes",
 }
 _LOWERED = 0.85
 """A step of the schedule changes the rate by a tenth or more; a cosine by less than a hundredth."""
@@ -36,9 +38,18 @@ def metric_title(name: str) -> str:
     return _TITLES.get(name, name[:1].upper() + name[1:] if name.islower() else name)
 
 
+def plot_of(name: str) -> tuple[str, str]:
+    """The plot of a metric, and the name of its line there."""
+    if name in STALENESS:
+        plot, _, line = name.partition(" ")
+        return plot, line
+    bare = name.removeprefix(VALIDATION)
+    return bare, "train" if bare == name else "validation"
+
+
 def is_measured_now_and_then(name: str) -> bool:
     """Return True if a line connects the values across steps without one."""
-    return name.startswith(VALIDATION) or name in OWN_METRICS
+    return name.startswith(VALIDATION) or name in OF_NO_DATA
 
 
 def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.audit_entry import AuditEntry
+from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.history_update import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobRun
@@ -52,6 +54,44 @@ def curves_read(stage: Stage) -> None:
     page = open_job(stage)
     stage.settle()
     page.detail.curves._loss.point_at(5_000.0)
+
+
+def downpour(stage: Stage, tab: str = ""):
+    """A job of one server and fifteen workers."""
+    config = replace(lab.TWO_NODES, strategy=StrategyConfig("downpour"))
+    view = replace(lab.LIVE, config=config, rank_step_ms=(0.0, *lab.STEP_MS[1:]))
+    page = open_job(stage, view, _others(view))
+    update = lab.history(view)
+    steps = update.history.steps
+    chance = np.random.default_rng(5)
+    mean = 14 + chance.normal(0, 0.4, len(steps)) + 3 * np.exp(-steps / 900)
+    own = {
+        "staleness mean": mean,
+        "staleness p95": np.round(mean + 7 + chance.normal(0, 0.6, len(steps))),
+        "staleness max": np.round(mean + 14 + chance.normal(0, 2.0, len(steps))),
+        "pushes per second": 43 + chance.normal(0, 1.0, len(steps)),
+        "server queue": np.round(np.abs(chance.normal(0, 0.9, len(steps)))),
+    }
+    metrics = {**update.history.metrics, **own}
+    page.detail.curves.clear(view.name, view.id)
+    page.detail.curves.append(replace(update.history, metrics=metrics))
+    page.detail.show_nodes(lab.nodes())
+    page.detail.show_view(view)
+    if tab:
+        page.detail._choose_tab(tab)
+    return page
+
+
+@screen("job-downpour", (LARGE, SMALL, WIDE))
+def job_downpour(stage: Stage) -> None:
+    """Staleness, pushes and the queue of the server have their plots."""
+    curves = downpour(stage).detail.curves
+    stage.settle()
+    curves._scroll.ensureWidgetVisible(curves.ranks)
+    stage.settle()
+
+
+screen("ranks-downpour")(lambda stage: downpour(stage, "ranks"))
 
 
 @screen("curves-log", (LARGE, SMALL, WIDE))

@@ -39,11 +39,11 @@ class _SmallPanel(CurvePanel):
 class SmallPlot(Card):
     """A small plot of one metric, with its title and newest value above."""
 
-    def __init__(self, title: str, link: HoverLink) -> None:
+    def __init__(self, title: str, link: HoverLink, *, end_names: bool = False) -> None:
         self._value = Label("–", "heading")
         self._kind = Label("", "small", "text3")
         self._spans: tuple[AxisSpan, ...] = ()
-        self.panel = _SmallPanel(title, link=link, end_names=False)
+        self.panel = _SmallPanel(title, link=link, end_names=end_names)
         self.panel.setFixedHeight(SMALL_H)
         self.pictures = PictureButton(title, lambda: self.panel)
         heading = Label(title, "strong", elide="right")

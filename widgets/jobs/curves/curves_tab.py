@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, Scroll
@@ -31,19 +32,15 @@ from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import add_pictures
 from widgets.plots.linked_cursor import HoverLink
-from widgets.plots.run_curves import (
-    OWN_METRICS,
-    VALIDATION,
-    RunCurves,
-    in_pieces,
-    metric_title,
-)
+from widgets.plots.run_curves import RunCurves, in_pieces, metric_title, plot_of
 from widgets.plots.scale_button import ScaleButton
 
 _NARROW_BELOW_W = 600
 _SLIDER_W, _SLIDER_NARROW_W = 88, 48
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
+_STALE = plot_of(STALENESS[0])[0]
+_LAST = (*OF_NO_DATA, _STALE)
 _POINTS_A_TURN = 10_000
 _BEFORE_STEPS = "Curves appear after the first step."
 _WITHOUT_STEPS = "No curves: the job ended before its first step."
@@ -151,7 +148,7 @@ class CurvesTab(QWidget):
         came = self._curves.append(history)
         if self._to_come and not came:
             return
-        self._place({name.removeprefix(VALIDATION) for name in came} - {"loss", *self._small})
+        self._place({plot_of(name)[0] for name in came} - {"loss", *self._small})
         with self._loss.drawn_once():
             for name in came:
                 self._draw(name)
@@ -229,28 +226,29 @@ class CurvesTab(QWidget):
         data = self._curves.get(name)
         if data is None:
             return
-        base = name.removeprefix(VALIDATION)
-        is_validation = name != base
+        base, line = plot_of(name)
+        is_validation, is_stale = name.startswith(VALIDATION), name in STALENESS
         is_rate = name == "learning_rate"
         panel = self._loss if base == "loss" else self._small[base].panel
+        is_raw = not is_validation and not is_stale and not is_rate
         panel.set_curve(
             name,
-            "validation" if is_validation else "train",
+            line,
             data,
-            1 if is_validation else 0,
-            smooth=not is_validation and not is_rate,
-            with_raw=not is_validation and not is_rate,
+            STALENESS.index(name) if is_stale else int(is_validation),
+            smooth=is_raw,
+            with_raw=is_raw,
             fill=is_rate,
         )
 
     def _make_plot(self, base: str) -> SmallPlot:
-        plot = SmallPlot(metric_title(base), self._link)
+        plot = SmallPlot(metric_title(base), self._link, end_names=base == _STALE)
         plot.pictures.saved.connect(self._save)
         return plot
 
     def _lay_out(self) -> None:
         """Order the plots: the user's metrics come before the built-in ones."""
-        order = sorted(self._small, key=lambda name: (name in OWN_METRICS, name))
+        order = sorted(self._small, key=lambda name: (name in _LAST, name))
         self._body.place([self._small[name] for name in order])
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -276,7 +274,7 @@ class CurvesTab(QWidget):
 
     def _show_values(self) -> None:
         for base, plot in self._small.items():
-            both = (f"{VALIDATION}{base}", base)
+            both = STALENESS[:1] if base == _STALE else (f"{VALIDATION}{base}", base)
             lasts = [
                 (last.raw, _kind(name))
                 for name in both
@@ -341,4 +339,6 @@ def _kind(name: str) -> str:
     if name.startswith(VALIDATION):
         # Abbreviated as in the lists; the whole word cut the title of a small plot.
         return "val."
-    return "" if name in OWN_METRICS else "raw"
+    if name in STALENESS:
+        return plot_of(name)[1]
+    return "" if name in OF_NO_DATA else "raw"

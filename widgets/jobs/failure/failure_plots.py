@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.view import JobView
 from widgets.common.cards import Card
 from widgets.common.labels import Label
@@ -19,7 +20,7 @@ from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
-from widgets.plots.run_curves import VALIDATION, RunCurves
+from widgets.plots.run_curves import RunCurves
 
 _LEAST_H, _MOST_H = 176, 420
 """The height of a plot; in a tall window it takes what the rest of the page leaves."""

@@ -32,6 +32,7 @@ class RankRow:
     whole_node: str = ""
     is_slow: bool = False
     has_failed: bool = False
+    is_server: bool = False
 
 
 def gpu_names(view: JobView, state: NodeState) -> dict[str, str]:
@@ -66,7 +67,8 @@ def rank_rows(
     marks = rank_marks(view)
     rows = []
     for rank, placement, uuid in view.ranks():
-        known = rank < len(view.rank_step_ms)
+        is_server = rank < view.config.strategy.servers
+        known = rank < len(view.rank_step_ms) and not is_server
         gpu = gpus.get((placement.node, uuid))
         live = view.state.is_live
         rows.append(
@@ -83,6 +85,7 @@ def rank_rows(
                 node_title(placement.node),
                 marks[rank] == "warn",
                 marks[rank] == "bad",
+                is_server,
             )
         )
     return tuple(rows)

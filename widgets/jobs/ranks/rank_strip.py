@@ -119,9 +119,12 @@ class _Cells(QWidget):
         upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
         lower = upper.translated(0, half - 3)
         reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
+        # A server has no step time.
+        is_server = not self._step_ms[rank]
+        reason = reason or "server" * is_server
         number = f"{rank} · {reason}" if reason else str(rank)
         paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
-        figure = formats.milliseconds(self._step_ms[rank])
+        figure = formats.NONE if is_server else formats.milliseconds(self._step_ms[rank])
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
     def _left(self) -> int:
@@ -160,7 +163,7 @@ class RankStrip(Card):
         slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
         self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view))
         if 0 < len(slow) < len(step_ms):
-            rest = [ms for rank, ms in enumerate(step_ms) if rank not in slow]
+            rest = [ms for rank, ms in enumerate(step_ms) if ms and rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1
             who = "rank" if len(slow) == 1 else "ranks"
             numbers = formats.ranges(slow)

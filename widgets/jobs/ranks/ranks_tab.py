@@ -21,7 +21,10 @@ from widgets.nodes.history.node_history import NodeHistory
 
 _COLUMNS = (
     TableColumn[RankRow](
-        "Rank", lambda row: str(row.rank), is_bad=lambda row: row.has_failed, is_figure=True
+        "Rank",
+        lambda row: f"server {row.rank}" if row.is_server else str(row.rank),
+        is_bad=lambda row: row.has_failed,
+        is_figure=True,
     ),
     TableColumn[RankRow]("Where", lambda row: row.node, lambda row: row.whole_node),
     TableColumn[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),

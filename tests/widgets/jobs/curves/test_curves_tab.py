@@ -143,6 +143,36 @@ def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
     assert tab._loss.read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
 
 
+def test_staleness_is_one_plot_with_three_named_lines(tab):
+    steps = np.arange(1, 4)
+    values = {
+        "loss": 1.0 / steps,
+        "staleness mean": steps * 1.0,
+        "staleness p95": steps * 2.0,
+        "staleness max": steps * 3.0,
+        "pushes per second": steps * 40.0,
+        "server queue": steps - 1.0,
+        "mine": steps * 1.0,
+    }
+    tab.clear("digits")
+    tab.append(
+        HistoryUpdate(
+            steps, np.ones(3), steps * 1.0, values, (RunStart(1, 1),), 0, (), 1.7e9, steps / 10
+        )
+    )
+    plots = {base: plot.panel.title for base, plot in tab._small.items()}
+    assert plots == {
+        "staleness": "Staleness",
+        "pushes per second": "Pushes/s",
+        "server queue": "Waiting pushes",
+        "mine": "Mine",
+    }
+    stale = tab._small["staleness"]
+    assert stale.panel.read(3.0)[0] == [("mean", "3.00"), ("p95", "6.00"), ("max", "9.00")]
+    assert (stale._kind.text(), stale._value.text()) == ("mean", "3.00")
+    assert tab._body._order[0] is tab._small["mine"], "the user's metrics come first"
+
+
 def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
     tab.append(accuracy(0.5))
     panels = tab._panels()

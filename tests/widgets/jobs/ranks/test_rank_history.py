@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractSlider, QApplication
 from backend.datastore.nodes.history import PastReader
 from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import Placement
+from backend.records.jobs.config import Placement, StrategyConfig
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -27,6 +27,7 @@ from widgets.common.cards import Scroll
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
+from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.nodes.history.node_history import NodeHistory, past_of
 
 pytestmark = pytest.mark.usefixtures("look")
@@ -307,6 +308,19 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_a_person_scrolls(detail,
     assert not seen()
     detail.show_view(replace(lab.LIVE, step=lab.LIVE.step + 1))
     assert not seen(), "it stays where the person is"
+
+
+def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():
+    placement = Placement("cpu1", 4)
+    view = job(placement, rank_step_ms=(0.0, 100.0, 150.0, 100.0), slow_ranks=(2,))
+    view = replace(view, config=replace(view.config, strategy=StrategyConfig("downpour")))
+    rows = rank_rows(view)
+    assert [row.is_server for row in rows] == [True, False, False, False]
+    assert [row.step.replace("\xa0", " ") for row in rows[:2]] == ["–", "100 ms"]
+    assert view.slowest() == (2, 0.5)
+    strip = RankStrip()
+    strip.show_view(view)
+    assert strip._word.text().replace("\xa0", " ") == "rank 2 is 50 % slower"
 
 
 def test_the_rank_that_failed_is_red():
