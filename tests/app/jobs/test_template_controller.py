@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.jobs.form_controller import FormController
 from app.shell.help import read_terms
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 from backend.records.library.item import Kind, Together
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
@@ -316,7 +316,8 @@ def test_every_term_of_the_form_is_explained_in_the_help(form):
     terms = read_terms()
     assert {*TERMS.values(), *FIGURES.values()} <= set(terms)
     assert terms["rank"].startswith("One training process of a job")
-    for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+    tables = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "strategy": STRATEGIES}
+    for table, known in tables.items():
         for name in known:
             form._fields.field(f"{table}.name").control.choose(name)
             for path, field in form._fields._fields.items():

@@ -88,6 +88,39 @@ def new_job_more(stage: Stage) -> None:
         details.button.click()
 
 
+@screen("new-job-downpour", BOTH)
+def new_job_downpour(stage: Stage) -> None:
+    """A strategy with servers was chosen."""
+    form = filled(stage, raw={**RAW, "optimizer": {"name": "adagrad", "lr": 0.02}})
+    form._fields.field("strategy.name").control.choose("downpour")
+    form._sections._follow_strategy()
+    form._fields.field("strategy.policy").control.choose("portion")
+    rates = tuple(rate / 4 for rate in RATES)
+    check = replace(READY, global_batch=16, learning_rate=0.02, rates=rates, steps_per_epoch=7328)
+    form.show_check(replace(check, workers=15, servers=1), TRIED)
+    scroll_to(stage, form, form._fields.field("strategy.servers"))
+
+
+@screen("new-job-allreduce", BOTH)
+def new_job_allreduce(stage: Stage) -> None:
+    form = filled(stage)
+    form._fields.field("strategy.compression").control.choose("fp16")
+    form._fields.field("strategy.reduction").control.choose("hierarchical")
+    form._sections._follow_strategy()
+    scroll_to(stage, form, form._fields.field("strategy.reduction"))
+
+
+@screen("new-job-dc-asgd")
+def new_job_dc_asgd(stage: Stage) -> None:
+    form = filled(stage)
+    form._fields.field("strategy.name").control.choose("dc-asgd")
+    form._fields.field("strategy.variant").control.choose("constant")
+    form._sections._follow_strategy()
+    fault = Fault("strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more.")
+    form.show_check(JobCheck(faults=(fault,)), TRIED)
+    scroll_to(stage, form, form._fields.field("strategy.lambda"))
+
+
 def choosing(stage: Stage) -> StartFrom:
     """The list of what a job can start from is open."""
     start_from = filled(stage).start_from

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Slot
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
-from backend.records.jobs.config import MODES, CheckpointPolicy, StrategyConfig
+from backend.records.jobs.config import (
+    LAMBDAS,
+    MODES,
+    USUAL_OPTIMIZERS,
+    CheckpointPolicy,
+    StrategyConfig,
+)
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.setting_labels import LABELS, value_words
-from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
+from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
@@ -19,6 +26,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.form.job_fields import JobFields
+from widgets.jobs.form.strategy_note import StrategyView
 from widgets.jobs.form.sweep_card import SweepCard
 from widgets.jobs.form.template_strip import TemplateStrip
 from widgets.jobs.form.trial_status import TrialLine
@@ -28,6 +36,7 @@ SECTION_W = 64
 _A_ROW = 4
 _NORM = "gradient_norm"
 _BEST_BY = CheckpointPolicy.best_metric
+_KNOWN = {"strategy": STRATEGIES, "optimizer": OPTIMIZERS, "schedule": SCHEDULES}
 
 
 class FormSections(QWidget):
@@ -50,10 +59,12 @@ class FormSections(QWidget):
         self.trial = TrialLine()
         self.banner = Banner(stacked=True)
         self.banner.hide()
-        self._how_more = Details("Optimizer and schedule settings")
+        self._how_more = Details("Settings of strategy, optimizer and schedule")
+        self._strategy_note = StrategyView()
+        self._strategies = ("", "")
         self._keep_more = Details("Seed, loader and stop conditions")
         self._how_faults, self._keep_faults = FaultLine(), FaultLine()
-        self._settings_of: dict[str, tuple[str, ...]] = {"optimizer": (), "schedule": ()}
+        self._settings_of: dict[str, tuple[str, ...]] = dict.fromkeys(_KNOWN, ())
         self._settings = _grid()
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
@@ -76,6 +87,8 @@ class FormSections(QWidget):
             control = fields.field(f"{table}.name").control
             if isinstance(control, ComboBox):
                 control.currentIndexChanged.connect(self.fit_settings)
+                if table == "strategy":
+                    control.activated.connect(self._follow_strategy)
         fields.show({"stop_on_nan": True})
         self.fit_settings()
         self._say_usual_mode()
@@ -96,26 +109,42 @@ class FormSections(QWidget):
 
     @Slot()
     def say_details(self) -> None:
-        """Show the optimizer's settings next to its name, since their fields may be hidden."""
+        """Show the settings of strategy and optimizer next to their names, if not the defaults.
+
+        Their fields may be hidden.
+        """
         draft = self._fields.draft()
-        said = []
-        for path in (*self._settings_of["optimizer"], _NORM):
-            table, _, key = path.rpartition(".")
-            value = (draft.get(table, {}) if table else draft).get(key)
-            label = self._fields.label(path)
-            if value is True:
-                said.append(label)
-            elif value is not None:
-                said.append(f"{label.lower()} {self._fields.shown(path)}")
-        control = self._fields.field("optimizer.name").control
-        if isinstance(control, ComboBox):
-            control.set_aside(", ".join(said))
+        for owner, more in (("strategy", ()), ("optimizer", (_NORM,))):
+            said = []
+            for path in (*self._settings_of[owner], *more):
+                table, _, key = path.rpartition(".")
+                value = (draft.get(table, {}) if table else draft).get(key)
+                label = self._fields.label(path)
+                if value is True:
+                    said.append(label)
+                elif value is not None:
+                    said.append(f"{label.lower()} {self._fields.shown(path)}")
+            control = self._fields.field(f"{owner}.name").control
+            if isinstance(control, ComboBox):
+                control.set_aside(", ".join(said))
+        self._describe_strategy(draft.get("strategy", {}))
+
+    def _describe_strategy(self, chosen: Mapping[str, Any]) -> None:
+        """Describe the strategy; the default of lambda depends on the variant."""
+        self._strategy_note.show_strategy(self._strategies[1], chosen)
+        if "strategy.lambda" in self._settings_of["strategy"]:
+            line = self._fields.field("strategy.lambda").control
+            usual = LAMBDAS.get(self._fields.key("strategy.variant"))
+            if isinstance(line, LineEdit) and usual is not None:
+                line.setPlaceholderText(f"{usual:g}")
 
     @Slot()
     def fit_settings(self) -> None:
-        """Show only the settings of the selected optimizer and schedule."""
-        for table, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+        """Show only the settings of the selected strategy, optimizer and schedule."""
+        for table, known in _KNOWN.items():
             name = self._fields.key(f"{table}.name")
+            if table == "strategy" and name != self._strategies[1]:
+                self._strategies = (self._strategies[1], name)
             settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
             wanted = tuple(f"{table}.{key}" for key in settings)
             if wanted == self._settings_of[table] and wanted:
@@ -137,10 +166,25 @@ class FormSections(QWidget):
                     self._fields.show_one(f"{table}.{key}", kept[key])
         self.say_details()
 
+    @Slot()
+    def _follow_strategy(self) -> None:
+        """Describe a strategy that the user chose, and select its usual optimizer.
+
+        An optimizer that was not the usual one of the strategy before stays.
+        """
+        before, now = (USUAL_OPTIMIZERS.get(name, "sgd") for name in self._strategies)
+        if self._fields.key("optimizer.name") == before:
+            self._fields.show_one("optimizer.name", now)
+        self._how_more.open()
+
     def _lay_settings(self) -> None:
-        """Place the optimizer's settings in rows, followed by those of the schedule."""
+        """Place the settings in rows; servers apply the learning rate without scaling."""
+        strategy = self._settings_of["strategy"]
+        self._fields.field("strategy.lr_scaling").setVisible("strategy.servers" not in strategy)
         paths = (*self._settings_of["optimizer"], _NORM, *self._settings_of["schedule"])
-        _lay(self._settings, *(self._fields.field(path) for path in paths))
+        _lay(self._settings, *(self._fields.field(path) for path in strategy))
+        below = -(-len(strategy) // _A_ROW)
+        _lay(self._settings, *(self._fields.field(path) for path in paths), below=below)
 
     def _what(self) -> Card:
         f = self._fields
@@ -174,7 +218,7 @@ class FormSections(QWidget):
             faults=self._how_faults,
         )
         self._how_faults.stand_below(f.number(_NORM, "off"))
-        self._how_more.fill(self._settings)
+        self._how_more.fill(self._strategy_note, self._settings)
         return section("How", first, second, self._how_more)
 
     def _keep(self) -> Card:
@@ -258,8 +302,9 @@ def _grid(*fields: Field) -> QGridLayout:
     return grid
 
 
-def _lay(grid: QGridLayout, *fields: Field) -> None:
-    for number, field in enumerate(fields):
+def _lay(grid: QGridLayout, *fields: Field, below: int = 0) -> None:
+    """Place fields in rows; ``below`` rows are above them."""
+    for number, field in enumerate(fields, below * _A_ROW):
         grid.addWidget(field, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
 
 

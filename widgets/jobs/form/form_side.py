@@ -260,6 +260,8 @@ class FormFoot(StyledFrame):
             told.append(f"rate {formats.setting(check.learning_rate)}")
         if check.steps_per_epoch is not None:
             told.append(f"{formats.count(check.steps_per_epoch)} steps an epoch")
+        if check.servers:
+            told.append(_served(check))
         found, now = check.forecast, time.time()
         if found.lasts_s is not None:
             told.append(f"ready {formats.about(now + found.lasts_s, now)}")
@@ -278,11 +280,20 @@ def _roughly(seconds: float | None) -> str:
     )
 
 
+def _served(check: JobCheck) -> str:
+    """Return ``3 processes train, 1 serves``."""
+    verb = "serves" if check.servers == 1 else "serve"
+    train = formats.plural(check.workers, "process trains", "processes train")
+    return f"{train}, {formats.count(check.servers)} {verb}"
+
+
 def _basis(check: JobCheck) -> str:
     """Return the basis of the figures, what is not known yet, and the disk space."""
     found, told = check.forecast, []
     if check.jobs > 1:
         told.append("These figures are for the first job.")
+    if check.servers:
+        told.append(f"{_served(check)}; an update is one push of a worker.")
     if found.lasts_s is not None and found.pace_s is not None:
         told.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
     elif check.global_batch is not None:

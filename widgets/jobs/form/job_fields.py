@@ -28,6 +28,8 @@ from widgets.jobs.form.swept_fields import SweptFields, with_first_values
 
 _OPTIONAL_FLAG = "optional flag"
 """A PyTorch flag, which is off when left out."""
+_OPTIONAL_CHOICE = "optional choice"
+"""A choice of which the first option is left out: it is the default."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,14 @@ class JobFields(QObject):
         return self._add(path, "flag", name, switch)
 
     def setting(self, path: str, setting: Setting) -> Field:
-        """Add the field of a PyTorch setting; empty stands for PyTorch's default."""
+        """Add the field of a setting with a default; empty stands for the default."""
         if setting.kind == "flag":
             made = self.switch(path)
             self._kinds[path] = _OPTIONAL_FLAG
+            return made
+        if setting.kind == "choice":
+            made = self.choice(path)
+            self._kinds[path] = _OPTIONAL_CHOICE
             return made
         default = setting.default
         shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
@@ -175,8 +181,10 @@ class JobFields(QObject):
         return field.label() if field is not None else path
 
     def shown(self, path: str) -> str:
-        """Return the text of a line; all values if it has several."""
+        """Return the text of a line or a choice; all values if it has several."""
         shown = self._fields[path].shown
+        if isinstance(shown, ComboBox):
+            return shown.currentText()
         return shown.text() if isinstance(shown, LineEdit) else ""
 
     def key(self, path: str) -> str:
@@ -277,7 +285,8 @@ class JobFields(QObject):
 
     def _value(self, path: str, control: QWidget) -> Any:
         if isinstance(control, ComboBox):
-            return control.key() or None
+            is_default = self._kinds[path] == _OPTIONAL_CHOICE and control.currentIndex() == 0
+            return None if is_default else control.key() or None
         if isinstance(control, Switch):
             left_out = self._kinds[path] == _OPTIONAL_FLAG and not control.isChecked()
             return None if left_out else control.isChecked()

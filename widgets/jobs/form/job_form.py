@@ -16,7 +16,7 @@ from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from backend.records.base.validation import Fault
-from backend.records.jobs.config import without_usual_stop
+from backend.records.jobs.config import parse_job, without_usual_stop
 from backend.records.jobs.flat_settings import changes
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import JobCheck, JobView
@@ -188,6 +188,10 @@ class JobForm(QWidget):
     def show_draft(self, draft: JobDraft) -> None:
         """Fill the form from a job file. Settings without a field are kept in the draft."""
         raw = without_usual_stop({"stop_on_nan": True, **draft.raw})
+        optimizer = raw.get("optimizer", {})
+        if isinstance(optimizer, Mapping) and "name" not in optimizer:
+            # The default of the strategy.
+            raw["optimizer"] = {"name": parse_job(raw).draft.optimizer.name, **optimizer}
         self._fields.show(raw)
         placements = raw.pop("placement", [])
         self._picker.put(placements if isinstance(placements, list) else [])

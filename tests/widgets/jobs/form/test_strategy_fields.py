@@ -1,0 +1,129 @@
+"""The strategy in New job: its settings, what it does, and what it changes of other fields."""
+
+import pytest
+from PySide6.QtCore import Qt
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.setting_labels import LABELS
+from backend.records.jobs.torch_options import STRATEGIES
+from backend.records.jobs.view import JobCheck
+from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
+from widgets.common.fields import ComboBox
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.strategy_note import NOTES, OPTIONS
+
+FOUR = [{"node": "this-computer", "processes": 4}]
+
+
+def job(**strategy):
+    placement = FOUR if strategy["name"] != "alone" else [{**FOUR[0], "processes": 1}]
+    return {**DIGITS, "strategy": strategy, "placement": placement}
+
+
+def choose(form, qtbot, name):  # noqa: F811
+    """Choose a strategy as a user does, with keys."""
+    control = form._fields.field("strategy.name").control
+    control.setFocus()
+    while control.findData(name) < control.currentIndex():
+        qtbot.keyClick(control, Qt.Key.Key_Up)
+    while control.findData(name) > control.currentIndex():
+        qtbot.keyClick(control, Qt.Key.Key_Down)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_each_strategy_shows_its_own_settings_and_no_others(form, name):  # noqa: F811
+    form.show_draft(JobDraft(job(name=name)))
+    own = {f"strategy.{key}" for key in STRATEGIES[name]} & set(LABELS)
+    shown = {path for path in form._fields._fields if path.startswith("strategy.")}
+    assert shown == own | {"strategy.name", "strategy.lr_scaling"}
+    for key, setting in STRATEGIES[name].items():
+        control = form._fields.field(f"strategy.{key}").control
+        if setting.kind == "choice":
+            assert isinstance(control, ComboBox)
+            assert [control.itemData(n) for n in range(control.count())] == [*setting.choices]
+    assert parse_job(form.draft().raw).config == parse_job(job(name=name)).config
+
+
+def test_settings_of_a_strategy_are_kept_and_defaults_are_left_out(form):  # noqa: F811
+    raw = job(name="dc-asgd", variant="constant", servers=2, policy="portion")
+    form.show_draft(JobDraft(raw))
+    assert form.draft().raw["strategy"] == {**raw["strategy"], "lr_scaling": "linear"}
+    control = form._fields.field("strategy.policy").control
+    control.choose("none")
+    assert "policy" not in form.draft().raw["strategy"]
+    shown = form._fields.field("strategy.name").control.shown_text()
+    assert shown == "DC-ASGD, variant Constant, servers 2"
+
+
+def test_the_default_of_lambda_is_that_of_the_variant(form):  # noqa: F811
+    form.show_draft(JobDraft(job(name="dc-asgd")))
+    line = form._fields.field("strategy.lambda").control
+    assert line.placeholderText() == "2"
+    form._fields.field("strategy.variant").control.choose("constant")
+    assert line.placeholderText() == "0.04"
+
+
+@pytest.mark.usefixtures("look")
+def test_where_servers_apply_the_rate_no_scaling_is_offered(form):  # noqa: F811
+    form.show()
+    form.show_draft(JobDraft(job(name="downpour")))
+    assert not form._fields.field("strategy.lr_scaling").isVisible()
+    form.show_draft(JobDraft(job(name="ddp")))
+    assert form._fields.field("strategy.lr_scaling").isVisible()
+
+
+@pytest.mark.usefixtures("look")
+def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbot):  # noqa: F811
+    form.show()
+    form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "sgd", "lr": 0.05}}))
+    note = form._sections._strategy_note
+    assert not note.isVisible()
+    choose(form, qtbot, "downpour")
+    assert note.isVisible()
+    assert [one.text() for one in note._lines][:3] == [
+        NOTES["downpour"].does,
+        NOTES["downpour"].pays,
+        NOTES["downpour"].needs,
+    ]
+    assert form._fields.key("optimizer.name") == "adagrad"
+    choose(form, qtbot, "dc-asgd")
+    assert form._fields.key("optimizer.name") == "sgd"
+    form._fields.field("optimizer.name").control.choose("adam")
+    choose(form, qtbot, "downpour")
+    assert form._fields.key("optimizer.name") == "adam", "the user chose it"
+
+
+def test_a_file_without_an_optimizer_shows_that_of_its_strategy(form):  # noqa: F811
+    raw = {**job(name="downpour"), "optimizer": {"lr": 0.01}}
+    form.show_draft(JobDraft(raw))
+    assert parse_job(form.draft().raw).config.optimizer == parse_job(raw).config.optimizer
+    assert form._fields.key("optimizer.name") == "adagrad"
+
+
+def test_an_option_says_when_it_pays(form):  # noqa: F811
+    form.show_draft(JobDraft(job(name="allreduce", compression="fp16", reduction="adasum")))
+    said = form._sections._strategy_note._lines[3].text()
+    assert OPTIONS["compression", "fp16"] in said
+    assert OPTIONS["reduction", "adasum"] in said
+    form.show_draft(JobDraft(job(name="allreduce")))
+    assert form._sections._strategy_note._lines[3].text() == ""
+
+
+def test_every_strategy_and_every_option_is_described():
+    assert tuple(NOTES) == tuple(STRATEGIES)
+    options = {
+        (key, choice)
+        for settings in STRATEGIES.values()
+        for key, setting in settings.items()
+        for choice in setting.choices[1:]
+    }
+    assert set(OPTIONS) == options
+
+
+def test_the_processes_that_serve_are_counted(form):  # noqa: F811
+    check = JobCheck(global_batch=32, learning_rate=0.05, workers=3, servers=1)
+    form.show_check(check)
+    assert "3 processes train, 1 serves" in form._side._basis.text()
+    assert "3 processes train, 1 serves" in form._foot.figures.text()
+    form.show_check(JobCheck(global_batch=64, learning_rate=0.05, workers=2))
+    assert "train" not in form._side._basis.text() + form._foot.figures.text()

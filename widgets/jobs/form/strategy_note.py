@@ -1,0 +1,192 @@
+"""What a strategy does, when it pays and what it needs, with a drawing of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import hypot
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
+from PySide6.QtWidgets import QWidget
+
+from widgets.common import theme
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.painting import fill_round, paint_text, round_pen
+from widgets.common.theme import R_CELL, S1, S4
+
+_DRAWING_W, _DRAWING_H = 204, 96
+_BOX_W, _BOX_H, _CAPTION_W = 60, 24, 70
+_GAP, _APART = 3, 5
+_HEAD = 4.0
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Ranks as boxes, and arrows between them.
+
+    ``boxes``: text, column and row, both from 0 to 1; ``arrows``: from box to box, by number;
+    ``server``: the number of the box that holds the parameters.
+    """
+
+    boxes: tuple[tuple[str, float, float], ...]
+    arrows: tuple[tuple[int, int], ...] = ()
+    server: int | None = None
+    captions: tuple[tuple[str, float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class StrategyNote:
+    """What a strategy does, when it pays, and what it costs or needs."""
+
+    does: str
+    pays: str
+    needs: str
+    sketch: Sketch
+
+
+_RING = Sketch(
+    (("rank 0", 0, 0), ("rank 1", 1, 0), ("rank 2", 1, 1), ("rank 3", 0, 1)),
+    ((0, 1), (1, 2), (2, 3), (3, 0)),
+    captions=(("gradients", 0.5, 0.5),),
+)
+_WORKERS = (("worker 1", 0, 1), ("worker 2", 0.5, 1), ("worker 3", 1, 1))
+_TO_AND_FRO = ((1, 0), (0, 1), (2, 0), (0, 2), (3, 0), (0, 3))
+_CAPTIONS = (("gradients", 0, 0), ("parameters", 1, 0))
+
+NOTES: Mapping[str, StrategyNote] = {
+    "allreduce": StrategyNote(
+        "Each process trains on its own batch; then all of them average their gradients and make "
+        "the same update.",
+        "It pays where the processes are equally fast and the network is good: use it unless you "
+        "have a reason not to.",
+        "Each step waits for the slowest process, and each node needs Horovod.",
+        _RING,
+    ),
+    "ddp": StrategyNote(
+        "The same updates as allreduce, made by PyTorch's DistributedDataParallel.",
+        "It pays on nodes where Horovod cannot be built.",
+        "Each step waits for the slowest process; it has no compression and no other reductions.",
+        _RING,
+    ),
+    "downpour": StrategyNote(
+        "Workers push gradients to a server and fetch parameters from it; they do not wait for "
+        "each other.",
+        "It pays where nodes differ in speed or may be lost: the job continues with the other "
+        "workers.",
+        "The first processes serve and do not train, and late gradients may need a lower rate.",
+        Sketch((("server 0", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    ),
+    "dc-asgd": StrategyNote(
+        "As Downpour, and the server corrects each late gradient for the updates since the worker "
+        "fetched.",
+        "It pays with many workers, where Downpour loses accuracy to late gradients.",
+        "The server keeps a copy of the parameters for each worker; the correction is meant for "
+        "SGD.",
+        Sketch((("server + λ", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    ),
+    "alone": StrategyNote(
+        "One process trains on one batch after the other.",
+        "It pays for small models, and as the reference for other strategies.",
+        "It needs exactly one process.",
+        Sketch((("rank 0", 0.5, 0.5),)),
+    ),
+}
+"""By the name of the strategy."""
+OPTIONS: Mapping[tuple[str, str], str] = {
+    ("compression", "fp16"): "16 bits halve what is sent, which pays on a slow network; a gradient "
+    "above 65,504 overflows.",
+    ("reduction", "adasum"): "Adasum weighs gradients by how much they agree: it pays with many "
+    "processes, and needs no rate scaling.",
+    ("reduction", "hierarchical"): "The GPUs of a node average first: it pays with several GPUs on "
+    "each of several nodes.",
+    (
+        "variant",
+        "constant",
+    ): "A constant lambda has to fit the size of the gradients, which changes during the training.",
+    ("policy", "quorum"): "An epoch ends when 75 % of the workers are done, and leaves out the "
+    "rest: it pays where a node is sometimes very slow.",
+    ("policy", "portion"): "Batches are handed out in small portions: it pays where nodes differ "
+    "in speed.",
+}
+"""When a choice other than the default pays, by setting and choice."""
+
+
+class StrategyView(QWidget):
+    """The note of the chosen strategy, and a sentence for each option that is not the default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawing = _Drawing()
+        self._lines = tuple(Label("", "small", "text2", wrap=True) for _ in range(4))
+        words = col(*self._lines, STRETCH, gap=S1)
+        self.setLayout(row(self._drawing, (words, 1), gap=S4, top=True))
+
+    def show_strategy(self, name: str, chosen: Mapping[str, str]) -> None:
+        """Show the note of a strategy; ``chosen`` has its choices by setting."""
+        note = NOTES.get(name)
+        self.setVisible(note is not None)
+        if note is None:
+            return
+        options = " ".join(filter(None, (OPTIONS.get(choice) for choice in chosen.items())))
+        words = (note.does, note.pays, note.needs, options)
+        for line, text in zip(self._lines, words, strict=True):
+            line.setText(text)
+            line.setVisible(bool(text))
+        self._drawing.show_sketch(note.sketch, note.does)
+
+
+class _Drawing(QWidget):
+    def __init__(self) -> None:
+        super().__init__()
+        self._sketch = Sketch(())
+        self.setFixedSize(_DRAWING_W, _DRAWING_H)
+        self.setAccessibleName("Drawing of the strategy")
+
+    def show_sketch(self, sketch: Sketch, words: str) -> None:
+        self._sketch = sketch
+        self.setAccessibleDescription(words)
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        sketch, t = self._sketch, theme.current()
+        for number, (text, column, line) in enumerate(sketch.boxes):
+            is_server = number == sketch.server
+            box = self._box(column, line)
+            fill_round(painter, box, t.q("ink") if is_server else t.tint("live"), R_CELL)
+            tone = "on_ink" if is_server else "live"
+            paint_text(painter, box, text, "tiny", tone, center=True)
+        for text, column, line in sketch.captions:
+            box = self._box(column, line, _CAPTION_W)
+            paint_text(painter, box, text, "tiny", "text3", center=True)
+        for begin, end in sketch.arrows:
+            both = (end, begin) in sketch.arrows
+            self._paint_arrow(painter, begin, end, _APART if both else 0)
+
+    def _box(self, column: float, line: float, width: int = _BOX_W) -> QRectF:
+        room = self.rect().adjusted(1, 1, -1, -1)
+        x = room.left() + column * (room.width() - width)
+        return QRectF(x, room.top() + line * (room.height() - _BOX_H), width, _BOX_H)
+
+    def _paint_arrow(self, painter: QPainter, begin: int, end: int, apart: int) -> None:
+        """Paint an arrow from edge to edge, on the right of the line between the centers."""
+        first, last = (self._box(*self._sketch.boxes[one][1:]).center() for one in (begin, end))
+        way = last - first
+        length = hypot(way.x(), way.y())
+        along, across = way / length, QPointF(-way.y(), way.x()) / length
+        # The share of the way that is inside a box.
+        inside = min(
+            (_BOX_W / 2 + _GAP) / max(abs(along.x()), 1e-9),
+            (_BOX_H / 2 + _GAP) / max(abs(along.y()), 1e-9),
+        )
+        tail = first + along * inside + across * apart
+        tip = last - along * inside + across * apart
+        colour = theme.current().q("line_strong")
+        painter.setPen(round_pen(colour, 1.2))
+        painter.setBrush(colour)
+        painter.drawLine(tail, tip)
+        back = tip - along * 1.5 * _HEAD
+        painter.drawPolygon(QPolygonF([tip, back + across * _HEAD / 2, back - across * _HEAD / 2]))
