@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.jobs.form_controller import FormController
+from backend.base.errors import BackendError
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
 from backend.services.jobs.dataset_size import DataSizes
@@ -205,6 +206,19 @@ def test_m2_what_is_typed_wrong_is_told_at_its_field(form, path, typed, sentence
     assert is_one_sentence(sentence)
     assert form._fields.field(path).control.property("bad") == "true"
     assert form._fields.first_at_fault() is control
+
+
+@pytest.mark.parametrize(
+    ("path", "settings"),
+    [one[:2] for one in LOADED if one[0].startswith(("strategy", "batch_size"))],
+)
+@pytest.mark.usefixtures("form")
+def test_a_job_file_of_a_strategy_at_fault_creates_nothing(services, path, settings):
+    with pytest.raises(BackendError) as caught:
+        services.jobs.create(raw_job(1, **settings))
+    assert str(caught.value).startswith(f"{path}: ")
+    assert is_one_sentence(str(caught.value))
+    assert list(services.jobs.queries.list()) == []
 
 
 @pytest.mark.parametrize(("path", "settings", "sentence"), LOADED, ids=[one[0] for one in LOADED])

@@ -79,7 +79,6 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
         placement=(),
         strategy=StrategyConfig(config.strategy.name),
         schedule=Schedule(config.schedule.name),
-        strategy=StrategyConfig(config.strategy.name),
     )
     names = {"strategy.name": StrategyConfig.name, "schedule.name": Schedule.name}
     return {**_effective(plain, {}), **names}

@@ -60,6 +60,7 @@ class FormSections(QWidget):
         self.banner = Banner(stacked=True)
         self.banner.hide()
         self._how_more = Details("Settings of strategy, optimizer and schedule")
+        self._usual_strategy = StrategyConfig.name
         self._strategy_note = StrategyView()
         self._strategies = ("", "")
         self._keep_more = Details("Seed, loader and stop conditions")
@@ -142,7 +143,7 @@ class FormSections(QWidget):
     def fit_settings(self) -> None:
         """Show only the settings of the selected strategy, optimizer and schedule."""
         for table, known in _KNOWN.items():
-            name = self._fields.key(f"{table}.name")
+            name = self._fields.key(f"{table}.name") or self._usual_strategy
             if table == "strategy" and name != self._strategies[1]:
                 self._strategies = (self._strategies[1], name)
             settings = {k: s for k, s in known.get(name, {}).items() if f"{table}.{k}" in LABELS}
@@ -259,8 +260,10 @@ class FormSections(QWidget):
 
     def say_usual_strategy(self, usual: str) -> None:
         """Show the strategy that the chosen nodes suggest as the default."""
+        self._usual_strategy = usual
         control = self._fields.field("strategy.name").control
         if isinstance(control, ComboBox):
+            self.fit_settings()
             words = value_words("strategy.name", usual).partition(" (")[0]
             control.setItemText(0, f"{words} (default)")
 
