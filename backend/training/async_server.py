@@ -56,7 +56,7 @@ class WorkersLost(BackendError):
 
 
 class _Shard:
-    """What every server has: its part of the parameters, and a channel to each worker."""
+    """A server's part of the parameters, and its channel to each worker."""
 
     def __init__(self, config: JobConfig, meeting: Rendezvous, model: torch.nn.Module) -> None:
         self.model = model
@@ -134,7 +134,7 @@ class ShardServer:
         except PeerLost as error:
             # Rank 0 has the same worker and reports it.
             swallowed(error)
-            shard.server.forget(worker)
+            shard.server.release(worker)
 
 
 def _optimizer_state(shard: _Shard) -> dict[int, Any]:
@@ -642,7 +642,7 @@ class AsyncServer:
             self._book.commit(result, hold)
 
     def _lost(self, worker: int) -> None:
-        """Go on without a worker; the others get its batches, in this epoch or the next."""
+        """Continue without a worker; the others get its batches, in this epoch or the next."""
         with self._changed:
             self._live.discard(worker)
             self._resting.discard(worker)
@@ -653,7 +653,7 @@ class AsyncServer:
                 portions.append((None, left))
             self._portions = deque(portions)
             self._buffers.pop(worker, None)
-            self._shard.server.forget(worker)
+            self._shard.server.release(worker)
             plan = self._launch.ranks[worker]
             self._lost_texts.append(
                 f"Rank {worker} on {plan.node} has ended; {len(self._live)} of "

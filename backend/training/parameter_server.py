@@ -48,7 +48,7 @@ class ParameterServer:
     """The parameters that one server owns, and the job's optimizer over them.
 
     Attributes:
-        version: The updates so far.
+        version: The number of updates.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ParameterServer:
         mean.mul_(_DECAY).add_(square, alpha=1 - _DECAY)
         return self._strength / torch.sqrt(mean + _EPSILON) * square * drift
 
-    def forget(self, worker: int) -> None:
+    def release(self, worker: int) -> None:
         """Release what is kept for a worker that has ended."""
         self._pulled.pop(worker, None)
         self._copies.pop(worker, None)

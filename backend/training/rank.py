@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from backend.training.train_state import Batch, Outcome, Rank0Services
 
     class Role(Protocol):
-        """What this rank does in its job."""
+        """The work of a rank."""
 
         batch: Batch
 

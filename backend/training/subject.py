@@ -1,4 +1,4 @@
-"""What a job trains: the user's data and model, opened the same way on every rank."""
+"""The user's data and model, opened the same way on every rank."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import Checkpointer
@@ -40,7 +41,7 @@ def main() -> None:
     moments = random.Random(25)
     seen: list[dict[str, Any]] = []
     for run in range(1, stops + 1):
-        strategy = AllReduce()
+        strategy = AllReduce(StrategyConfig())
         strategy.load()
         strategy.join(60)
         newest = _newest(folder, launch) if strategy.rank == 0 else ""

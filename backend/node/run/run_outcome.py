@@ -84,7 +84,7 @@ class EndedRun:
     """What ranks wrote in this run, that of the first failing one at least."""
     mpirun_log: Sequence[LogPart] = ()
     expendable: Set[int] = frozenset()
-    """The ranks without which the job goes on."""
+    """The ranks without which the job continues."""
 
 
 def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:

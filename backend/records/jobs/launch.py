@@ -68,7 +68,7 @@ class Launch(Record, what="launch record", rules=STRICT):
     such a trial is read back."""
 
     def can_lose(self, rank: int) -> bool:
-        """Return whether the job goes on without this rank: it is one of several workers."""
+        """Return whether the job continues without this rank: it is one of several workers."""
         servers = self.config.strategy.servers
         return 0 < servers <= rank
 

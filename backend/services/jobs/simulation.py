@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
 
 _LIMIT_S = 24 * 3600.0
-"""Whoever started it can cancel it."""
+"""A user can cancel it."""
 
 
 def simulate(

@@ -1,4 +1,4 @@
-"""The meeting of a run's ranks through MPI, and the store through which torch.distributed goes on.
+"""The meeting of a run's ranks through MPI, and their store for torch.distributed.
 
 MPI is used for one broadcast only, of the address of rank 0's store: its port is one that the
 system chose. It has ended when the ranks begin to train, so a rank that dies later is no matter of

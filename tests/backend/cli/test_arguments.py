@@ -70,6 +70,7 @@ WORDS = {
     ("notice", "mail"): ["you@lab.example"],
     ("notice", "set"): ["--finished", "off"],
     ("notice", "test"): ["mail"],
+    ("job", "simulate"): ["FILE", "--staleness", "2"],
     ("job", "list"): [],
     ("job", "export"): ["ID", "--checkpoint", "C", "--format", "pt", "--output", "P"],
 }

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from backend.records.jobs.config import StrategyConfig
 from backend.training.data import fingerprint
 from backend.training.step_sync import StepSync
 from backend.training.strategies.allreduce import AllReduce
@@ -188,7 +189,7 @@ class Others:
 @pytest.mark.parametrize(("factor", "is_used"), [(0.0, False), (1.0, True)])
 def test_a_parameter_has_a_gradient_where_any_rank_used_it(factor: float, is_used: bool) -> None:
     model = nn.ModuleDict({"used": nn.Linear(4, 4), "idle": nn.Linear(4, 4)})
-    strategy: Any = AllReduce()
+    strategy: Any = AllReduce(StrategyConfig())
     strategy._hvd = Others(factor)
     strategy.adopt(model, ballot_size=4)
     strategy.zero()

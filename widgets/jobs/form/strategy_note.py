@@ -1,4 +1,4 @@
-"""What a strategy does, when it pays and what it needs, with a drawing of its ranks."""
+"""A description of a strategy in three sentences, with a drawing of its ranks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class StrategyNote:
-    """What a strategy does, when it pays, and what it costs or needs."""
+    """Three sentences: the way of a strategy, when it pays, and its costs or needs."""
 
     does: str
     pays: str

@@ -71,7 +71,7 @@ def test_a_job_that_names_no_strategy_trains_by_ddp_where_horovod_is_missing(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished_job(services, tmp_path / "sources")
-    raw = services.jobs.clone(services.jobs.list()[0].id)
+    raw = services.jobs.clone(services.jobs.queries.list()[0].id)
     raw["strategy"] = {"lr_scaling": "none"}
     allreduce = raw | {"strategy": {"name": "allreduce"}}
     assert services.jobs.check(raw).usual_strategy == "allreduce"
