@@ -1,0 +1,99 @@
+"""Batch L-BFGS over a function of one vector; no process and no message here.
+
+The direction is from Nocedal & Wright, "Numerical Optimization" (2006), algorithm 7.4 (two-loop
+recursion), the step length from 3.5 and 3.6 (strong Wolfe conditions), as `torch.optim.LBFGS` has
+them: that optimizer evaluates its first point twice, and cannot stop within an iteration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import lbfgs
+
+_FLAT, _CURVED = 1e-9, 1e-10
+"""torch.optim.LBFGS: a slope that is not worth a step, and the curvature that a pair needs."""
+
+
+class Lbfgs:
+    """Directions and step lengths from the last ``history`` steps.
+
+    Attributes:
+        pairs: Each step, and the change of the gradient over it.
+    """
+
+    def __init__(self, history: int, lr: float) -> None:
+        self.pairs: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=history)
+        self.param_groups: list[dict[str, Any]] = []
+        self._lr = lr
+
+    def step(
+        self,
+        function: Callable[[torch.Tensor], tuple[float, torch.Tensor]],
+        point: torch.Tensor,
+        loss: float,
+        gradient: torch.Tensor,
+    ) -> tuple[torch.Tensor, float, torch.Tensor]:
+        """Make one iteration; return the new point with its loss and gradient.
+
+        An exception of ``function`` leaves everything as it was. Where no step along the direction
+        lowers the loss, the point stays, and the next direction is the gradient's.
+        """
+        direction = self.direction(gradient)
+        slope = gradient.dot(direction)
+        if slope > -_FLAT:
+            self.pairs.clear()
+            return point, loss, gradient
+        first = self._lr * (1.0 if self.pairs else min(1.0, 1.0 / float(gradient.abs().sum())))
+
+        def along(start: torch.Tensor, length: Any, direction: torch.Tensor) -> Any:
+            at = torch.add(start, direction, alpha=float(length))
+            value, slopes = function(at)
+            if math.isfinite(value) and slopes.isfinite().all():
+                return value, slopes
+            # The search halves its interval towards the start.
+            return math.inf, torch.full_like(slopes, math.nan)
+
+        # Not a public name, but with these arguments since torch 1.2; at most 25 evaluations.
+        search: Any = lbfgs._strong_wolfe
+        value, slopes, length, _ = search(along, point, first, direction, loss, gradient, slope)
+        if not value < loss:
+            self.pairs.clear()
+            return point, loss, gradient
+        step, change = float(length) * direction, slopes - gradient
+        if step.dot(change) > _CURVED:
+            self.pairs.append((step, change))
+        return torch.add(point, direction, alpha=float(length)), value, slopes
+
+    def direction(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return minus the approximate inverse Hessian times the gradient."""
+        found = -gradient
+        parts = []
+        for step, change in reversed(self.pairs):
+            part = step.dot(found) / step.dot(change)
+            parts.append(part)
+            found -= part * change
+        if self.pairs:
+            step, change = self.pairs[-1]
+            found *= step.dot(change) / change.dot(change)
+        for (step, change), part in zip(self.pairs, reversed(parts), strict=True):
+            found += (part - change.dot(found) / step.dot(change)) * step
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the pairs, in the form of an optimizer of torch."""
+        pairs = [{"step": step, "change": change} for step, change in self.pairs]
+        return {"state": dict(enumerate(pairs)), "param_groups": []}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take the pairs of a checkpoint; the last ones, if the history is shorter now.
+
+        Raises:
+            KeyError: The state is of another optimizer.
+        """
+        pairs = [state["state"][number] for number in sorted(state["state"])]
+        self.pairs.extend((pair["step"], pair["change"]) for pair in pairs)

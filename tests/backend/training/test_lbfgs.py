@@ -1,0 +1,107 @@
+"""L-BFGS takes the steps of torch's optimizer, and stays where none is possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from backend.training.lbfgs import Lbfgs
+
+Function = Callable[[torch.Tensor], tuple[float, torch.Tensor]]
+
+
+def with_gradient(value: Callable[[torch.Tensor], torch.Tensor]) -> Function:
+    def function(point: torch.Tensor) -> tuple[float, torch.Tensor]:
+        at = point.clone().requires_grad_()
+        loss = value(at)
+        return loss.item(), torch.autograd.grad(loss, at)[0]
+
+    return function
+
+
+def rosenbrock(x: torch.Tensor) -> torch.Tensor:
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def start() -> torch.Tensor:
+    return torch.linspace(-1.5, 1.5, 8, dtype=torch.float64)
+
+
+def steps(
+    optimizer: Lbfgs, function: Function, point: torch.Tensor, count: int
+) -> tuple[torch.Tensor, float]:
+    loss, gradient = function(point)
+    for _ in range(count):
+        point, loss, gradient = optimizer.step(function, point, loss, gradient)
+    return point, loss
+
+
+@pytest.mark.parametrize("history", [2, 10])
+def test_it_takes_the_steps_of_torchs_optimizer(history: int) -> None:
+    own = Lbfgs(history, 1.0)
+    parameter = torch.nn.Parameter(start())
+    optimizer = torch.optim.LBFGS(
+        [parameter], max_iter=1, max_eval=26, history_size=history, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = rosenbrock(parameter)
+        torch.autograd.backward(loss)
+        return loss
+
+    for count in range(1, 26):
+        point, _ = steps(Lbfgs(history, 1.0), with_gradient(rosenbrock), start(), count)
+        optimizer.step(closure)
+        torch.testing.assert_close(point, parameter.detach(), rtol=1e-6, atol=1e-9)
+    _, loss = steps(own, with_gradient(rosenbrock), start(), 80)
+    assert loss < (1e-6 if history == 10 else 1.0)
+
+
+@pytest.mark.parametrize("wall", [math.nan, math.inf])
+def test_it_goes_round_points_without_a_loss(wall: float) -> None:
+    def value(x: torch.Tensor) -> torch.Tensor:
+        loss = (x**2).sum() - x.sum()
+        return loss if float(x.detach().max()) < 0.6 else loss * wall
+
+    point = torch.tensor([-40.0, -30.0, 0.0], dtype=torch.float64)
+    found, _ = steps(Lbfgs(10, 100.0), with_gradient(value), point, 30)
+    torch.testing.assert_close(found, torch.full_like(found, 0.5), rtol=1e-3, atol=1e-3)
+
+
+def test_it_stays_where_no_step_lowers_the_loss_and_forgets_what_led_there() -> None:
+    optimizer = Lbfgs(10, 1.0)
+    point, loss = steps(optimizer, with_gradient(rosenbrock), start(), 5)
+    assert optimizer.pairs
+
+    def rising(at: torch.Tensor) -> tuple[float, torch.Tensor]:
+        return loss + 1.0, torch.ones_like(at)
+
+    stayed, same, _ = optimizer.step(rising, point, loss, torch.ones_like(point))
+    assert torch.equal(stayed, point)
+    assert same == loss
+    assert not optimizer.pairs
+
+
+def test_an_error_within_an_iteration_leaves_all_as_it_was() -> None:
+    optimizer = Lbfgs(10, 1.0)
+    point, _ = steps(optimizer, with_gradient(rosenbrock), start(), 5)
+    before = optimizer.state_dict()
+    loss, gradient = with_gradient(rosenbrock)(point)
+
+    def stopped(at: torch.Tensor) -> tuple[float, torch.Tensor]:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        optimizer.step(stopped, point, loss, gradient)
+    assert optimizer.state_dict() == before
+
+
+def test_a_shorter_history_takes_the_last_steps_of_a_checkpoint() -> None:
+    long, short = Lbfgs(10, 1.0), Lbfgs(2, 1.0)
+    steps(long, with_gradient(rosenbrock), start(), 5)
+    short.load_state_dict(long.state_dict())
+    assert list(short.pairs) == list(long.pairs)[-2:]
