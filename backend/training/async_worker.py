@@ -229,7 +229,7 @@ class AsyncWorker:
             self.beat.beat(Phase.EVALUATING)
             values.append((number, self._evaluation.values(self._model, batch)))
         restore_random_state(kept, self.device)
-        return {"kind": "values", "values": values}
+        return {"kind": "values", "values": values, "piece": task["piece"]}
 
 
 def _gradients(shard: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:

@@ -13,13 +13,14 @@ import torch
 
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
+from backend.training.lbfgs import Lbfgs
 from backend.training.strategies.base import Strategy, bytes_of
 from backend.training.train_state import TrainState
 
 
 def content(
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Lbfgs,
     scaler: torch.amp.GradScaler,
     course: TrainState,
     ranks: Sequence[Any],

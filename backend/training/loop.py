@@ -41,6 +41,7 @@ from backend.training.data import (
     seed_everything,
 )
 from backend.training.evaluation import Evaluation, precision
+from backend.training.lbfgs import Lbfgs
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.strategies.base import Strategy
@@ -473,21 +474,26 @@ class ForwardPass(torch.nn.Module):
         return user_code.compute_loss(self.model, self.output, target)
 
 
-def make_optimizer(settings: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
+def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the parameters that training changes."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise BackendError(
             "The model has no parameters to train.",
             "Build layers in UserModel.__init__ and leave requires_grad on for some.",
         )
+    return parameters
+
+
+def make_optimizer(settings: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
-        parameters, lr=settings.lr, **settings.settings
+        trained(model), lr=settings.lr, **settings.settings
     )
     return optimizer
 
 
 def load_optimizer(
-    optimizer: torch.optim.Optimizer, state: dict[str, Any], settings: Optimizer
+    optimizer: torch.optim.Optimizer | Lbfgs, state: dict[str, Any], settings: Optimizer
 ) -> None:
     """Load the state of a checkpoint; settings that were edited in the job since then stay."""
     try:

@@ -130,7 +130,7 @@ class Rank:
         from backend.training.async_worker import AsyncWorker
 
         if services is not None:
-            return AsyncServer(launch, self._folder, strategy, self._beat, services)
+            return AsyncServer(launch, strategy, self._beat, services)
         if strategy.rank < launch.config.strategy.servers:
             return ShardServer(launch, strategy, self._beat)
         return AsyncWorker(launch, strategy, device, self._beat)

@@ -144,8 +144,13 @@ class Reporter:
         total_steps: int,
         steps_per_epoch: int,
         evaluation_batches: int = 0,
+        step_samples: int | None = None,
     ) -> None:
-        """``evaluation_batches``: of one rank, 0 without an evaluation."""
+        """``evaluation_batches``: of one rank, 0 without an evaluation.
+
+        ``step_samples``: of one step, if it is not a global batch.
+        """
+        self._global_batch = step_samples or self._global_batch
         self._eta.plan(evaluation_batches)
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps

@@ -78,6 +78,16 @@ def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> No
     assert status.samples_per_second == pytest.approx(1600)
 
 
+def test_the_samples_of_a_step_are_those_of_the_plan(tmp_path: Path) -> None:
+    reporter = reporter_of(JobFolder(tmp_path))
+    reporter.plan(step=0, epoch=1, total_steps=2, steps_per_epoch=1, step_samples=1000)
+    reporter.step(step(1))
+    reporter.step(step(2))
+    reporter.close()
+    status = RunStatus.from_dict(read_json(JobFolder(tmp_path).status))
+    assert status.samples_per_second == pytest.approx(100_000)
+
+
 def test_a_rank_that_keeps_the_others_waiting_is_in_the_status(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)

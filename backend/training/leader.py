@@ -1,0 +1,455 @@
+"""Rank 0 of a job with a server or a coordinator: it leads the workers through the epochs.
+
+Each worker has a thread here, which answers one message at a time: the worker asks, and gets a task
+or its share of the validation. A subclass trains; the main thread makes epochs, validations,
+checkpoints and the end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.base.errors import BackendError
+from backend.base.log import swallowed
+from backend.records.base import number_format
+from backend.records.jobs.heartbeat import Phase, RankHeartbeat
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.state import JobState
+from backend.training.checkpoint import NotSaved, fit_weights, load_checkpoint, write_out
+from backend.training.checkpoint import load_weights as read_weights
+from backend.training.checkpoint_content import content, put_buffers
+from backend.training.data import ValidationOrder
+from backend.training.evaluation import mean_of
+from backend.training.handout import Handout
+from backend.training.lbfgs import Lbfgs
+from backend.training.loop import load_optimizer, trained
+from backend.training.step_recorder import PendingStep, StepRecorder
+from backend.training.step_sync import StepResult
+from backend.training.strategies.channel import Channel, PeerLost
+from backend.training.strategies.rendezvous import Rendezvous
+from backend.training.subject import open_subject
+from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
+
+LOOK_S = 0.1
+_WAIT_S = 5.0
+"""A worker without a task asks again: its guard sees that it is not hung."""
+
+
+class WorkersLost(BackendError):
+    """No worker is left. Each has said why in its own record, so this is an echo."""
+
+
+class Leader(ABC):
+    """Rank 0, without the way in which it trains."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        meeting: Rendezvous,
+        beat: RankHeartbeat,
+        services: Rank0Services,
+    ) -> None:
+        self.batch = Batch()
+        self._launch = launch
+        self._config = launch.config
+        self._meeting = meeting
+        self._beat = beat
+        self._services = services
+        self._state = TrainState()
+        self._workers = range(launch.config.strategy.servers, meeting.world_size)
+        self._channels: dict[int, Channel] = {}
+        # Everything below is shared with the workers' threads, under the condition's lock.
+        self._changed = threading.Condition()
+        self._live: set[int] = set()
+        self._resting: set[int] = set()
+        self._is_paused = False
+        self._ending: bool | None = None
+        self._judging = Handout(0)
+        self._judged: list[list[int]] = []
+        self._values: list[tuple[int, dict[str, float]]] = []
+        self._wanted: set[int] = set()
+        self._states: dict[int, Any] = {}
+        self._saved_states: dict[int, Any] = {}
+        self._buffers: dict[int, dict[str, torch.Tensor]] = {}
+        self._times: dict[int, float] = {}
+        self._lost_texts: list[str] = []
+        self._failure: BaseException | None = None
+        self._held: tuple[PendingStep, StepResult] | None = None
+        others = services.reporter.other_trouble
+        services.reporter.other_trouble = lambda: " ".join([others(), *self._lost_texts]).strip()
+
+    # --- what a strategy adds ------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self) -> torch.optim.Optimizer | Lbfgs:
+        """Prepare to train the model; return the optimizer, whose state is in checkpoints."""
+
+    @property
+    @abstractmethod
+    def _steps_per_epoch(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def _step_samples(self) -> int:
+        """The samples of one step."""
+
+    @abstractmethod
+    def _epoch(self) -> bool:
+        """Let the workers train on the rest of the epoch; return whether to stop."""
+
+    @abstractmethod
+    def _work(self, worker: int) -> dict[str, Any] | None:
+        """Return a task of training; None if there is none at the moment."""
+
+    @abstractmethod
+    def _pull(self, worker: int) -> list[torch.Tensor]:
+        """Return the parameters that go with a task; [] if the worker has them."""
+
+    @abstractmethod
+    def _rank_states(self) -> list[Any]:
+        """Return what a checkpoint keeps of each worker."""
+
+    @abstractmethod
+    def _restore(self, saved: dict[str, Any]) -> None:
+        """Take the rest of a checkpoint: model, optimizer and `_state` are restored."""
+
+    # --- the job -------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        self._set_up()
+        outcome = self._train()
+        self._end(outcome)
+        return outcome
+
+    def _set_up(self) -> None:
+        config = self._config
+        self._beat.beat(Phase.SETUP)
+        subject = open_subject(self._launch, torch.device("cpu"), 0, self._beat)
+        self._model = subject.model
+        self._sizes = (len(subject.training), len(subject.validation or ()))
+        self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
+        self._parameters = trained(self._model)
+        self._optimizer = self._open()
+        self._last_save = time.monotonic()
+        if self._launch.resume_from:
+            path = Path(self._launch.resume_from)
+            saved = load_checkpoint(path)
+            fit_weights(self._model, saved["model"], path.name)
+            load_optimizer(self._optimizer, saved["optimizer"], config.optimizer)
+            self._state = TrainState(**saved["course"])
+            put_buffers(self._model, saved["ranks"][0]["buffers"])
+            self._restore(saved)
+        elif self._launch.start_from:
+            source = Path(self._launch.start_from)
+            fit_weights(self._model, read_weights(source), source.name)
+        self._book = StepRecorder(config, self._state, self._services, self._step_samples)
+        state, every = self._state, self._steps_per_epoch
+        epochs_left = config.epochs - state.epoch + 1
+        self._services.reporter.plan(
+            step=state.step,
+            epoch=min(state.epoch, config.epochs),
+            total_steps=state.step + max(0, epochs_left * every - state.epoch_step),
+            steps_per_epoch=every,
+            evaluation_batches=-(-self._validation.batches // config.workers),
+            step_samples=self._step_samples,
+        )
+        self._beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._connect()
+        self._live = set(self._workers)
+        for worker in self._workers:
+            threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
+
+    def _connect(self) -> None:
+        """Open a channel to each worker."""
+        for worker in self._workers:
+            self._channels[worker] = Channel(self._meeting, worker, 0)
+
+    def _train(self) -> Outcome:
+        state = self._state
+        while state.epoch <= self._config.epochs and not state.ended_early:
+            if self._epoch() or self._end_epoch():
+                self._tell(JobState.STOPPING, "Saving a checkpoint")
+                self._save("stop")
+                return Outcome.INTERRUPTED
+        return Outcome.FINISHED
+
+    def _begin_epoch(self) -> None:
+        self._tell(JobState.TRAINING)
+        evaluations = self._config.epochs - self._state.epoch + 1 if self._sizes[1] else 0
+        self._services.reporter.epoch(self._state.epoch, evaluations)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not self._live:
+            raise WorkersLost("All workers of the job have ended.")
+
+    def _end_epoch(self) -> bool:
+        """Evaluate and save; return whether to stop."""
+        state, config = self._state, self._config
+        values: dict[str, float] = {}
+        if self._sizes[1] and not self._launch.steps_limit:
+            found = self._evaluate()
+            if found is None:
+                return True
+            values = found
+        measured = {**(state.held or {}), **values}
+        self._book.release(values)
+        if config.early_stop is not None:
+            state.judge(config.early_stop, measured.get(config.early_stop.metric), measured)
+        is_over = state.epoch >= config.epochs or state.ended_early
+        every = config.checkpoint.every_epochs
+        due = (every is not None and state.epoch % every == 0) or self._is_due()
+        state.epoch += 1
+        state.epoch_step = state.position = 0
+        state.done = []
+        if is_over or due:
+            self._save("last" if is_over else "policy", measured)
+        return False
+
+    def _evaluate(self) -> dict[str, float] | None:
+        """Have the workers evaluate the model; None if a stop was requested."""
+        reporter = self._services.reporter
+        reporter.evaluating()
+        began = time.perf_counter()
+        count = self._validation.batches
+        with self._changed:
+            size = max(1, count // (4 * len(self._live)))
+            numbers = list(range(count))
+            self._judged = [numbers[n : n + size] for n in range(0, count, size)]
+            self._judging = judging = Handout(len(self._judged))
+            self._values = []
+            self._changed.notify_all()
+        while True:
+            self._beat.beat(Phase.WAITING_FOR_OTHERS)
+            with self._changed:
+                self._changed.wait(LOOK_S)
+                self._check()
+                done = len(self._values)
+                if not judging.is_over and self._services.watcher.wanted:
+                    self._judging = Handout(0)
+                    return None
+            reporter.evaluating_at(done // max(1, len(self._live)))
+            if judging.is_over:
+                break
+        reporter.evaluated(time.perf_counter() - began)
+        return mean_of(self._values, self._validation)
+
+    def _pause(self) -> None:
+        """Wait until every live worker waits for an answer."""
+        with self._changed:
+            self._is_paused = True
+            while not self._live <= self._resting:
+                self._beat.beat(Phase.WAITING_FOR_OTHERS)
+                self._changed.wait(LOOK_S)
+                self._check()
+
+    def _resume(self) -> None:
+        with self._changed:
+            self._is_paused = False
+            self._changed.notify_all()
+
+    def _end(self, outcome: Outcome) -> None:
+        self._beat.beat(Phase.SAVING)
+        services = self._services
+        trouble = write_out(services.checkpointer, self._beat, self._config.stall_limit_s)
+        self._book.release({})
+        if trouble:
+            raise NotSaved(trouble)
+        with self._changed:
+            self._ending = outcome is Outcome.FINISHED
+            self._changed.notify_all()
+            while self._live:
+                self._beat.beat(Phase.WAITING_FOR_OTHERS)
+                self._changed.wait(LOOK_S)
+
+    def _tell(self, state: JobState, message: str = "") -> None:
+        self._services.reporter.state(state, message)
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    _saved_step = 0
+
+    def _is_due(self) -> bool:
+        """Return whether a checkpoint is due by steps or by time."""
+        minutes = self._config.checkpoint.every_minutes
+        every = self._config.checkpoint.every_steps
+        return (minutes is not None and time.monotonic() - self._last_save >= minutes * 60) or (
+            every is not None and self._state.step - self._saved_step >= every
+        )
+
+    def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
+        self._beat.beat(Phase.SAVING)
+        began = self._last_save = time.monotonic()
+        self._saved_step = self._state.step
+        states = self._rank_states()
+        if states:
+            put_buffers(self._model, states[0]["buffers"])
+        self._tell(JobState.SAVING)
+        state = self._state
+        between = state.epoch_step == 0
+        self._services.checkpointer.save(
+            content(
+                self._model,
+                self._optimizer,
+                torch.amp.GradScaler(enabled=False),
+                state,
+                states,
+                measured or {},
+                self._launch,
+            ),
+            epoch=state.epoch - 1 if between else state.epoch,
+            step=state.step,
+            epoch_step=state.epoch_step,
+            metrics=measured or {},
+            reason=reason,
+        )
+        self._services.reporter.saved(time.monotonic() - began)
+
+    def _gather_workers(self) -> list[Any]:
+        """Return random state and buffers of each live worker, by rank."""
+        with self._changed:
+            self._states = {}
+            self._wanted = set(self._live)
+            self._changed.notify_all()
+            while self._wanted & self._live:
+                self._beat.beat(Phase.SAVING)
+                self._changed.wait(LOOK_S)
+                self._check()
+            return [self._states[worker] for worker in sorted(self._states)]
+
+    # --- the workers' threads ------------------------------------------------------------------
+
+    def _serve(self, worker: int) -> None:
+        channel = self._channels[worker]
+        try:
+            while self._answer(worker, channel, *channel.receive(self._parameters)):
+                pass
+        except PeerLost as error:
+            swallowed(error)
+            self._lost(worker)
+        except BaseException as error:  # noqa: BLE001 - raised by the main thread
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _answer(
+        self, worker: int, channel: Channel, message: Any, tensors: Sequence[torch.Tensor]
+    ) -> bool:
+        """Answer one message of a worker; return whether another one follows."""
+        with self._changed:
+            answer, values = self._reply(worker, channel, message, tensors)
+        channel.send(answer, values)
+        if answer["kind"] != "end":
+            return True
+        with self._changed:
+            self._live.discard(worker)
+            self._changed.notify_all()
+        return False
+
+    def _reply(
+        self, worker: int, channel: Channel, message: Any, tensors: Sequence[torch.Tensor]
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Take a message; return the answer and the parameters that go with it."""
+        self._note(worker, message, tensors)
+        answer = self._hold(worker, channel, lambda: self._task(worker))
+        return answer, [] if answer["kind"] in ("wait", "end") else self._pull(worker)
+
+    def _hold(
+        self, worker: int, channel: Channel, ask: Callable[[], dict[str, Any] | None]
+    ) -> dict[str, Any]:
+        """Let a worker wait for its answer, which ``ask`` gives; not while there is a pause."""
+        until = time.monotonic() + _WAIT_S
+        self._resting.add(worker)
+        self._changed.notify_all()
+        try:
+            while True:
+                if worker in self._wanted:
+                    channel.send({"kind": "state"})
+                    self._states[worker], _ = channel.receive()
+                    self._wanted.discard(worker)
+                    self._changed.notify_all()
+                if self._ending is not None:
+                    return {"kind": "end", "finished": self._ending}
+                if not self._is_paused:
+                    if (answer := ask()) is not None:
+                        return answer
+                    if time.monotonic() > until:
+                        return {"kind": "wait"}
+                self._changed.wait(LOOK_S)
+        finally:
+            self._resting.discard(worker)
+
+    def _task(self, worker: int) -> dict[str, Any] | None:
+        piece = self._judging.take(worker, time.monotonic())
+        if piece is not None:
+            batches = self._judged[piece]
+            buffers = self._shared_buffers()
+            return {"kind": "evaluate", "piece": piece, "batches": batches, "buffers": buffers}
+        task = self._work(worker)
+        if task is not None and worker in self._saved_states:
+            task["state"] = self._saved_states.pop(worker)
+        return task
+
+    def _shared_buffers(self) -> dict[str, torch.Tensor]:
+        """Return the buffers with which all workers evaluate: those of the first one."""
+        if self._buffers:
+            return self._buffers[min(self._buffers)]
+        return dict(self._model.named_buffers())
+
+    def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
+        """Take what a worker says at the end of a task."""
+        if "sizes" in message and tuple(message["sizes"]) != self._sizes:
+            raise _other_sizes(worker, self._sizes, message["sizes"])
+        if "buffers" in message:
+            self._buffers[worker] = message["buffers"]
+        if message["kind"] == "values" and self._judging.done(
+            worker, message["piece"], time.monotonic()
+        ):
+            self._values += message["values"]
+
+    def _commit(self, hold: bool) -> None:
+        """Report the last step; that of an epoch is kept back until the validation is over."""
+        if self._held is not None:
+            pending, result = self._held
+            self._held = None
+            self._book.facts.append(pending)
+            self._book.commit(result, hold)
+
+    def _lost(self, worker: int) -> None:
+        """Continue without a worker; the others get its work."""
+        with self._changed:
+            self._live.discard(worker)
+            self._resting.discard(worker)
+            self._wanted.discard(worker)
+            self._buffers.pop(worker, None)
+            self._judging.lose(worker)
+            self._take_back(worker)
+            plan = self._launch.ranks[worker]
+            self._lost_texts.append(
+                f"Rank {worker} on {plan.node} has ended; {len(self._live)} of "
+                f"{self._config.workers} workers train on."
+            )
+            self._changed.notify_all()
+
+    @abstractmethod
+    def _take_back(self, worker: int) -> None:
+        """Give the work of a worker that has ended to the others."""
+
+
+def _other_sizes(worker: int, ours: Sequence[int], theirs: Sequence[int]) -> BackendError:
+    return BackendError(
+        f"The loader returns {number_format.count(ours[0])} training and "
+        f"{number_format.count(ours[1])} validation samples on rank 0, and "
+        f"{number_format.count(theirs[0])} and {number_format.count(theirs[1])} on rank {worker}; "
+        "all ranks need the same samples.",
+        "In the loader, use random numbers from random, numpy.random or torch, which have the same "
+        "seed on every rank, or from a generator with a fixed seed.",
+    )
