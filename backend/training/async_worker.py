@@ -1,9 +1,9 @@
-"""A worker of an asynchronous job: it does what rank 0 asks for, and pushes gradients.
+"""A worker of a job that rank 0 leads: it does what rank 0 asks for, and pushes gradients.
 
 The worker speaks and a server answers. It asks rank 0 for a task, trains on the task's batches with
 one push after each `n_push` steps, and asks for the next. Parameters come back with the answer to a
 push, every `n_fetch` steps; in between the worker applies what it pushes to its own, as in Dean et
-al. (NIPS 2012), algorithm 7.1.
+al. (NIPS 2012), algorithm 7.1. For a coordinator it sums the gradients of a portion.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,7 +21,14 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint_content import put_buffers, random_state, restore_random_state
-from backend.training.data import BatchIndices, TrainingOrder, ValidationOrder, loader
+from backend.training.data import (
+    BatchIndices,
+    TrainingOrder,
+    ValidationOrder,
+    loader,
+    portions,
+    seed_everything,
+)
 from backend.training.evaluation import Evaluation
 from backend.training.parameter_server import shards
 from backend.training.strategies.alone import Alone
@@ -56,13 +64,16 @@ class AsyncWorker:
         self._set_up()
         answer = self._ask({"kind": "ready", "traits": self._traits})
         while answer["kind"] != "end":
+            gradients: list[torch.Tensor] = []
             if answer["kind"] == "train":
                 result = self._train(answer)
+            elif answer["kind"] == "portion":
+                result, gradients = self._portion(answer)
             elif answer["kind"] == "evaluate":
                 result = self._evaluate(answer)
             else:
                 result = {"kind": "ready"}
-            answer = self._ask(result)
+            answer = self._ask(result, gradients)
         del self._batches, self._evaluation
         return Outcome.FINISHED if answer["finished"] else Outcome.INTERRUPTED
 
@@ -73,15 +84,14 @@ class AsyncWorker:
         subject = open_subject(self.launch, self.device, number, self.beat)
         self._model = subject.model
         self._traits = traits(subject, self.launch, self.device)
-        training, validation = self._traits[0]
-        self._order = TrainingOrder(training, config.batch_size, 0, 1, config.seed)
+        self._sizes = self._traits[0]
         self._epoch_batches: tuple[int, list[BatchIndices]] = (0, [])
         on_gpu = self.device.type == "cuda"
         self._chosen, self._judged = Chosen(), Chosen()
         self._batches = loader(subject.training, self._chosen, config.loader_workers, on_gpu)
         self._evaluation: Evaluation | None = None
         if subject.validation is not None:
-            self._validation_order = ValidationOrder(validation, config.batch_size, 0, 1)
+            self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
             self._validation = loader(
                 subject.validation, self._judged, config.loader_workers, on_gpu
             )
@@ -108,6 +118,17 @@ class AsyncWorker:
             Channel(self.meeting, self.meeting.rank, server) for server in range(strategy.servers)
         ]
         self._since_fetch = 0
+
+    @cached_property
+    def _order(self) -> TrainingOrder:
+        config = self.launch.config
+        return TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
+
+    @cached_property
+    def _portions(self) -> list[list[BatchIndices]]:
+        config = self.launch.config
+        size = config.strategy.setting("portion")
+        return portions(self._sizes[0], size, config.batch_size, config.seed)
 
     def _ask(self, message: dict[str, Any], gradients: Sequence[torch.Tensor] = ()) -> Any:
         """Send to rank 0, and return its answer; parameters that come with it are taken."""
@@ -185,7 +206,37 @@ class AsyncWorker:
         del batches
         return {"kind": "done", "buffers": self._buffers()}
 
-    def _step(self, data: Any, target: Any) -> dict[str, Any]:
+    def _portion(self, task: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Sum loss, metrics and gradients over the samples of a portion."""
+        began = time.perf_counter()
+        self._model.train()
+        for parameter in self._parameters:
+            parameter.grad = None
+        self._chosen.batches = shares = self._portions[task["number"]]
+        loss, metrics = 0.0, dict[str, float]()
+        batches = iter(self._batches)
+        for share in shares:
+            self.beat.beat(Phase.LOADING_DATA)
+            self.batch.where = "loader"
+            seed_everything(share.number)
+            data, target = user_code.split_batch(next(batches))
+            found = self._step(data, target, len(share))
+            loss += len(share) * found["loss"]
+            for name, value in found["metrics"].items():
+                metrics[name] = metrics.get(name, 0.0) + len(share) * value
+        del batches
+        result = {
+            "kind": "portion",
+            "number": task["number"],
+            "samples": sum(len(share) for share in shares),
+            "loss": loss,
+            "metrics": metrics,
+            "buffers": self._buffers(),
+            "ms": (time.perf_counter() - began) * 1e3,
+        }
+        return result, _gradients(self._shards[0])
+
+    def _step(self, data: Any, target: Any, weight: float = 1.0) -> dict[str, Any]:
         """Add the gradients of one batch; return its loss and metrics."""
         self.beat.beat(Phase.COMPUTING)
         if self.device.type == "cuda":
@@ -196,7 +247,7 @@ class AsyncWorker:
         loss = user_code.compute_loss(self._model, output, target)
         metrics = user_code.compute_metrics(self._model, output, target)
         self.batch.where = "backward"
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss * weight)
         return {"kind": "push", "loss": loss.item(), "metrics": metrics}
 
     def _push(self, meta: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ not fill a step are left out; the next epoch's order includes them again.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,29 @@ class TrainingOrder(Sampler[BatchIndices]):
             share = order[start : start + self._batch_size].tolist()
             yield BatchIndices(share, mixed_seed(self._seed, self.epoch, start))
             start += self.global_batch
+
+
+def portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:
+    """Deal a training set in portions of ``size`` samples or one less, each in such batches.
+
+    They are the same in each epoch, mixed, and none is much smaller than the others: batch
+    normalization cannot train on a single sample.
+    """
+    generator = torch.Generator()
+    generator.manual_seed(mixed_seed(seed))
+    order = torch.randperm(samples, generator=generator)
+    numbers = itertools.count()
+    return [
+        [
+            BatchIndices(batch.tolist(), mixed_seed(seed, next(numbers)))
+            for batch in _even(portion, batch_size)
+        ]
+        for portion in _even(order, size)
+    ]
+
+
+def _even(samples: torch.Tensor, size: int) -> tuple[torch.Tensor, ...]:
+    return samples.tensor_split(-(-len(samples) // size))
 
 
 class ValidationOrder(Sampler[BatchIndices]):

@@ -128,9 +128,11 @@ class Rank:
             return Trainer(launch, self._folder, strategy, device, self._beat, services)
         from backend.training.async_server import AsyncServer, ShardServer
         from backend.training.async_worker import AsyncWorker
+        from backend.training.sandblaster import Sandblaster
 
         if services is not None:
-            return AsyncServer(launch, strategy, self._beat, services)
+            leader = Sandblaster if launch.config.strategy.has_coordinator else AsyncServer
+            return leader(launch, strategy, self._beat, services)
         if strategy.rank < launch.config.strategy.servers:
             return ShardServer(launch, strategy, self._beat)
         return AsyncWorker(launch, strategy, device, self._beat)

@@ -510,3 +510,7 @@ def test_a_job_is_simulated_with_the_staleness_that_was_given(filled: Cli, tmp_p
     assert filled.json("job", "list") == []
     sentence = filled.error("job", "simulate", job_file(tmp_path), "--staleness", "2")
     assert sentence == "The strategy “alone” is synchronous, so it has no staleness."
+    batch = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
+    file = job_file(tmp_path, placement=placement, **batch)
+    sentence = filled.error("job", "simulate", file, "--staleness", "2")
+    assert sentence == "The strategy “sandblaster” is synchronous, so it has no staleness."

@@ -34,7 +34,7 @@ NOTHING = "nothing"
 
 LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
-USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd"}
+USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd", "sandblaster": "lbfgs"}
 """Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
 LR_SCALINGS = ("linear", "sqrt", "none")
 MODES = ("min", "max")
@@ -66,9 +66,15 @@ class StrategyConfig:
         return self.settings.get(name, STRATEGIES[self.name][name].default)
 
     @property
+    def has_coordinator(self) -> bool:
+        """Return whether rank 0 hands the dataset out in portions; a step takes all of them."""
+        return "portion" in STRATEGIES[self.name]
+
+    @property
     def servers(self) -> int:
         """The first ranks, which hold the parameters and do not train; 0 without any."""
-        return int(self.setting("servers")) if "servers" in STRATEGIES[self.name] else 0
+        known = STRATEGIES[self.name]
+        return int(self.setting("servers")) if "servers" in known else int(self.has_coordinator)
 
     @property
     def is_adaptive(self) -> bool:
@@ -190,12 +196,20 @@ class JobConfig:
 
     @property
     def global_batch_size(self) -> int:
-        """The samples of one update; with servers, of one push."""
-        served = self.strategy.servers
-        return self.batch_size * (self.strategy.setting("n_push") if served else self.world_size)
+        """The samples of one update; with servers, of one push.
+
+        Of one forward pass if an update takes the whole dataset.
+        """
+        strategy = self.strategy
+        if strategy.has_coordinator:
+            return self.batch_size
+        served = strategy.servers
+        return self.batch_size * (strategy.setting("n_push") if served else self.world_size)
 
     def steps_per_epoch(self, samples: int) -> int:
         """Return the updates of an epoch; with servers, pushes. Only whole batches are trained."""
+        if self.strategy.has_coordinator:
+            return 1
         if self.strategy.servers:
             return -(-(samples // self.batch_size) // int(self.strategy.setting("n_push")))
         return samples // self.global_batch_size
@@ -306,17 +320,30 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     servers, workers = config.strategy.servers, config.workers
     if servers and size and workers < 1:
         top.fault(
-            "strategy.servers",
+            "strategy.name" if config.strategy.has_coordinator else "strategy.servers",
             f"A job with {servers} server{'s'[: servers > 1]} needs {servers + 1} processes or "
             f"more, one of them to train; it has {size}.",
         )
-    elif servers and config.strategy.setting("policy") == "quorum" and size and workers < 4:
+    elif config.strategy.settings.get("policy") == "quorum" and size and workers < 4:
         top.fault("strategy.policy", f"A quorum of 75 % needs 4 workers or more; it has {workers}.")
+    _check_lbfgs(config, top)
     if config.strategy.servers and config.mixed_precision:
         top.fault("mixed_precision", f"cannot be used with “{config.strategy.name}”.")
     if config.mixed_precision and not config.uses_gpus:
         top.fault("mixed_precision", "needs GPUs; the job runs on CPUs.")
     return ParsedJob(None if faults else config, config, tuple(faults))
+
+
+def _check_lbfgs(config: JobConfig, top: Table) -> None:
+    """Find what does not go together with L-BFGS, which chooses the length of each step itself."""
+    name = config.strategy.name
+    if config.strategy.has_coordinator != (config.optimizer.name == "lbfgs"):
+        top.fault("optimizer.name", "“sandblaster” and “lbfgs” need each other.")
+    if config.strategy.has_coordinator:
+        if config.schedule.name != "constant" or config.schedule.warmup_epochs:
+            top.fault("schedule.name", f"must be “constant” without warm-up for “{name}”.")
+        if config.gradient_norm is not None:
+            top.fault("gradient_norm", f"cannot be used with “{name}”.")
 
 
 def without_secrets(config: JobConfig) -> dict[str, Any]:

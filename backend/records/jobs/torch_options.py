@@ -77,6 +77,7 @@ OPTIMIZERS: dict[str, dict[str, Setting]] = {
         "weight_decay": _DECAY,
         **_COMMON,
     },
+    "lbfgs": {},
 }
 
 SCHEDULES: dict[str, dict[str, Setting]] = {
@@ -107,6 +108,10 @@ STRATEGIES: dict[str, dict[str, Setting]] = {
         "variant": Setting("choice", "adaptive", choices=("adaptive", "constant")),
         "lambda": _number(2.0),
         **_SERVED,
+    },
+    "sandblaster": {
+        "portion": Setting("whole", 64, 1),
+        "history": Setting("whole", 10, 1),
     },
     "alone": {},
 }

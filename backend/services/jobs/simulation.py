@@ -30,7 +30,7 @@ def simulate(
     config = checked.config
     if config is None or checked.faults:
         raise BackendError(" ".join(fault.sentence for fault in checked.faults))
-    if not config.strategy.servers:
+    if not config.strategy.servers or config.strategy.has_coordinator:
         raise BackendError(
             f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",
             "Set the strategy to downpour or dc-asgd.",

@@ -321,7 +321,8 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     if size is None or checked.is_wrong("batch_size", "placement"):
         return
     workers = config.workers
-    if workers < 1 or size.training >= config.batch_size * workers:
+    needed = 1 if config.strategy.has_coordinator else config.batch_size * workers
+    if workers < 1 or size.training >= needed:
         return
     served = config.strategy.servers > 0
     begin = "One batch of each worker" if served else "One step"

@@ -144,6 +144,25 @@ def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
     assert run.status.epoch == 60
 
 
+def test_a_sandblaster_job_goes_on_with_the_portions_of_a_worker_that_was_killed(
+    train: Train,
+) -> None:
+    run = train(
+        in_loader="time.sleep(0.002)",
+        epochs=40,
+        strategy="sandblaster",
+        optimizer={"name": "lbfgs", "lr": 1.0},
+        ranks=3,
+    )
+    run.wait_until_training()
+    run.kill("rank_bootstrap.py", 2)
+    wait_for(lambda: "1 of 2 workers" in run.status.message, "the news", hint=lambda: run.log(0))
+    record = run.end()
+    assert record.state is JobState.FINISHED, record.message
+    assert "Rank 2 on this computer was killed by signal 9 (SIGKILL)" in record.message
+    assert run.status.epoch == run.status.step == 40
+
+
 @pytest.mark.slow
 def test_a_downpour_job_whose_server_is_killed_ends_at_its_last_checkpoint(train: Train) -> None:
     run = train(epochs=10_000, strategy="downpour", ranks=3, checkpoint={"every_steps": 5})

@@ -197,6 +197,25 @@ def test_f51_what_does_not_go_together_is_said() -> None:
     assert "needs momentum" in faults(nesterov)["optimizer.nesterov"]
 
 
+def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps() -> None:
+    raw = {**GOOD, "strategy": {"name": "sandblaster"}, "optimizer": {"lr": 1.0}}
+    parsed = parse_job(raw)
+    assert parsed.config is not None, parsed.faults
+    assert parsed.config.optimizer.name == "lbfgs"
+    assert (parsed.config.workers, parsed.config.steps_per_epoch(1438)) == (1, 1)
+    one = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
+    assert [fault.field for fault in one.faults] == ["strategy.name"]
+    for field, value in (
+        ("optimizer", {"name": "adam", "lr": 0.1}),
+        ("schedule", {"name": "cosine"}),
+        ("schedule", {"warmup_epochs": 1}),
+        ("gradient_norm", 1.0),
+        ("mixed_precision", True),
+    ):
+        assert any(f.field.startswith(field) for f in parse_job({**raw, field: value}).faults)
+    assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
+
+
 def test_f51_all_faults_are_told_at_once() -> None:
     raw = changed("epochs", 0)
     del raw["model"]
@@ -253,9 +272,11 @@ def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 def job_files(draw: st.DrawFn) -> dict[str, Any]:
     text = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
     name = text.map(lambda words: f"a {words}")
-    optimizer = draw(st.sampled_from(sorted(OPTIMIZERS)))
-    schedule = draw(st.sampled_from(sorted(SCHEDULES)))
     strategy = draw(st.sampled_from(sorted(STRATEGIES.keys() - {"alone"})))
+    searches = strategy == "sandblaster"
+    optimizers = {"lbfgs"} if searches else OPTIMIZERS.keys() - {"lbfgs"}
+    optimizer = draw(st.sampled_from(sorted(optimizers)))
+    schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
     # What needs a certain number of processes is left to tests of its own.
     limited = ("reduction", "servers", "policy")
     known = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
@@ -269,7 +290,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
         "notes": text,
         "tags": st.lists(text, max_size=3),
         "seed": st.integers(0, 2**63 - 1),
-        "gradient_norm": st.floats(1e-3, 10),
+        **({} if searches else {"gradient_norm": st.floats(1e-3, 10)}),
         "loader_workers": st.integers(0, 256),
         "stop_on_nan": st.booleans(),
         "stop_on_divergence": st.booleans(),
@@ -294,7 +315,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
         },
         "schedule": {
             "name": schedule,
-            "warmup_epochs": draw(st.floats(0, 5)),
+            "warmup_epochs": 0.0 if searches else draw(st.floats(0, 5)),
             **draw(settings_of(SCHEDULES[schedule])),
         },
         "strategy": {

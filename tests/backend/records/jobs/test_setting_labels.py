@@ -51,6 +51,9 @@ def test_each_setting_of_a_job_has_a_name(every, optimizer, schedule):
         "schedule": {"name": schedule, **{n: s.default for n, s in SCHEDULES[schedule].items()}},
         "checkpoint": {every: 2},
     }
+    if optimizer == "lbfgs":
+        raw["strategy"] = {"name": "sandblaster", "portion": 64, "history": 10}
+        del raw["gradient_norm"]
     keys = flat(parse_job(raw).config.to_dict())
     assert [key for key in keys if key not in LABELS and not key.startswith(WITHOUT_NAME)] == []
 

@@ -118,7 +118,10 @@ def test_the_form_of_a_clone_on_an_unknown_node_keeps_the_node(form):
 
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
 def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
-    form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": optimizer, "lr": 0.01}}))
+    raw = {**DIGITS, "optimizer": {"name": optimizer, "lr": 0.01}}
+    if optimizer == "lbfgs":
+        raw |= {"strategy": {"name": "sandblaster"}, "schedule": {"name": "constant"}}
+    form.show_draft(JobDraft(raw))
     assert parse_job(form.draft().raw).config.optimizer.name == optimizer
     assert parse_job(form.draft().raw).faults == ()
 

@@ -1,0 +1,186 @@
+"""The coordinator of batch L-BFGS: it hands the training set out in small portions.
+
+Dean et al., "Large scale distributed deep networks" (NIPS 2012), section 4.2 and algorithm 7.2. A
+step of the job is one iteration over the whole training set: each evaluation of the loss and its
+gradient is a sum over portions, which any worker computes. A late portion is computed twice, and
+that of a lost worker again.
+
+Parameters, gradient and history are here, and not in shards at the workers as in the paper. Every
+message passes here anyway, so shards would save memory only (2 × history vectors), and a worker
+that dies would take its part of the history along. Now it takes nothing.
+
+The history compares gradients of different iterations, so the loss must be one function for the
+whole job: each epoch has the same portions, and the random numbers of a batch (dropout,
+augmentation) have a seed of its own. On the digits, 20 iterations then take 23 evaluations and give
+93.9 %; with other random numbers in each iteration they take 42 and give 95.3 %. Sums are in double
+precision: number and speed of the workers change the last bits only. Running means of batch
+normalization are those of one worker.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from backend.records.jobs.heartbeat import Phase
+from backend.training.checkpoint_content import random_state
+from backend.training.handout import Handout
+from backend.training.lbfgs import Lbfgs
+from backend.training.leader import LOOK_S, Leader
+from backend.training.step_recorder import PendingStep
+from backend.training.step_sync import StepResult
+from backend.training.strategies.base import fill
+
+
+class _StopRequested(Exception):
+    """The iteration is given up; the next run makes it again."""
+
+
+class Sandblaster(Leader):
+    """Rank 0, which coordinates and does not compute gradients."""
+
+    def _open(self) -> Lbfgs:
+        strategy = self._config.strategy
+        count = -(-self._sizes[0] // int(strategy.setting("portion")))
+        self._count = min(count, self._launch.steps_limit or count)
+        self._portions = Handout(0)
+        self._results: dict[int, dict[str, Any]] = {}
+        self._metrics: dict[float, dict[str, float]] = {}
+        self._evaluations = self._copies = 0
+        self._point = _flat(self._parameters)
+        self._version = 0
+        self._version_of: dict[int, int] = {}
+        self._at: tuple[float, torch.Tensor] | None = None
+        self._lbfgs = Lbfgs(int(strategy.setting("history")), self._config.optimizer.lr)
+        return self._lbfgs
+
+    @property
+    def _steps_per_epoch(self) -> int:
+        return 1
+
+    @property
+    def _step_samples(self) -> int:
+        return self._sizes[0]
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        self._point = _flat(self._parameters)
+        self._saved_states = dict.fromkeys(self._workers, saved["ranks"][0])
+
+    def _rank_states(self) -> list[Any]:
+        return [{"random": random_state(torch.device("cpu")), "buffers": self._shared_buffers()}]
+
+    # --- an iteration --------------------------------------------------------------------------
+
+    def _epoch(self) -> bool:
+        self._begin_epoch()
+        if self._state.epoch_step:
+            # The run before was stopped in the validation.
+            return False
+        began = time.perf_counter()
+        self._evaluations = self._copies = 0
+        start = point = self._point
+        try:
+            loss, gradient = self._at or self._evaluated(start)
+            if math.isfinite(loss):
+                point, loss, gradient = self._lbfgs.step(self._evaluated, start, loss, gradient)
+        except _StopRequested:
+            self._move(start)
+            return True
+        self._move(point)
+        self._at = loss, gradient
+        self._record(loss, time.perf_counter() - began)
+        return False
+
+    def _evaluated(self, point: torch.Tensor) -> tuple[float, torch.Tensor]:
+        """Return loss and gradient over the whole training set at a point."""
+        self._move(point)
+        with self._changed:
+            self._results = {}
+            self._sum = torch.zeros(point.numel(), dtype=torch.float64)
+            self._portions = portions = Handout(self._count, self._portions.usual_s)
+            self._changed.notify_all()
+            while not portions.is_over:
+                self._beat.beat(Phase.WAITING_FOR_OTHERS)
+                self._changed.wait(LOOK_S)
+                self._check()
+                if self._services.watcher.wanted:
+                    self._portions = Handout(0)
+                    raise _StopRequested
+        self._evaluations += 1
+        self._copies += portions.copies
+        results = [self._results[number] for number in range(self._count)]
+        samples = sum(one["samples"] for one in results)
+        loss: float = sum(one["loss"] for one in results) / samples
+        self._metrics[loss] = {
+            name: sum(one["metrics"].get(name, 0.0) for one in results) / samples
+            for name in results[0]["metrics"]
+        }
+        return loss, (self._sum / samples).to(point.dtype)
+
+    def _move(self, point: torch.Tensor) -> None:
+        """Make a point the parameters of the model."""
+        with self._changed:
+            if not torch.equal(point, self._point):
+                parts = torch.split(point, [p.numel() for p in self._parameters])
+                shaped = zip(self._parameters, parts, strict=True)
+                fill(self._parameters, [part.view_as(p) for p, part in shaped])
+                self._point = point
+                self._version += 1
+
+    def _record(self, loss: float, seconds: float) -> None:
+        """Record the iteration as a step; it is reported when the validation is over."""
+        state, ranks = self._state, range(self._meeting.world_size)
+        self._metrics = {loss: self._metrics[loss]}
+        state.step += 1
+        state.epoch_step = 1
+        counts = {"evaluations": float(self._evaluations), "backup copies": float(self._copies)}
+        rate = self._config.optimizer.lr
+        losses = [0.0] * len(ranks)
+        for one in self._results.values():
+            losses[one["worker"]] += one["loss"]
+        self._held = (
+            PendingStep(state.step, state.epoch, 1, rate, seconds, False, counts),
+            StepResult(
+                stop=False,
+                save=False,
+                loss=loss,
+                norm=0.0,
+                metrics=self._metrics[loss],
+                losses=tuple(losses),
+                rank_step_ms=tuple(self._times.get(rank, 0.0) for rank in ranks),
+            ),
+        )
+        self._commit(hold=True)
+
+    # --- the workers' threads ------------------------------------------------------------------
+
+    def _work(self, worker: int) -> dict[str, Any] | None:
+        number = self._portions.take(worker, time.monotonic())
+        return None if number is None else {"kind": "portion", "number": number}
+
+    def _pull(self, worker: int) -> list[torch.Tensor]:
+        if self._version_of.get(worker) == self._version:
+            return []
+        self._version_of[worker] = self._version
+        return [parameter.detach().clone() for parameter in self._parameters]
+
+    def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
+        super()._note(worker, message, tensors)
+        if message["kind"] != "portion":
+            return
+        self._times[worker] = message["ms"]
+        if self._portions.done(worker, message["number"], time.monotonic()):
+            self._results[message["number"]] = {**message, "worker": worker}
+            self._sum += _flat(tensors)
+            self._changed.notify_all()
+
+    def _take_back(self, worker: int) -> None:
+        self._portions.lose(worker)
+
+
+def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])

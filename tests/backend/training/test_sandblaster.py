@@ -1,0 +1,130 @@
+"""Batch L-BFGS with a coordinator: what it finds, what it does twice and what it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.training.data import portions
+from tests.backend.training.test_asynchronous import slow
+from tests.backend.training.test_resume import NAPPING, assert_bit_equal, napping
+from tests.backend.training.training_rig import ROOT, Training, new_training
+
+DIGITS = ROOT / "resources" / "gallery" / "digits"
+MLP = """
+import torch
+from torch import nn
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+    def forward(self, x):
+        return self.layers(x)
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+    def metrics(self, output, target):
+        return {"accuracy": (output.argmax(1) == target).float().mean().item()}
+"""
+
+
+def sandblaster(folder: Path, name: str = "job", *, workers: int = 2, **settings: Any) -> Training:
+    strategy = {"name": "sandblaster", "portion": 16, **settings.pop("strategy", {})}
+    given = {"optimizer": {"name": "lbfgs", "lr": 1.0}, **settings}
+    return new_training(folder, name=name, strategy=strategy, processes=workers + 1, **given)
+
+
+def digits(folder: Path, model: str, **settings: Any) -> Training:
+    loader = (DIGITS / "loader" / "bks_dataset.py").read_text()
+    training = sandblaster(folder, model=model, loader=loader, batch_size=64, **settings)
+    (training.sources / "files").rmdir()
+    (training.sources / "files").symlink_to(DIGITS / "dataset")
+    return training
+
+
+def test_it_finds_the_losses_of_torchs_own_lbfgs_in_one_process(tmp_path: Path) -> None:
+    training = digits(tmp_path, MLP, epochs=12, strategy={"portion": 128})
+    training.train_well()
+    sources = training.sources
+    made: dict[str, Any] = {}
+    for source in (MLP, (DIGITS / "loader" / "bks_dataset.py").read_text()):
+        exec(source, made)
+    data = made["UserDataset"](str(sources / "files"))
+    torch.manual_seed(training.config.seed)
+    model = made["UserModel"]()
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = model.loss(model(data.pictures), data.digits)
+        torch.autograd.backward(loss)
+        return loss
+
+    optimizer = torch.optim.LBFGS(
+        model.parameters(), max_iter=1, max_eval=26, history_size=10, line_search_fn="strong_wolfe"
+    )
+    expected = {}
+    for step in range(1, 13):
+        optimizer.step(closure)
+        expected[step] = closure().item()
+    assert training.curve("loss") == pytest.approx(expected, rel=0.01)
+    assert expected[12] < 0.3
+
+
+@pytest.mark.slow
+def test_the_digits_of_the_gallery_are_learned_in_twenty_iterations(tmp_path: Path) -> None:
+    model = (DIGITS / "model" / "bks_model.py").read_text()
+    training = digits(tmp_path, model, epochs=20, strategy={"portion": 64})
+    training.train_well()
+    assert training.curve("validation/accuracy")[20] >= 0.9
+
+
+def test_the_number_of_workers_changes_nothing_but_rounding(tmp_path: Path) -> None:
+    one, three = (
+        sandblaster(tmp_path, f"on {workers}", workers=workers, epochs=3) for workers in (1, 3)
+    )
+    for training in (one, three):
+        training.train_well()
+    assert len(one.curve("loss")) == 3
+    for curve in ("loss", "accuracy"):
+        assert one.curve(curve) == pytest.approx(three.curve(curve), rel=1e-4)
+
+
+def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
+    # Running means of batch normalization also see the part of the iteration that is made again.
+    model = NAPPING.replace("nn.BatchNorm1d(16)", "nn.Identity()")
+    settings: dict[str, Any] = {
+        "workers": 1,
+        "epochs": 4,
+        "model": model,
+        "batch_size": 32,
+        "strategy": {"portion": 32},
+    }
+    straight, halves = (sandblaster(tmp_path, name, **settings) for name in ("straight", "halves"))
+    straight.train_well()
+    halves.train_well(when=lambda: halves.step() >= 1, **napping(1))
+    course = torch.load(halves.latest(), weights_only=True)["course"]
+    assert 1 <= course["step"] < 4
+    assert course["epoch_step"] == 0
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+
+
+def test_a_portion_of_a_slow_worker_is_computed_twice_and_does_not_delay_the_step(
+    tmp_path: Path,
+) -> None:
+    model = slow("2").replace("0.3 *", "3 *")
+    training = sandblaster(tmp_path, model=model, epochs=3, strategy={"portion": 8})
+    training.train_well()
+    assert sum(training.curve("backup copies").values()) >= 1
+    seconds = {step: 96 / rate for step, rate in training.curve("samples_per_second").items()}
+    assert min(seconds.values()) < 3
+
+
+def test_each_sample_is_in_one_portion_and_the_portions_are_of_about_one_size() -> None:
+    dealt = portions(65, 32, 8, 1)
+    assert sorted(sample for one in dealt for batch in one for sample in batch) == list(range(65))
+    assert [sum(len(batch) for batch in one) for one in dealt] == [22, 22, 21]
+    assert all(len(batch) in (7, 8) for one in dealt for batch in one)
