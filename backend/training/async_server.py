@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
@@ -48,6 +49,12 @@ class _Shard:
         self.model = model
         self.optimizer = make_optimizer(config.optimizer, model)
         found = trained(model)
+        if config.strategy.servers > len(found):
+            raise BackendError(
+                f"The job has {config.strategy.servers} servers, but the model has only "
+                f"{len(found)} trainable parameters (tensors) to share among them.",
+                "Set fewer servers; one is enough for most models.",
+            )
         self.shards = [
             [found[place] for place in one] for one in shards(found, config.strategy.servers)
         ]
@@ -105,7 +112,7 @@ class ShardServer:
         except PeerLost as error:
             # Rank 0 has the same worker and reports it.
             swallowed(error)
-            shard.server.forget(worker)
+            shard.server.release(worker)
 
 
 def _optimizer_state(shard: _Shard) -> dict[int, Any]:
@@ -162,11 +169,11 @@ class AsyncServer(Leader):
     @property
     def _steps_per_epoch(self) -> int:
         """Pushes; with a quorum there may be fewer."""
-        return -(-self._batches // int(self._config.strategy.setting("n_push")))
+        return self._config.steps_per_epoch(self._sizes[0])
 
     @property
     def _step_samples(self) -> int:
-        return self._config.batch_size
+        return self._config.global_batch_size
 
     def _restore(self, saved: dict[str, Any]) -> None:
         state = self._state
@@ -182,25 +189,30 @@ class AsyncServer(Leader):
         with self._changed:
             left = sorted(set(range(self._batches)) - set(state.done))
             if self._launch.steps_limit:
-                left = left[: self._launch.steps_limit]
+                left = left[: self._launch.steps_limit * len(self._live)]
             self._portions = self._dealt(left)
             self._drops = False
             self._last_push = time.perf_counter()
         self._resume()
         while not self._is_over():
-            if self._services.watcher.wanted:
-                self._pause()
+            stop = self._services.watcher.wanted
+            if not (stop or self._is_due()):
+                continue
+            self._pause()
+            if self._has_batches_left():
                 self._commit(hold=False)
-                return True
-            if self._is_due():
-                self._pause()
-                self._commit(hold=False)
+                if stop:
+                    return True
                 self._save("policy")
                 self._tell(JobState.TRAINING)
-                self._resume()
+            # Otherwise the epoch ends now, with its validation.
+            self._resume()
         self._pause()
         self._commit(hold=True)
         return False
+
+    def _has_batches_left(self) -> bool:
+        return any(batches for _, batches in self._portions) or any(self._given.values())
 
     def _dealt(self, batches: list[int]) -> deque[tuple[int | None, list[int]]]:
         """Deal the batches of an epoch: to each live worker its shard, or in small pieces."""
@@ -322,6 +334,8 @@ class AsyncServer(Leader):
         given = self._given.get(worker)
         if given is not None:
             del given[: len(message["batches"])]
+        # Pushes that are on their way come first, so it may be some steps later.
+        self._is_paused |= self._is_due() and self._has_batches_left()
         seconds = now - self._last_push
         self._last_push = now
         span = now - self._arrivals[0]
@@ -355,4 +369,4 @@ class AsyncServer(Leader):
         if self._config.strategy.setting("policy") == "portion" and left:
             portions.append((None, left))
         self._portions = deque(portions)
-        self._shard.server.forget(worker)
+        self._shard.server.release(worker)

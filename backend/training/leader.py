@@ -18,7 +18,6 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.base import number_format
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
@@ -34,7 +33,7 @@ from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import open_subject
+from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOOK_S = 0.1
@@ -133,7 +132,8 @@ class Leader(ABC):
         self._beat.beat(Phase.SETUP)
         subject = open_subject(self._launch, torch.device("cpu"), 0, self._beat)
         self._model = subject.model
-        self._sizes = (len(subject.training), len(subject.validation or ()))
+        self._traits = traits(subject, self._launch, torch.device("cpu"))
+        self._sizes = self._traits[0]
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
         self._parameters = trained(self._model)
         self._optimizer = self._open()
@@ -145,6 +145,7 @@ class Leader(ABC):
             load_optimizer(self._optimizer, saved["optimizer"], config.optimizer)
             self._state = TrainState(**saved["course"])
             put_buffers(self._model, saved["ranks"][0]["buffers"])
+            self._saved_step = self._state.step
             self._restore(saved)
         elif self._launch.start_from:
             source = Path(self._launch.start_from)
@@ -260,6 +261,9 @@ class Leader(ABC):
         self._beat.beat(Phase.SAVING)
         services = self._services
         trouble = write_out(services.checkpointer, self._beat, self._config.stall_limit_s)
+        saved = services.checkpointer.saved
+        if self._launch.steps_limit and saved is not None and not trouble:
+            load_checkpoint(Path(saved.path))
         self._book.release({})
         if trouble:
             raise NotSaved(trouble)
@@ -282,7 +286,7 @@ class Leader(ABC):
         minutes = self._config.checkpoint.every_minutes
         every = self._config.checkpoint.every_steps
         return (minutes is not None and time.monotonic() - self._last_save >= minutes * 60) or (
-            every is not None and self._state.step - self._saved_step >= every
+            every is not None and self._state.step // every > self._saved_step // every
         )
 
     def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
@@ -406,8 +410,8 @@ class Leader(ABC):
 
     def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
         """Take what a worker says at the end of a task."""
-        if "sizes" in message and tuple(message["sizes"]) != self._sizes:
-            raise _other_sizes(worker, self._sizes, message["sizes"])
+        if "traits" in message:
+            require_same(self._traits, message["traits"], worker, self._launch)
         if "buffers" in message:
             self._buffers[worker] = message["buffers"]
         if message["kind"] == "values" and self._judging.done(
@@ -442,14 +446,3 @@ class Leader(ABC):
     @abstractmethod
     def _take_back(self, worker: int) -> None:
         """Give the work of a worker that has ended to the others."""
-
-
-def _other_sizes(worker: int, ours: Sequence[int], theirs: Sequence[int]) -> BackendError:
-    return BackendError(
-        f"The loader returns {number_format.count(ours[0])} training and "
-        f"{number_format.count(ours[1])} validation samples on rank 0, and "
-        f"{number_format.count(theirs[0])} and {number_format.count(theirs[1])} on rank {worker}; "
-        "all ranks need the same samples.",
-        "In the loader, use random numbers from random, numpy.random or torch, which have the same "
-        "seed on every rank, or from a generator with a fixed seed.",
-    )
