@@ -82,6 +82,11 @@ class StrategyConfig:
         return self.name == "dc-asgd" and self.setting("variant") == "adaptive"
 
     @property
+    def is_split(self) -> bool:
+        """Return whether each rank trains a part of the network, all on the same batch."""
+        return self.name == "consensus"
+
+    @property
     def compensation(self) -> float:
         """The lambda of dc-asgd, 0 for other strategies."""
         if self.name != "dc-asgd":
@@ -195,23 +200,27 @@ class JobConfig:
         return self.world_size - self.strategy.servers
 
     @property
+    def batches(self) -> int:
+        """The batches of one update."""
+        strategy = self.strategy
+        if strategy.is_split or strategy.has_coordinator:
+            return 1
+        return int(strategy.setting("n_push")) if strategy.servers else self.world_size
+
+    @property
     def global_batch_size(self) -> int:
         """The samples of one update; with servers, of one push.
 
         Of one forward pass if an update takes the whole dataset.
         """
-        strategy = self.strategy
-        if strategy.has_coordinator:
-            return self.batch_size
-        served = strategy.servers
-        return self.batch_size * (strategy.setting("n_push") if served else self.world_size)
+        return self.batch_size * self.batches
 
     def steps_per_epoch(self, samples: int) -> int:
         """Return the updates of an epoch; with servers, pushes. Only whole batches are trained."""
         if self.strategy.has_coordinator:
             return 1
         if self.strategy.servers:
-            return -(-(samples // self.batch_size) // int(self.strategy.setting("n_push")))
+            return -(-(samples // self.batch_size) // self.batches)
         return samples // self.global_batch_size
 
     @property
@@ -221,13 +230,13 @@ class JobConfig:
 
     @property
     def lr_factor(self) -> float:
-        """The factor of the learning rate for the number of processes."""
+        """The factor of the learning rate for the number of batches."""
         if self.strategy.servers:
             return 1.0
         scaling = self.strategy.lr_scaling
         if scaling == "sqrt":
-            return math.sqrt(self.world_size)
-        return float(self.world_size) if scaling == "linear" else 1.0
+            return math.sqrt(self.batches)
+        return float(self.batches) if scaling == "linear" else 1.0
 
     @property
     def uses_gpus(self) -> bool:
@@ -327,8 +336,10 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     elif config.strategy.settings.get("policy") == "quorum" and size and workers < 4:
         top.fault("strategy.policy", f"A quorum of 75 % needs 4 workers or more; it has {workers}.")
     _check_lbfgs(config, top)
-    if config.strategy.servers and config.mixed_precision:
+    if (config.strategy.servers or config.strategy.is_split) and config.mixed_precision:
         top.fault("mixed_precision", f"cannot be used with “{config.strategy.name}”.")
+    if config.strategy.is_split:
+        _check_split(top, config)
     if config.mixed_precision and not config.uses_gpus:
         top.fault("mixed_precision", "needs GPUs; the job runs on CPUs.")
     return ParsedJob(None if faults else config, config, tuple(faults))
@@ -344,6 +355,23 @@ def _check_lbfgs(config: JobConfig, top: Table) -> None:
             top.fault("schedule.name", f"must be “constant” without warm-up for “{name}”.")
         if config.gradient_norm is not None:
             top.fault("gradient_norm", f"cannot be used with “{name}”.")
+
+
+def _check_split(top: Table, config: JobConfig) -> None:
+    cut, size = config.strategy.setting("cut"), config.world_size
+    if cut and size and len(cut) != size - 1:
+        top.fault(
+            "strategy.cut",
+            f"makes {len(cut) + 1} parts, but there {_are(size)}; each part needs one process.",
+        )
+    if len(set(cut)) < len(cut):
+        top.fault("strategy.cut", "names a module twice.")
+    if config.gradient_norm is not None and config.strategy.setting("inner_rounds") > 1:
+        top.fault("gradient_norm", "cannot be used with more than one inner round.")
+
+
+def _are(processes: int) -> str:
+    return "is 1 process" if processes == 1 else f"are {processes} processes"
 
 
 def without_secrets(config: JobConfig) -> dict[str, Any]:
@@ -426,6 +454,8 @@ def _settings(table: Table, known: Mapping[str, Setting]) -> dict[str, Any]:
             given[key] = table.whole(key, setting.default, int(setting.low))
         elif setting.kind == "number":
             given[key] = table.number(key, setting.default, _within(setting), _wanted(setting))
+        elif setting.kind == "texts":
+            given[key] = _texts(table, key)
         else:
             given[key] = _pair(table, key, setting)
     return given

@@ -14,9 +14,9 @@ from typing import Any
 class Setting:
     """One setting of an optimizer, schedule or strategy.
 
-    ``kind``: "number", "whole", "flag", "pair" (two numbers) or "choice" (of ``choices``). ``low``
-    ≤ value, and value ``<`` ``below`` if given. One without a name (`setting_labels`) has no field
-    in the form.
+    ``kind``: "number", "whole", "flag", "pair" (two numbers), "texts" or "choice" (of
+    ``choices``). ``low`` ≤ value, and value ``<`` ``below`` if given. One without a name
+    (`setting_labels`) has no field in the form.
     """
 
     kind: str
@@ -97,6 +97,9 @@ _SERVED = {
     "policy": Setting("choice", "none", choices=("none", "quorum", "portion")),
 }
 
+PUBLISHED_VARIANTS = ("dual-layer", "dual-layer-normalised")
+"""Of “consensus”; they do not learn, and are there to show why."""
+
 STRATEGIES: dict[str, dict[str, Setting]] = {
     "allreduce": {
         "compression": Setting("choice", "none", choices=("none", "fp16")),
@@ -112,6 +115,12 @@ STRATEGIES: dict[str, dict[str, Setting]] = {
     "sandblaster": {
         "portion": Setting("whole", 64, 1),
         "history": Setting("whole", 10, 1),
+    },
+    "consensus": {
+        "cut": Setting("texts", ()),
+        "beta": _number(1.0, low=0.001, below=1e6),
+        "inner_rounds": Setting("whole", 1, 1),
+        "variant": Setting("choice", "admm", choices=("admm", *PUBLISHED_VARIANTS)),
     },
     "alone": {},
 }

@@ -320,7 +320,8 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     config = checked.draft
     if size is None or checked.is_wrong("batch_size", "placement"):
         return
-    workers = config.workers
+    # All parts of a split network train on the same batch.
+    workers = 1 if config.strategy.is_split else config.workers
     needed = 1 if config.strategy.has_coordinator else config.batch_size * workers
     if workers < 1 or size.training >= needed:
         return

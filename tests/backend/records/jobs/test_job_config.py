@@ -187,6 +187,47 @@ def test_an_update_of_a_strategy_with_servers_is_one_push() -> None:
     assert config(GOOD).steps_per_epoch(10 * 32 + 31) == 5
 
 
+def test_all_parts_of_a_split_network_train_on_one_batch_at_the_plain_rate() -> None:
+    split = {"name": "consensus", "cut": ["features"], "beta": 0.1, "inner_rounds": 3}
+    job = config(changed("strategy", split))
+    assert (job.world_size, job.global_batch_size, job.lr_factor) == (2, 32, 1.0)
+    assert job.to_dict()["strategy"] == {"lr_scaling": "linear", **split}
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "sentence"),
+    [
+        ({"beta": 0}, "strategy.beta", "must be 0.001 or more"),
+        ({"inner_rounds": 0}, "strategy.inner_rounds", "1"),
+        ({"variant": "adaptive"}, "strategy.variant", "dual-layer"),
+        ({"cut": "features"}, "strategy.cut", "must be a list of text values."),
+        (
+            {"cut": ["a", "b"]},
+            "strategy.cut",
+            "makes 3 parts, but there are 2 processes; each part needs one process.",
+        ),
+        ({"cut": ["a", "a"]}, "strategy.cut", "names a module twice."),
+    ],
+)
+def test_a_network_that_cannot_be_split_so_is_refused_at_the_field(
+    settings: dict[str, Any], field: str, sentence: str
+) -> None:
+    raw = changed("strategy", {"name": "consensus", **settings})
+    raw["placement"][0]["processes"] = 3 if settings.get("cut") == ["a", "a"] else 2
+    assert sentence in faults(raw)[field]
+
+
+def test_a_split_network_refuses_what_its_parts_cannot_do() -> None:
+    raw = changed("strategy", {"name": "consensus", "inner_rounds": 2})
+    raw |= {"gradient_norm": 1.0, "mixed_precision": True}
+    raw["placement"] = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
+    found = faults(raw)
+    assert found["gradient_norm"] == (
+        "gradient_norm: cannot be used with more than one inner round."
+    )
+    assert found["mixed_precision"] == "mixed_precision: cannot be used with “consensus”."
+
+
 def test_f51_what_does_not_go_together_is_said() -> None:
     assert "strategy.name" in faults(changed("strategy.name", "alone"))
     assert "mixed_precision" in faults(changed("mixed_precision", True))
@@ -278,7 +319,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     optimizer = draw(st.sampled_from(sorted(optimizers)))
     schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
     # What needs a certain number of processes is left to tests of its own.
-    limited = ("reduction", "servers", "policy")
+    limited = ("reduction", "servers", "policy", "cut", "inner_rounds")
     known = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
