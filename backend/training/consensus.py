@@ -1,0 +1,254 @@
+"""Consensus training of a split network: what each part does with a batch.
+
+The activations at a cut are a variable of their own (alternating directions, ADMM). With x the
+output of the part below, y the copy that the part above owns, u the multiplier and β the penalty,
+one round is:
+
+    above:  a gradient step on its weights, and one on y, for  loss(y) + u·(x - y) + β/2 ‖x - y‖²
+    below:  a gradient step on its weights for                           u·(x - y) + β/2 ‖x - y‖²
+    u  <-  u + β/rounds · (x - y)
+
+The step on y has the length 1/β, the minimum of the linearised problem. So u + β(x - y) is the
+gradient of the loss at y, and in the first round that of backpropagation. Three bounds keep several
+rounds from diverging:
+
+- β is raised for a sample whose copy would leave x by more than a tenth of its norm: a copy that
+  goes further fits the label by itself.
+- u converges to that gradient, and is at most as long as it.
+- u and y last for one batch; the next one has other samples.
+
+The published forms have no y: both parts have the layer after the cut, and the one below learns to
+agree with the one above. No label reaches it, and activations of zero agree best.
+
+No process and no message here, so that a test or a study trains all parts in one process.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from backend.records.jobs.config import StrategyConfig
+from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
+from backend.training.checkpoint_content import random_state, restore_random_state
+from backend.training.model_parts import ModelParts
+
+REACH = 0.1
+"""The longest way from x to y, as a share of the norm of x."""
+_EPSILON = 1e-12
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings of the strategy."""
+
+    beta: float = 1.0
+    rounds: int = 1
+    variant: str = "admm"
+
+    @classmethod
+    def of(cls, strategy: StrategyConfig) -> Rules:
+        return cls(
+            float(strategy.setting("beta")),
+            int(strategy.setting("inner_rounds")),
+            str(strategy.setting("variant")),
+        )
+
+
+class PartUpdate:
+    """One part of a network, and what it computes in a round.
+
+    Attributes:
+        live: Figures of the last round, by name.
+        bytes_whole: Of activations that this part of the network holds in a step.
+        bytes_split: With y and u, which only a split network has.
+    """
+
+    def __init__(
+        self, parts: ModelParts, number: int, rules: Rules, twin: torch.nn.Module | None = None
+    ) -> None:
+        """``twin``: in a published form, this part's own layer after the cut above it."""
+        self._parts = parts
+        self._number = number
+        self._rules = rules
+        self._is_published = rules.variant in PUBLISHED_VARIANTS
+        self._twin = twin
+        self.live: dict[str, float] = {}
+        self.bytes_whole = self.bytes_split = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a batch."""
+        self._last: tuple[torch.Tensor, ...] | None = None
+
+    def forward(self, data: Any, given: torch.Tensor | None) -> Any:
+        """Return the part's output, whose graph is kept for `objective`.
+
+        Args:
+            given: x of the cut below; None for the first part.
+        """
+        if given is not None:
+            given = self._begin_copy(data, given)
+        self._data = data
+        if self.bytes_whole:
+            self._output = self._parts.run(self._number, data, given)
+        else:
+            self._output = self._measured(data, given)
+        return self._output
+
+    def _measured(self, data: Any, given: torch.Tensor | None) -> Any:
+        """Return the output, and note the memory that its graph holds for the backward pass."""
+        model = self._parts.model
+        known = {
+            one.untyped_storage().data_ptr() for one in [*model.parameters(), *model.buffers()]
+        }
+        held: dict[int, int] = {}
+
+        def hold(one: torch.Tensor) -> torch.Tensor:
+            if one.layout is torch.strided:
+                storage = one.untyped_storage()
+                held[storage.data_ptr()] = storage.nbytes()
+            return one.detach()
+
+        with torch.autograd.graph.saved_tensors_hooks(hold, lambda one: one):
+            output = self._parts.run(self._number, data, given)
+        self.bytes_whole = sum(size for place, size in held.items() if place not in known)
+        self.bytes_split = self.bytes_whole + (2 * given.nbytes if given is not None else 0)
+        return output
+
+    def _begin_copy(self, data: Any, x: torch.Tensor) -> torch.Tensor:
+        """Return the part's input: y, after the step on u that the new x makes possible."""
+        self._x = self._y = x
+        if self._is_published:
+            with torch.no_grad():
+                self._shown = self._parts.heads[self._number](data, x)
+        else:
+            self._u = torch.zeros_like(x)
+            if self._last is not None:
+                self._y, u, beta, gradient = self._last
+                u = u + beta / self._rules.rounds * (x - self._y)
+                self._u = _at_most(u, gradient)
+            self._y = self._y.detach().requires_grad_()
+        # A module that works in place changes this copy.
+        return self._y.clone()
+
+    def objective(self, answer: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return what a part that is not the last one makes small.
+
+        Args:
+            answer: Of the part above.
+        """
+        x = self._output
+        if self._is_published:
+            return self._disagreement(x, answer[0])
+        difference, u, beta = answer
+        # x - y with the value that the part above computed: x and y are nearly equal.
+        residual: torch.Tensor = x - x.detach() + difference
+        self._measure("residual", difference)
+        self._measure("multiplier", u)
+        return (u * residual + beta / 2 * residual * residual).sum() / len(x)
+
+    def _disagreement(self, x: torch.Tensor, shown: torch.Tensor) -> torch.Tensor:
+        assert self._twin is not None
+        own = self._twin(self._data, x)
+        self._measure("residual", own.detach() - shown)
+        error = _square(own - shown)
+        if self._rules.variant == "dual-layer-normalised":
+            # A constant of the step: otherwise large activations would be a way to make it small.
+            error = error / (_square(own.detach()) + _square(shown) + _EPSILON)
+        return error.mean() / 2
+
+    def answer(self) -> list[torch.Tensor]:
+        """Step y after the backward pass; return what the part below needs."""
+        if self._is_published:
+            return [self._shown]
+        x, u, gradient = self._x, self._u, self._y.grad
+        # Of each sample's loss: the loss of the batch is their mean.
+        gradient = torch.zeros_like(x) if gradient is None else gradient * len(x)
+        pull = gradient - u
+        least = (_square(pull) / (REACH**2 * _square(x) + _EPSILON)).sqrt()
+        beta = least.clamp(min=self._rules.beta)
+        difference = pull / beta
+        self._last = x - difference, u, beta, gradient
+        return [difference, u, beta]
+
+    def _measure(self, name: str, value: torch.Tensor) -> None:
+        """Keep the mean norm of the samples' values at the cut above this part."""
+        norm = float(_square(value.detach()).sqrt().mean())
+        self.live[f"{name} at cut {self._number + 1}"] = norm
+
+
+def _square(value: torch.Tensor) -> torch.Tensor:
+    """Return the square of each sample's norm, in a shape that multiplies ``value``."""
+    squares: torch.Tensor = value.reshape(len(value), -1).square().sum(1)
+    return squares.view(-1, *[1] * (value.ndim - 1))
+
+
+def _at_most(value: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    """Return ``value`` with each sample's norm limited to that of ``bound``."""
+    factor = (_square(bound) / (_square(value) + _EPSILON)).sqrt()
+    return value * factor.clamp(max=1.0)
+
+
+class SplitTraining:
+    """All parts of a network in one process.
+
+    Attributes:
+        parameters: Of all parts, for one optimizer.
+    """
+
+    def __init__(self, parts: ModelParts, rules: Rules) -> None:
+        self._rules = rules
+        count = len(parts)
+        twins: list[torch.nn.Module] = []
+        if rules.variant in PUBLISHED_VARIANTS:
+            twins = [drawn_anew(copy.deepcopy(head)) for head in parts.heads[1:]]
+        self.updates = [
+            PartUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
+            for number in range(count)
+        ]
+        self.parameters = [one for number in range(count) for one in parts.parameters(number)]
+        self.parameters += [one for twin in twins for one in twin.parameters()]
+
+    def train(
+        self, data: Any, loss_of: Callable[[Any], torch.Tensor], step: Callable[[], object]
+    ) -> float:
+        """Train on a batch; return its loss in the first round.
+
+        Args:
+            loss_of: Returns the loss of an output.
+            step: One step of the optimizer.
+        """
+        drawn = random_state(torch.device("cpu"))
+        first = 0.0
+        for update in self.updates:
+            update.begin()
+        for number in range(self._rules.rounds):
+            if number:
+                restore_random_state(drawn, torch.device("cpu"))
+            for parameter in self.parameters:
+                parameter.grad = None
+            value: Any = None
+            for update in self.updates:
+                value = update.forward(data, None if value is None else value.detach())
+            objective = loss_of(value)
+            first = first if number else float(objective.detach())
+            for update in reversed(self.updates):
+                torch.autograd.backward(objective)
+                if update is not self.updates[0]:
+                    below = self.updates[self.updates.index(update) - 1]
+                    objective = below.objective(update.answer())
+            step()
+        return first
+
+
+def drawn_anew(layer: torch.nn.Module) -> torch.nn.Module:
+    """Draw a layer's weights anew, in place."""
+    for module in layer.modules():
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
+    return layer

@@ -1,0 +1,109 @@
+"""The update of consensus training, in one process on the built-in digits."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.training import user_code
+from backend.training.consensus import Rules, SplitTraining
+from backend.training.data import TrainingOrder, seed_everything
+from backend.training.model_parts import ModelParts
+
+DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
+
+
+@cache
+def pictures() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    sets = user_code.open_data(DIGITS / "loader", DIGITS / "dataset")
+    users: list[Any] = [one.user_dataset for one in sets if one is not None]
+    training, validation = users
+    return training.pictures, training.digits, validation.pictures, validation.digits
+
+
+def digits_model(seed: int) -> torch.nn.Module:
+    seed_everything(seed)
+    return user_code.load_model(DIGITS / "model")
+
+
+def accuracy(rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03) -> float:
+    """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN."""
+    data, target, unseen, digits = pictures()
+    model = digits_model(seed)
+    seed_everything(seed + 1)
+    split = SplitTraining(ModelParts(model, ["features"], 2, data[:32]), rules or Rules())
+    optimizer = torch.optim.SGD(split.parameters, lr=lr, momentum=0.9)
+    order = TrainingOrder(len(data), 32, 0, 1, seed)
+    model.train()
+    for order.epoch in range(1, epochs + 1):
+        for batch in map(list, order):
+
+            def loss_of(output: torch.Tensor, batch: list[int] = batch) -> torch.Tensor:
+                return user_code.compute_loss(model, output, target[batch])
+
+            if rules is not None:
+                loss = split.train(data[batch], loss_of, optimizer.step)
+            else:
+                optimizer.zero_grad()
+                whole = loss_of(model(data[batch]))
+                torch.autograd.backward(whole)
+                optimizer.step()
+                loss = whole.item()
+            if not math.isfinite(loss):
+                return math.nan
+    model.eval()
+    with torch.no_grad():
+        return (model(unseen).argmax(1) == digits).float().mean().item()
+
+
+@cache
+def whole(seed: int, epochs: int) -> float:
+    return accuracy(None, seed=seed, epochs=epochs)
+
+
+@pytest.mark.parametrize("beta", [0.1, 1.0, 10.0])
+def test_one_round_has_the_gradients_of_backpropagation(beta: float) -> None:
+    data, target, *_ = pictures()
+    model = digits_model(1).eval()
+    torch.autograd.backward(user_code.compute_loss(model, model(data[:32]), target[:32]))
+    wanted = {name: one.grad for name, one in model.named_parameters()}
+    for cut in (["features"], ["features.0", "features.3"]):
+        split = SplitTraining(ModelParts(model, cut, len(cut) + 1, data[:32]), Rules(beta))
+        split.train(
+            data[:32],
+            lambda output: user_code.compute_loss(model, output, target[:32]),
+            lambda: None,
+        )
+        found = {name: one.grad for name, one in model.named_parameters()}
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rounds", "beta"), [(2, 0.1), (2, 10.0), (3, 1.0)])
+def test_several_rounds_train_as_well_as_the_whole_network(rounds: int, beta: float) -> None:
+    assert accuracy(Rules(beta, rounds)) >= whole(1, 3) - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("beta", [0.1, 1.0, 10.0])
+def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
+    rounds: int, beta: float
+) -> None:
+    seeds = range(1, 6)
+    split = [accuracy(Rules(beta, rounds), seed=seed, epochs=8) for seed in seeds]
+    assert sum(split) >= sum(whole(seed, 8) for seed in seeds) - 0.02 * len(seeds)
+
+
+@pytest.mark.parametrize(("rounds", "beta"), [(3, 0.001), (10, 1.0), (3, 1e5)])
+def test_no_setting_makes_the_loss_infinite(rounds: int, beta: float) -> None:
+    assert accuracy(Rules(beta, rounds), epochs=1) > 0.5
+
+
+@pytest.mark.parametrize("variant", ["dual-layer", "dual-layer-normalised"])
+def test_the_published_forms_stay_near_chance(variant: str) -> None:
+    assert accuracy(Rules(variant=variant)) < 0.2
