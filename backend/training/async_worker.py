@@ -275,7 +275,7 @@ class AsyncWorker:
         kept = random_state(self.device)
         self._model.eval()
         self._judged.batches = [self._validation_order.share(n) for n in task["batches"]]
-        values = []
+        values: list[tuple[int, dict[str, float] | None]] = []
         for number, batch in zip(task["batches"], self._validation, strict=True):
             self.beat.beat(Phase.EVALUATING)
             values.append((number, self._evaluation.values(self._model, batch)))

@@ -13,14 +13,13 @@ import torch
 
 from backend.records.jobs.launch import Launch
 from backend.training.checkpoint import FORMAT
-from backend.training.lbfgs import Lbfgs
 from backend.training.strategies.base import Strategy, bytes_of
 from backend.training.train_state import TrainState
 
 
 def content(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer | Lbfgs,
+    model: Mapping[str, Any],
+    optimizer: Mapping[str, Any],
     scaler: torch.amp.GradScaler,
     course: TrainState,
     ranks: Sequence[Any],
@@ -30,13 +29,14 @@ def content(
     """Return the whole content.
 
     Args:
+        model: Its state dict, and that of the optimizer.
         ranks: State of each rank, by its number.
         measured: Metrics of the model at the end of an epoch, empty within one.
     """
     return {
         "format": FORMAT,
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "model": model,
+        "optimizer": optimizer,
         "scaler": scaler.state_dict(),
         "course": course.to_dict(),
         "ranks": ranks,

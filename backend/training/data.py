@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 from backend.base.errors import BackendError
 from backend.records.base import number_format
 from backend.training import user_code
+from backend.training.checkpoint_content import random_state, restore_random_state
 
 if TYPE_CHECKING:
     from backend.training.user_code import UserData
@@ -149,14 +150,27 @@ class Items(Dataset[Any]):
 
     In a worker process the random generators are seeded for each batch: a resume creates new
     workers, and their random numbers must not depend on how long they have lived.
+
+    Args:
+        is_alike: Do the same without a worker, so that each rank makes the same batch.
     """
 
-    def __init__(self, data: UserData) -> None:
+    def __init__(self, data: UserData, is_alike: bool) -> None:
         self._data = data
+        self._is_alike = is_alike
 
     def __getitems__(self, share: BatchIndices) -> list[Any]:
         if get_worker_info() is not None:
             seed_everything(share.number)
+        elif self._is_alike:
+            kept = random_state(torch.device("cpu"))
+            seed_everything(share.number)
+            items = self._items(share)
+            restore_random_state(kept, torch.device("cpu"))
+            return items
+        return self._items(share)
+
+    def _items(self, share: BatchIndices) -> list[Any]:
         user = self._data.user_dataset
         name = self._data.class_name
         if hasattr(user, "__getitems__"):
@@ -180,10 +194,14 @@ class Items(Dataset[Any]):
 
 
 def loader(
-    data: UserData, order: Sampler[BatchIndices], workers: int, on_gpu: bool
+    data: UserData,
+    order: Sampler[BatchIndices],
+    workers: int,
+    on_gpu: bool,
+    is_alike: bool = False,
 ) -> DataLoader[Any]:
     return DataLoader(
-        Items(data),
+        Items(data, is_alike),
         batch_sampler=order,
         num_workers=workers,
         collate_fn=data.collate,

@@ -83,7 +83,8 @@ class Evaluation:
             for turn in range(self._order.rounds):
                 self._beat.beat(Phase.EVALUATING)
                 if turn < len(numbers):
-                    found.append((numbers[turn], self.values(model, next(batches))))
+                    values = self.values(model, next(batches))
+                    found += [(numbers[turn], values)] if values is not None else []
                 if on_batch is not None:
                     on_batch(turn + 1)
                 ask_after -= 1
@@ -112,8 +113,8 @@ class Evaluation:
 
     _asked_for = 1
 
-    def values(self, model: torch.nn.Module, batch: Any) -> dict[str, float]:
-        """Return loss and metrics of one batch."""
+    def values(self, model: torch.nn.Module, batch: Any) -> dict[str, float] | None:
+        """Return loss and metrics of one batch; None if another rank has its output."""
         self._batch.where = "validation"
         data, target = user_code.split_batch(batch)
         on_gpu = self._device.type == "cuda"
@@ -122,7 +123,9 @@ class Evaluation:
             target = user_code.to_device(target, self._device)
         self._batch.data, self._batch.target = data, target
         with precision(self._mixed_precision and on_gpu):
-            output = user_code.compute_output(model, data)
+            output = self._strategy.output(model, data)
+            if output is None:
+                return None
             loss = user_code.compute_loss(model, output, target)
         values = {"loss": float(loss)}
         for name, value in user_code.compute_metrics(model, output, target).items():

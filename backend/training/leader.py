@@ -301,8 +301,8 @@ class Leader(ABC):
         between = state.epoch_step == 0
         self._services.checkpointer.save(
             content(
-                self._model,
-                self._optimizer,
+                self._model.state_dict(),
+                self._optimizer.state_dict(),
                 torch.amp.GradScaler(enabled=False),
                 state,
                 states,

@@ -44,7 +44,7 @@ from backend.training.evaluation import Evaluation, precision
 from backend.training.lbfgs import Lbfgs
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
-from backend.training.strategies.base import Strategy
+from backend.training.strategies.base import ForwardPass, Strategy
 from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
@@ -96,14 +96,16 @@ class Trainer:
         own, *others = self._gather(traits(subject, self.launch, self.device))
         for other, theirs in enumerate(others, 1):
             require_same(own, theirs, other, self.launch)
-        self._order = TrainingOrder(len(training), config.batch_size, rank, size, config.seed)
+        is_split = self.strategy.is_split
+        place = (0, 1) if is_split else (rank, size)
+        self._order = TrainingOrder(len(training), config.batch_size, *place, config.seed)
         on_gpu = self.device.type == "cuda"
-        self._loader = loader(training, self._order, config.loader_workers, on_gpu)
+        self._loader = loader(training, self._order, config.loader_workers, on_gpu, is_split)
         self._evaluation: Evaluation | None = None
         if validation is not None:
-            order = ValidationOrder(len(validation), config.batch_size, rank, size)
+            order = ValidationOrder(len(validation), config.batch_size, *place)
             self._evaluation = Evaluation(
-                loader(validation, order, config.loader_workers, on_gpu),
+                loader(validation, order, config.loader_workers, on_gpu, is_split),
                 order,
                 self.strategy,
                 self.device,
@@ -257,7 +259,7 @@ class Trainer:
         with precision(config.mixed_precision and on_gpu):
             loss = self._forward(data, target)
         output = self._forward_pass.output
-        metrics = user_code.compute_metrics(model, output, target)
+        metrics = {} if output is None else user_code.compute_metrics(model, output, target)
         if not self._adopted:
             self._adopt(metrics)
         wish_stop, wish_save = self._wishes()
@@ -266,8 +268,7 @@ class Trainer:
         )
         strategy.zero()
         self.batch.where = "backward"
-        # torch has no type annotations for `backward`.
-        torch.autograd.backward(self._scaler.scale(loss))
+        strategy.backward(self._scaler.scale(loss))
         own = time.perf_counter() - began
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
@@ -293,6 +294,7 @@ class Trainer:
                 rate,
                 ended - began,
                 norm is not None,
+                strategy.live(),
             )
         )
         return verdicts
@@ -316,7 +318,9 @@ class Trainer:
         user_code.require_same_state(self._model, self._state_shapes)
         everyones = self._gather(list(metrics))
         names = list(dict.fromkeys(name for names in everyones for name in names))
-        self._ballot = StepSync(names, self.strategy.rank, self.strategy.world_size)
+        size = self.strategy.world_size
+        judges = [size - 1] if self.strategy.is_split else range(size)
+        self._ballot = StepSync(names, self.strategy.rank, size, judges)
         self._ballot.use(self.strategy.adopt(self._model, self._ballot.size))
         self._adopted = True
 
@@ -407,6 +411,7 @@ class Trainer:
         user_code.require_same_state(self._model, self._state_shapes)
         buffers = own_buffers(self._model, self.strategy, self._gather)
         ranks = self._gather({"random": random, "buffers": buffers})
+        states = self.strategy.whole_state(self._model, self._optimizer)
         if self.workers is None:
             return
         self._tell(JobState.SAVING)
@@ -414,8 +419,7 @@ class Trainer:
         between = course.epoch_step == 0
         self.workers.checkpointer.save(
             content(
-                self._model,
-                self._optimizer,
+                *states,
                 self._scaler,
                 course,
                 ranks,
@@ -457,21 +461,6 @@ class Trainer:
     def _tell(self, state: JobState, message: str = "") -> None:
         if self.workers is not None:
             self.workers.reporter.state(state, message)
-
-
-class ForwardPass(torch.nn.Module):
-    """Output and loss of a batch as one module, which a strategy can wrap."""
-
-    output: Any = None
-    """Of the last batch."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, data: Any, target: Any) -> torch.Tensor:
-        self.output = user_code.compute_output(self.model, data)
-        return user_code.compute_loss(self.model, self.output, target)
 
 
 def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:

@@ -42,16 +42,18 @@ class StepResult:
     @property
     def not_a_number(self) -> int | None:
         """Return the first rank whose loss is not finite."""
-        if math.isfinite(self.loss):
-            return None
-        return next((r for r, loss in enumerate(self.losses) if not math.isfinite(loss)), 0)
+        return next((r for r, loss in enumerate(self.losses) if not math.isfinite(loss)), None)
 
 
 class StepSync:
     """One vector, filled before the gradients are reduced and read after."""
 
-    def __init__(self, names: Sequence[str], rank: int, world_size: int) -> None:
+    def __init__(
+        self, names: Sequence[str], rank: int, world_size: int, judges: Sequence[int] = ()
+    ) -> None:
+        """``judges``: the ranks whose loss and metrics are the job's; all, if it is empty."""
         self.names = tuple(names)
+        self._judges = judges or range(world_size)
         self._rank = rank
         self._world_size = world_size
         self._values_of_rank = _HALVES * (1 + len(self.names))
@@ -120,7 +122,8 @@ class StepSync:
         halves = (vector[_FIRST_VALUE : self._times] * size).round().to(torch.int16)
         # For each rank: its loss, then its metrics.
         values = halves.view(torch.float64).view(size, -1).tolist()
-        loss, *metrics = (sum(column) / size for column in zip(*values, strict=True))
+        judged = [values[rank] for rank in self._judges]
+        loss, *metrics = (sum(column) / len(judged) for column in zip(*judged, strict=True))
         return StepResult(
             stop=vector[_STOP].item() > 0,
             save=vector[_SAVE].item() > 0,

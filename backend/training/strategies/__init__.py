@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from backend.records.jobs.config import StrategyConfig
+    from backend.records.jobs.heartbeat import RankHeartbeat
     from backend.training.strategies.base import Strategy
     from backend.training.strategies.rendezvous import Rendezvous
 
 
-def make(config: StrategyConfig) -> Strategy | Rendezvous:
+def make(config: StrategyConfig, processes: int, beat: RankHeartbeat) -> Strategy | Rendezvous:
     """Make this rank's part in the strategy of a job; asynchronous ones need a meeting only."""
     if config.servers:
         from backend.training.strategies.rendezvous import Rendezvous
 
         return Rendezvous()
-    if config.name == "alone":
+    if config.name == "alone" or (config.is_split and processes == 1):
         from backend.training.strategies.alone import Alone
 
         return Alone()
+    if config.is_split:
+        from backend.training.strategies.consensus import Consensus
+
+        return Consensus(config, beat)
     if config.name == "ddp":
         from backend.training.strategies.ddp import Ddp
 

@@ -16,11 +16,31 @@ from typing import Any
 
 import torch
 
+from backend.training import user_code
+
+
+class ForwardPass(torch.nn.Module):
+    """Output and loss of a batch as one module, which a strategy can wrap."""
+
+    output: Any = None
+    """Of the last batch."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, data: Any, target: Any) -> torch.Tensor:
+        self.output = user_code.compute_output(self.model, data)
+        return user_code.compute_loss(self.model, self.output, target)
+
 
 class Strategy(ABC):
     """One rank's part in the job. All ranks call every method; the properties are local."""
 
     name: str
+    is_split = False
+    """Whether each rank has a part of the network, and all train on the same batch. The last rank
+    has its output, and so its loss and metrics."""
 
     @property
     @abstractmethod
@@ -63,12 +83,16 @@ class Strategy(ABC):
     def broadcast(self, values: torch.Tensor) -> None:
         """Fill ``values`` (on the CPU) with those of rank 0."""
 
-    def parallel(self, forward: torch.nn.Module) -> torch.nn.Module:
-        """Return the module that the loop calls in place of ``forward``, after `share_model`.
+    def parallel(self, forward: ForwardPass) -> Callable[[Any, Any], torch.Tensor]:
+        """Return what the loop calls in place of ``forward``, after `share_model`.
 
         ``forward`` computes the loss of a batch; its parameters are those of the model.
         """
         return forward
+
+    def output(self, model: torch.nn.Module, data: Any) -> Any:
+        """Return the output of a batch of the validation; None where another rank has it."""
+        return user_code.compute_output(model, data)
 
     @abstractmethod
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
@@ -82,6 +106,11 @@ class Strategy(ABC):
     @abstractmethod
     def zero(self) -> None:
         """Clear the gradients before a backward pass. The sync vector is filled."""
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute the gradients of a loss that `parallel`'s result returned."""
+        # torch has no type annotations for `backward`.
+        torch.autograd.backward(loss)
 
     @abstractmethod
     def reduce(self) -> None:
@@ -101,6 +130,16 @@ class Strategy(ABC):
     def step(self, update: Callable[[], None]) -> None:
         """Apply the gradients; ``update`` is one step of the job's optimizer."""
         update()
+
+    def live(self) -> dict[str, float]:
+        """Return the strategy's own figures of the last step, by name; rank 0 reports them."""
+        return {}
+
+    def whole_state(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the state dicts of the whole model and its optimizer; rank 0 saves them."""
+        return model.state_dict(), optimizer.state_dict()
 
     @abstractmethod
     def total(self, values: torch.Tensor) -> torch.Tensor:

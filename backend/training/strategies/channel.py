@@ -6,7 +6,7 @@ Each pair of them has a process group of its own: when a worker dies, only its g
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,8 +46,13 @@ class Channel:
         if content.numel():
             self._put(content)
 
-    def receive(self, like: Sequence[torch.Tensor] = ()) -> tuple[Any, list[torch.Tensor]]:
+    def receive(
+        self, like: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = ()
+    ) -> tuple[Any, list[torch.Tensor]]:
         """Return the next message and its tensors, shaped as those of ``like``; [] without any.
+
+        Args:
+            like: Tensors, or a function of the message that returns them.
 
         Raises:
             PeerLost: The other process has ended.
@@ -57,7 +62,8 @@ class Channel:
         message = pickle.loads(words.numpy().tobytes())
         if not sizes[1]:
             return message, []
-        return message, unpack(self._get(torch.zeros(int(sizes[1]), dtype=torch.uint8)), like)
+        shaped = like(message) if callable(like) else like
+        return message, unpack(self._get(torch.zeros(int(sizes[1]), dtype=torch.uint8)), shaped)
 
     def _put(self, tensor: torch.Tensor) -> None:
         with _lost_peer():

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from backend.training.strategies.base import LocalGradients
+from backend.training.strategies.base import ForwardPass, LocalGradients
 from backend.training.strategies.rendezvous import Rendezvous, distributed
 
 
@@ -47,7 +47,7 @@ class Ddp(LocalGradients):
     def broadcast(self, values: torch.Tensor) -> None:
         distributed.broadcast(values, 0)
 
-    def parallel(self, forward: torch.nn.Module) -> torch.nn.Module:
+    def parallel(self, forward: ForwardPass) -> torch.nn.Module:
         # Every rank has rank 0's values (`share_model`); buffers are each rank's own until then.
         # A step may leave parameters unused, on some ranks or on all.
         return torch.nn.parallel.DistributedDataParallel(

@@ -1,0 +1,113 @@
+"""Consensus training: a network over several ranks, one part each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.backend.training.test_resume import RANDOM_LOADER, assert_bit_equal, napping
+from tests.backend.training.training_rig import MODEL, Training, new_training
+
+NAPPING = MODEL.replace(
+    "class UserModel",
+    "import os, time\n"
+    "class Nap(nn.Module):\n"
+    "    steps = 0\n"
+    "    def forward(self, x):\n"
+    "        self.steps += self.training\n"
+    "        if self.steps > 2:\n"
+    "            time.sleep(float(os.environ.get('NAP', 0)))\n"
+    "        return x\n"
+    "\n"
+    "class UserModel",
+).replace("nn.ReLU()", "Nap(), nn.ReLU()")
+
+
+BYTES = ("of part 1", "of part 2", "of part 3", "whole")
+
+
+def split(folder: Path, name: str = "job", *, parts: int = 2, **settings: Any) -> Training:
+    strategy = {"name": "consensus", **settings.pop("strategy", {})}
+    return new_training(folder, name=name, strategy=strategy, processes=parts, **settings)
+
+
+def test_one_part_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "gradient_norm": 0.5,
+        "schedule": {"name": "cosine", "warmup_epochs": 0.5},
+    }
+    alone = new_training(
+        tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
+    )
+    alone.train_well()
+    one = split(tmp_path, "one", parts=1, **settings)
+    one.train_well()
+    assert_bit_equal(alone, one)
+
+
+def test_two_parts_train_as_the_whole_network_and_save_all_of_it(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "model": MODEL.replace("nn.Dropout(0.2), ", ""),
+        "gradient_norm": 0.5,
+    }
+    alone = new_training(
+        tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
+    )
+    alone.train_well()
+    parts = split(tmp_path, "parts", **settings)
+    parts.train_well()
+    ours, theirs = (torch.load(one.latest(), weights_only=True) for one in (alone, parts))
+    for kind in ("model", "optimizer"):
+        torch.testing.assert_close(theirs[kind], ours[kind], rtol=1e-4, atol=1e-5)
+    for curve in ("loss", "accuracy", "gradient_norm", "validation/loss"):
+        assert parts.curve(curve) == pytest.approx(alone.curve(curve), rel=1e-4), curve
+    assert "The network is cut after “layers.0”." in parts.log()
+
+
+def test_stopped_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "parts": 3,
+        "epochs": 2,
+        "model": NAPPING.replace("nn.ReLU(), ", "nn.Linear(16, 16), nn.ReLU(), "),
+        "loader": RANDOM_LOADER,
+        "strategy": {"cut": ["layers.0", "layers.2"], "inner_rounds": 2},
+    }
+    straight, halves = (split(tmp_path, name, **settings) for name in ("straight", "halves"))
+    straight.train_well()
+    halves.train_well(when=lambda: halves.step() >= 2, **napping(1))
+    assert halves.step() < 24
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+    for name in (
+        *(f"{one} at cut {cut}" for one in ("residual", "multiplier") for cut in (1, 2)),
+        *(f"objective of part {part}" for part in (1, 2, 3)),
+    ):
+        assert len(straight.curve(name)) == 24, name
+    bytes_of = {name: straight.curve(f"activation bytes {name}")[1] for name in BYTES}
+    whole = bytes_of.pop("whole")
+    assert min(bytes_of.values()) > 0
+    assert whole < sum(bytes_of.values()), "parts also hold copies and multipliers"
+
+
+def test_parts_that_do_not_fit_the_model_end_the_job_with_a_sentence(tmp_path: Path) -> None:
+    training = split(tmp_path, strategy={"cut": ["layer.0"]})
+    assert training.train() == 1
+    assert training.error()["sentence"] == (
+        "strategy.cut names “layer.0”, but the model has no such module. It has layers, layers.0, "
+        "layers.1, layers.2 and 2 more."
+    )
+
+
+def test_the_random_numbers_of_the_loader_are_the_same_on_all_ranks(tmp_path: Path) -> None:
+    """The first rank reads the data and the last one the targets, which it makes by chance."""
+    loader = RANDOM_LOADER.replace("self.y[index]", "int(noise[0] > 0)", 1).replace(
+        "self.x[index] + 0.1 * noise", "noise"
+    )
+    training = split(tmp_path, loader=loader, epochs=6)
+    training.train_well()
+    assert training.curve("validation/accuracy")[72] > 0.8
