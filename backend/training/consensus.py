@@ -125,7 +125,7 @@ class PartUpdate:
         self._x = self._y = x
         if self._is_published:
             with torch.no_grad():
-                self._shown = self._parts.heads[self._number](data, x)
+                self._shown = self._parts.first_layers[self._number](data, x)
         else:
             self._u = torch.zeros_like(x)
             if self._last is not None:
@@ -206,7 +206,7 @@ class SplitTraining:
         count = len(parts)
         twins: list[torch.nn.Module] = []
         if rules.variant in PUBLISHED_VARIANTS:
-            twins = [drawn_anew(copy.deepcopy(head)) for head in parts.heads[1:]]
+            twins = [reinitialized(copy.deepcopy(head)) for head in parts.first_layers[1:]]
         self.updates = [
             PartUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
             for number in range(count)
@@ -246,8 +246,8 @@ class SplitTraining:
         return first
 
 
-def drawn_anew(layer: torch.nn.Module) -> torch.nn.Module:
-    """Draw a layer's weights anew, in place."""
+def reinitialized(layer: torch.nn.Module) -> torch.nn.Module:
+    """Draw new weights for a layer, in place."""
     for module in layer.modules():
         if callable(reset := getattr(module, "reset_parameters", None)):
             reset()

@@ -31,7 +31,8 @@ class ModelParts:
 
     Attributes:
         names: The modules after which it is cut.
-        heads: Of each part, from its input to the output of its first module with parameters.
+        first_layers: Of each part, from its input to the output of its first module with
+            parameters.
     """
 
     def __init__(self, model: torch.nn.Module, cut: Sequence[str], count: int, data: Any) -> None:
@@ -56,7 +57,9 @@ class ModelParts:
         self._graphs = {
             mode: trace.parts(self.names) for mode, trace in ((True, training), (False, evaluation))
         }
-        self.heads = [training.graph_module(one) for one in training.heads(self.names)]
+        self.first_layers = [
+            training.graph_module(one) for one in training.first_layers(self.names)
+        ]
         self._owners: dict[str, int] = {}
         for trace in (training, evaluation):
             self._take_owners(trace)
@@ -248,7 +251,7 @@ class _Trace(fx.Tracer):
         bounds = [0, *(self.place(name) + 1 for name in names), len(self.nodes)]
         return [self.graph_module(self.nodes[first:end]) for first, end in pairwise(bounds)]
 
-    def heads(self, names: Sequence[str]) -> list[list[fx.Node]]:
+    def first_layers(self, names: Sequence[str]) -> list[list[fx.Node]]:
         """Return the nodes of each part up to its first module with parameters."""
         found = []
         for part in range(len(names) + 1):

@@ -19,7 +19,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.consensus import PartUpdate, Rules, drawn_anew
+from backend.training.consensus import PartUpdate, Rules, reinitialized
 from backend.training.model_parts import ModelParts
 from backend.training.strategies.base import ForwardPass, LocalGradients
 from backend.training.strategies.channel import Channel
@@ -79,7 +79,7 @@ class Consensus(LocalGradients):
             self._parts = parts = ModelParts(model, self._cut, self.world_size, data)
             twin = None
             if self._rules.variant in PUBLISHED_VARIANTS and self._above is not None:
-                twin = drawn_anew(parts.heads[self.rank + 1])
+                twin = reinitialized(parts.first_layers[self.rank + 1])
             self._update = PartUpdate(parts, self.rank, self._rules, twin)
             restore_random_state(kept, self._device)
             self._release_others(model, twin)

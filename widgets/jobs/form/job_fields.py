@@ -7,7 +7,7 @@ sentence for it and names the field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +94,11 @@ def pair_or_text(text: str) -> list[float | int | str] | str:
     return [number_or_text(part) for part in parts] if len(parts) == 2 else text.strip()
 
 
+def texts(text: str) -> list[str]:
+    """Parse ``"features, head"`` as two names."""
+    return [part.strip() for part in text.split(",")]
+
+
 class JobFields(QObject):
     """All fields by the path of their value in the job file (``optimizer.lr``).
 
@@ -131,10 +136,11 @@ class JobFields(QObject):
         self.weights.changed.connect(self._changed)
         return self._add(path, "text", name, self.weights)
 
-    def choice(self, path: str, *more: tuple[str, str]) -> Field:
-        """Add a choice for a setting, with the options ``more`` first."""
+    def choice(self, path: str, *more: tuple[str, str], only: Sequence[str] = ()) -> Field:
+        """Add a choice for a setting, with the options ``more`` first; ``only`` limits them."""
         name, _ = name_and_unit(path)
-        combo = ComboBox((*more, *CHOICES.get(path, {}).items()), name=name)
+        known = ((k, text) for k, text in CHOICES.get(path, {}).items() if not only or k in only)
+        combo = ComboBox((*more, *known), name=name)
         combo.currentIndexChanged.connect(self._changed)
         return self._add(path, "choice", name, combo)
 
@@ -152,9 +158,11 @@ class JobFields(QObject):
             self._kinds[path] = _OPTIONAL_FLAG
             return made
         if setting.kind == "choice":
-            made = self.choice(path)
+            made = self.choice(path, only=setting.choices)
             self._kinds[path] = _OPTIONAL_CHOICE
             return made
+        if setting.kind == "texts":
+            return self._line(path, setting.kind, "chosen by itself")
         default = setting.default
         shown = ", ".join(f"{v:g}" for v in default) if setting.kind == "pair" else f"{default:g}"
         return self._line(path, setting.kind, shown)
@@ -294,7 +302,12 @@ class JobFields(QObject):
             return control.value() or None
         if not isinstance(control, LineEdit) or not control.text().strip():
             return "" if path == "name" else None
-        reads = {"whole": whole_or_text, "number": number_or_text, "pair": pair_or_text}
+        reads = {
+            "whole": whole_or_text,
+            "number": number_or_text,
+            "pair": pair_or_text,
+            "texts": texts,
+        }
         read = reads.get(self._kinds[path])
         return read(control.text()) if read else control.text()
 

@@ -86,6 +86,25 @@ NOTES: Mapping[str, StrategyNote] = {
         "SGD.",
         Sketch((("server + λ", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
     ),
+    "sandblaster": StrategyNote(
+        "A coordinator searches along one direction for the whole dataset; workers compute the "
+        "gradient of small portions.",
+        "It pays for small models whose loss is smooth: few, large steps with exact gradients.",
+        "Every step reads the whole dataset several times, and the first process does not train.",
+        Sketch((("coordinator", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    ),
+    "consensus": StrategyNote(
+        "The network is cut into parts, one in each process; neighbours agree on the activations "
+        "at the cut (ADMM).",
+        "It pays when the activations of the whole network do not fit into one GPU.",
+        "The parts train one after the other on the same batch, so it is slower than one process "
+        "where the network fits.",
+        Sketch(
+            (("part 1", 0, 0.5), ("part 2", 0.5, 0.5), ("part 3", 1, 0.5)),
+            ((0, 1), (1, 0), (1, 2), (2, 1)),
+            captions=(("activations", 0.25, 0), ("multipliers", 0.75, 1)),
+        ),
+    ),
     "alone": StrategyNote(
         "One process trains on one batch after the other.",
         "It pays for small models, and as the reference for other strategies.",
@@ -105,6 +124,9 @@ OPTIONS: Mapping[tuple[str, str], str] = {
         "variant",
         "constant",
     ): "A constant lambda has to fit the size of the gradients, which changes during the training.",
+    ("variant", "dual-layer"): "The published form of 2017, which fails: it is for comparison.",
+    ("variant", "dual-layer-normalised"): "The published form of 2017 with normalised errors, "
+    "which fails: it is for comparison.",
     ("policy", "quorum"): "An epoch ends when 75 % of the workers are done, and leaves out the "
     "rest: it pays where a node is sometimes very slow.",
     ("policy", "portion"): "Batches are handed out in small portions: it pays where nodes differ "
