@@ -14,7 +14,8 @@ rounds from diverging:
 
 - β is raised for a sample whose copy would leave x by more than a tenth of its norm: a copy that
   goes further fits the label by itself.
-- u converges to that gradient, and is at most as long as it.
+- u converges to that gradient, and is at most as long as it; a longer one, which a large β makes,
+  would leave few digits of their difference.
 - u and y last for one batch; the next one has other samples.
 
 The published forms have no y: both parts have the layer after the cut, and the one below learns to

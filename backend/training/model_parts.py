@@ -31,8 +31,7 @@ class ModelParts:
 
     Attributes:
         names: The modules after which it is cut.
-        first_layers: Of each part, from its input to the output of its first module with
-            parameters.
+        first_layers: Of each part: from its input to the end of its first module with parameters.
     """
 
     def __init__(self, model: torch.nn.Module, cut: Sequence[str], count: int, data: Any) -> None:

@@ -16,11 +16,12 @@ pytest_plugins = ["tests.cluster.runs_fixtures"]
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "downpour", "dc-asgd"])
+@pytest.mark.parametrize("strategy", ["ddp", "downpour", "dc-asgd", "sandblaster"])
 def test_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
     stocked: ReadyCluster, run: Callable[..., JobView], strategy: str
 ) -> None:
-    view = run("node1", "node2", "node3", strategy={"name": strategy})
+    optimizer = {} if strategy != "sandblaster" else {"optimizer": {"name": "lbfgs", "lr": 1.0}}
+    view = run("node1", "node2", "node3", strategy={"name": strategy}, **optimizer)
     assert makes_steps(view), view.error
     stops_and_goes_on_elsewhere(stocked, view)
 

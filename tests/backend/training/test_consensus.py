@@ -111,3 +111,26 @@ def test_the_random_numbers_of_the_loader_are_the_same_on_all_ranks(tmp_path: Pa
     training = split(tmp_path, loader=loader, epochs=6)
     training.train_well()
     assert training.curve("validation/accuracy")[72] > 0.8
+
+
+def test_a_published_form_trains_on_two_ranks_and_shows_its_disagreement(tmp_path: Path) -> None:
+    training = split(tmp_path, epochs=1, strategy={"variant": "dual-layer-normalised"})
+    training.train_well()
+    assert len(training.curve("residual at cut 1")) == 12
+    assert training.curve("multiplier at cut 1") == {}
+
+
+@pytest.mark.slow
+def test_default_settings_learn_the_digits_in_twenty_epochs(tmp_path: Path) -> None:
+    digits = Path(__file__).parents[3] / "resources/gallery/digits"
+    training = split(
+        tmp_path,
+        model=(digits / "model/bks_model.py").read_text(),
+        loader=(digits / "loader/bks_dataset.py").read_text(),
+        epochs=20,
+        batch_size=32,
+    )
+    (training.sources / "files").rmdir()
+    (training.sources / "files").symlink_to(digits / "dataset")
+    training.train_well()
+    assert training.curve("validation/accuracy")[20 * 44] >= 0.9
