@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from backend.records.base.atomic_files import read_json
@@ -16,15 +14,6 @@ from backend.training.simulation import Simulator
 from tests.backend.training.training_rig import Training, new_training
 
 SETTINGS: dict[str, Any] = {"epochs": 2, "gradient_norm": 0.5}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As many as the rank of `new_training` has: with two, sums are added in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def simulator(folder: Path, delays: Delays, **strategy: Any) -> Simulator:

@@ -1,0 +1,20 @@
+"""One thread for what trains in the test's own process, as in the ranks of `new_training`.
+
+With two, sums are added in another order, and threads that wait by spinning take the cores of
+other tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
