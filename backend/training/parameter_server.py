@@ -65,10 +65,7 @@ class ParameterServer:
         self._is_adaptive = strategy.is_adaptive
         self._pulled: dict[int, int] = {}
         self._copies: dict[int, list[torch.Tensor]] = {}
-        state = optimizer.state
-        self._means: list[torch.Tensor | None] = [
-            state[one].get(MEAN_SQUARE) if one in state else None for one in self.parameters
-        ]
+        self._new_means: dict[int, torch.Tensor] = {}
 
     def pull(self, worker: int) -> list[torch.Tensor]:
         """Return the parameters, and remember what this worker has from now on."""
@@ -94,10 +91,10 @@ class ParameterServer:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
-        for parameter, mean in zip(self.parameters, self._means, strict=True):
-            if mean is not None:
-                # After the step: an optimizer makes its own state where it finds none.
-                self._optimizer.state[parameter][MEAN_SQUARE] = mean
+        # After the step: an optimizer makes its own state where it finds none.
+        for place, mean in self._new_means.items():
+            self._optimizer.state[self.parameters[place]][MEAN_SQUARE] = mean
+        self._new_means.clear()
         self.version += 1
         self.staleness.add(staleness)
         return staleness
@@ -109,9 +106,9 @@ class ParameterServer:
         drift = parameter - self._copies[worker][place]
         if not self._is_adaptive:
             return self._strength * square * drift
-        mean = self._means[place]
+        mean = self._optimizer.state.get(parameter, {}).get(MEAN_SQUARE)
         if mean is None:
-            mean = self._means[place] = torch.zeros_like(parameter)
+            mean = self._new_means[place] = torch.zeros_like(parameter)
         mean.mul_(_DECAY).add_(square, alpha=1 - _DECAY)
         return self._strength / torch.sqrt(mean + _EPSILON) * square * drift
 

@@ -93,8 +93,8 @@ def test_the_mean_square_is_in_the_checkpoint_and_an_optimizer_with_own_state_wo
     server.push(1, [torch.ones_like(p) for p in model.parameters()], 0.1)
     kept = copy.deepcopy(optimizer.state_dict())
     again = torch.optim.Adam(model.parameters(), lr=0.1)
-    again.load_state_dict(kept)
     resumed = ParameterServer(list(model.parameters()), again, dc_asgd())
+    again.load_state_dict(kept)
     for one in (server, resumed):
         one.pull(1)
     weights = [p.detach().clone() for p in model.parameters()]
