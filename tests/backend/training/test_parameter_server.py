@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from backend.records.jobs.config import StrategyConfig
-from backend.training.parameter_server import Delays, ParameterServer, shards
+from backend.training.parameter_server import MEAN_SQUARE, Delays, ParameterServer, shards
 
 
 def served(strategy: StrategyConfig, **sgd: Any) -> tuple[nn.Linear, ParameterServer]:
@@ -106,6 +106,8 @@ def test_the_mean_square_is_in_the_checkpoint_and_an_optimizer_with_own_state_wo
     resumed.push(1, [torch.full_like(p, 2.0) for p in model.parameters()], 0.1)
     for p, value in zip(model.parameters(), expected, strict=True):
         assert torch.equal(p, value)
+        means = optimizer.state[p][MEAN_SQUARE], again.state[p][MEAN_SQUARE]
+        assert torch.equal(*means)
 
 
 @pytest.mark.parametrize("delay", [0, 3, 7])
