@@ -6,17 +6,15 @@ same number, so it is counted once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.library.item import Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
+from backend.services.tools.kept_results import KeptResults
 from backend.services.tools.training_python import lack_here
 
 _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
@@ -25,15 +23,13 @@ _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
 class DataSizes:
     def __init__(self, library: LibraryService, folder: Path) -> None:
         self._library = library
-        self._folder = folder
+        self._kept = KeptResults(folder)
 
     def known(self, pins: Mapping[str, Pin]) -> DataSize | None:
         """Return the size if it was counted before."""
         if not {"dataset", "loader"} <= pins.keys():
             return None
-        with suppress(OSError, ValueError):
-            return DataSize.from_dict(read_json(self._file(pins)))
-        return None
+        return self._kept.known(_key(pins), DataSize.from_dict)
 
     def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
         """Return the size, counted if needed; None if this computer cannot count it.
@@ -60,19 +56,18 @@ class DataSizes:
                 return None
             return self._library.open_content(kind, pins[key].reference, progress)
 
-        size = tool_process.measure(
-            self._library.open_content(Kind.LOADER, pins["loader"].reference, progress),
-            self._library.open_content(Kind.DATASET, pins["dataset"].reference, progress),
-            content("validation_loader", Kind.LOADER),
-            content("validation_dataset", Kind.DATASET),
-            progress=progress,
+        return self._kept.get(
+            _key(pins),
+            DataSize.from_dict,
+            lambda: tool_process.measure(
+                self._library.open_content(Kind.LOADER, pins["loader"].reference, progress),
+                self._library.open_content(Kind.DATASET, pins["dataset"].reference, progress),
+                content("validation_loader", Kind.LOADER),
+                content("validation_dataset", Kind.DATASET),
+                progress=progress,
+            ),
         )
-        # A full disk means only that it is counted again.
-        with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(self._file(pins), size.to_dict(), mode=0o600)
-        return size
 
-    def _file(self, pins: Mapping[str, Pin]) -> Path:
-        proof = "\n".join(pins[key].sha256 if key in pins else "" for key in _KEYS)
-        return self._folder / f"{hashlib.sha256(proof.encode()).hexdigest()}.json"
+
+def _key(pins: Mapping[str, Pin]) -> tuple[str, ...]:
+    return tuple(pins[key].sha256 if key in pins else "" for key in _KEYS)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
@@ -27,9 +27,7 @@ from backend.datastore.library import imports, library_files, model_weights, pro
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.base.schema import Record
 from backend.records.base.validation import nearest, sanitize
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -49,6 +47,7 @@ from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
 from backend.services.library.version_diff import changes
 from backend.services.tools import tool_process
+from backend.services.tools.kept_results import KeptResults
 
 _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
@@ -56,47 +55,6 @@ _PINNED_AS = {
     Kind.MODEL: ("model",),
 }
 _JOBS_LOOKED_AT = 200
-_MOST_BYTES = 64_000_000
-
-
-T = TypeVar("T", bound=Record)
-
-
-class _KeptResults:
-    """Results of tools by the hashes of their inputs; a lost one is computed again."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def get(
-        self,
-        key: tuple[str, ...],
-        read: Callable[[dict[str, Any]], T],
-        find: Callable[[], T],
-    ) -> T:
-        """Return the cached result, otherwise the result of ``find``, which is then cached.
-
-        Args:
-            read: Parses the output of ``to_dict``; raises ValueError if it cannot.
-        """
-        known = self.known(key, read)
-        if known is not None:
-            return known
-        found = find()
-        # A full disk must not prevent showing the result.
-        with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(self._place(key), found.to_dict(), mode=0o600)
-        return found
-
-    def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
-        """Return the cached result, None if there is none that can be read."""
-        with suppress(OSError, ValueError):
-            return read(read_json(self._place(key), _MOST_BYTES))
-        return None
-
-    def _place(self, key: tuple[str, ...]) -> Path:
-        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"
 
 
 class LibraryService:
@@ -117,7 +75,7 @@ class LibraryService:
         self._share = share
         self._root = root
         self._catalogue = catalogue
-        self._kept = _KeptResults(cache)
+        self._kept = KeptResults(cache)
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs, share)
         self.see_job = see_job or self._jobs.read

@@ -1,0 +1,53 @@
+"""Cache of the results of tools, by the hashes of what they were computed from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from backend.base.log import suppress
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.schema import Record
+
+_MOST_BYTES = 64_000_000
+
+T = TypeVar("T", bound=Record)
+
+
+class KeptResults:
+    """Results of tools by the hashes of their inputs; a lost one is computed again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(
+        self,
+        key: tuple[str, ...],
+        read: Callable[[dict[str, Any]], T],
+        find: Callable[[], T],
+    ) -> T:
+        """Return the cached result, otherwise the result of ``find``, which is then cached.
+
+        Args:
+            read: Parses the output of ``to_dict``; raises ValueError if it cannot.
+        """
+        known = self.known(key, read)
+        if known is not None:
+            return known
+        found = find()
+        # A full disk must not prevent showing the result.
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_json(self._place(key), found.to_dict(), mode=0o600)
+        return found
+
+    def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
+        """Return the cached result, None if there is none that can be read."""
+        with suppress(OSError, ValueError):
+            return read(read_json(self._place(key), _MOST_BYTES))
+        return None
+
+    def _place(self, key: tuple[str, ...]) -> Path:
+        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"
