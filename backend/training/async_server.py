@@ -107,8 +107,8 @@ class ShardServer:
                 with shard.lock:
                     if message["kind"] == "push":
                         shard.apply(worker, message, gradients)
-                    wants = message.get("fetch", True)
-                    channel.send({}, shard.server.pull(worker) if wants else ())
+                    values = shard.server.pull(worker) if message.get("fetch", True) else []
+                channel.send({}, values)
         except PeerLost as error:
             # Rank 0 has the same worker and reports it.
             swallowed(error)
@@ -289,7 +289,7 @@ class AsyncServer(Leader):
         return answer, self._pull(worker) if message["fetch"] else []
 
     def _pull(self, worker: int) -> list[torch.Tensor]:
-        return [value.clone() for value in self._shard.server.pull(worker)]
+        return self._shard.server.pull(worker)
 
     def _work(self, worker: int) -> dict[str, Any] | None:
         for portion in self._portions:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from backend.records.jobs.config import StrategyConfig
+from backend.training.strategies.base import fill
 
 _WINDOW = 100
 """The last updates, over which staleness is reported."""
@@ -68,12 +69,12 @@ class ParameterServer:
         self._new_means: dict[int, torch.Tensor] = {}
 
     def pull(self, worker: int) -> list[torch.Tensor]:
-        """Return the parameters, and remember what this worker has from now on."""
+        """Return what this worker has from now on: a copy, which its next pull changes."""
         self._pulled[worker] = self.version
-        values = [parameter.detach() for parameter in self.parameters]
-        if self._strength:
-            self._copies[worker] = [value.clone() for value in values]
-        return values
+        if worker not in self._copies:
+            self._copies[worker] = [torch.empty_like(one) for one in self.parameters]
+        fill(self._copies[worker], self.parameters)
+        return self._copies[worker]
 
     @torch.no_grad()
     def push(self, worker: int, gradients: Sequence[torch.Tensor | None], rate: float) -> int:

@@ -47,7 +47,7 @@ class Simulator:
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         optimizer = make_optimizer(config.optimizer, self.model)
         self._server = ParameterServer(self._parameters, optimizer, config.strategy)
-        self._copies = {worker: self._pull(worker) for worker in range(delays.workers)}
+        self._copies = {worker: self._server.pull(worker) for worker in range(delays.workers)}
         pushes = config.epochs * self._order.steps_per_epoch
         self._arrivals = iter(delays.arrivals(pushes))
 
@@ -68,7 +68,7 @@ class Simulator:
             rate = learning_rate(self._config, every, step)
             losses.append(loss)
             staleness.append(self._server.push(worker, gradients, rate))
-            self._copies[worker] = self._pull(worker)
+            self._copies[worker] = self._server.pull(worker)
         values = self._evaluation.run(self.model, lambda: False) if self._evaluation else {}
         return SimulatedEpoch(
             epoch,
@@ -78,9 +78,6 @@ class Simulator:
             max(staleness),
             values or {},
         )
-
-    def _pull(self, worker: int) -> list[torch.Tensor]:
-        return [value.clone() for value in self._server.pull(worker)]
 
     def _gradients(self, worker: int, batch: object) -> tuple[float, list[torch.Tensor | None]]:
         """Return loss and gradients of a batch with the parameters that the worker has."""

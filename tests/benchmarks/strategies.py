@@ -1,4 +1,7 @@
-"""The strategies: DDP against a bare DDP script, and epochs of Downpour with more workers.
+"""The strategies: DDP against a bare DDP script, the server's bandwidth, epochs by workers.
+
+A worker and a server exchange a model of 20 MB as fast as a bare ping-pong of MPI, over TCP as
+between nodes.
 
 The published growth of an epoch from 4 to 12 workers is 0.8 % for asynchronous SGD and 1.4 % with
 delay compensation. Each worker has as many batches an epoch as before; its computation is a sleep,
@@ -8,16 +11,19 @@ because 12 workers of one computer would wait for its cores.
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from tests.backend.training.training_rig import MODEL, new_training
+from tests.backend.training.training_rig import MODEL, ROOT, clean_environment, mpirun, new_training
 from tests.benchmarks import step_overhead
 from tests.benchmarks.figures import Figure
 
 _BATCHES, _BATCH = 40, 4
 _EPOCHS = 6
 _SLEEP_S = 0.1
+_PAIRS = 7
 _PUBLISHED = {"downpour": 0.8, "dc-asgd": 1.4}
 
 _SLEEPING = MODEL.replace(
@@ -43,6 +49,11 @@ def measure() -> list[Figure]:
     ratios = tuple(b / o for b, o in zip(bare, ours, strict=True))
     context = f"ours {statistics.median(ours) * 1e3:.2f} ms a step"
     figures = [Figure("P2", "DDP, bare / ours", ratios, 0.99, at_least=True, context=context)]
+    both = [(_bandwidth("mpi"), _bandwidth("server")) for _ in range(_PAIRS)]
+    context = f"ours {statistics.median(ours for _, ours in both) / 1e6:.0f} MB/s"
+    ratios = tuple(ours / bare for bare, ours in both)
+    what = "push and pull of 20 MB, ours / MPI ping-pong"
+    figures.append(Figure("server", what, ratios, 0.8, at_least=True, context=context))
     for strategy, published in _PUBLISHED.items():
         few, many = _epoch_s(strategy, 4), _epoch_s(strategy, 12)
         growth = tuple((m / f - 1) * 100 for f, m in zip(few, many, strict=True))
@@ -50,6 +61,15 @@ def measure() -> list[Figure]:
         what = f"{strategy}, epoch of 12 workers over 4"
         figures.append(Figure("epochs", what, growth, published, "%", context=context))
     return figures
+
+
+def _bandwidth(way: str) -> float:
+    """Return bytes a second; see `server_ranks`."""
+    with tempfile.NamedTemporaryFile() as output:
+        over_tcp = ["tcp,self" if word == "^openib" else word for word in mpirun(2)]
+        command = [*over_tcp, sys.executable, "-m", "tests.benchmarks.server_ranks", way]
+        subprocess.run([*command, output.name], cwd=ROOT, env=clean_environment(), check=True)
+        return float(output.read())
 
 
 def _epoch_s(strategy: str, workers: int) -> list[float]:

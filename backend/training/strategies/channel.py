@@ -12,8 +12,11 @@ from typing import Any
 
 import torch
 
-from backend.training.strategies.base import pack, unpack
+from backend.training.strategies.base import bytes_of, pack, unpack
 from backend.training.strategies.rendezvous import Rendezvous, distributed
+
+_LARGE = 65536
+"""Bytes from which a message of its own costs less than to copy the tensor."""
 
 
 class PeerLost(Exception):
@@ -26,6 +29,7 @@ class Channel:
     def __init__(self, meeting: Rendezvous, worker: int, server: int) -> None:
         is_server = meeting.rank == server
         self._peer = 1 if is_server else 0
+        self._reused: list[torch.Tensor] = []
         self._group = distributed.ProcessGroupGloo(
             distributed.PrefixStore(f"{worker}-{server}", meeting.store),
             0 if is_server else 1,
@@ -40,11 +44,13 @@ class Channel:
             PeerLost: The other process has ended.
         """
         words = torch.frombuffer(bytearray(pickle.dumps(message)), dtype=torch.uint8)
-        content = pack(tensors)
-        self._put(torch.tensor([words.numel(), content.numel()]))
+        self._put(torch.tensor([words.numel(), len(tensors)]))
         self._put(words)
-        if content.numel():
-            self._put(content)
+        large, small = _by_size(tensors)
+        for tensor in large:
+            self._put(bytes_of(tensor.detach().cpu()))
+        if small:
+            self._put(pack(small))
 
     def receive(
         self, like: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = ()
@@ -52,18 +58,31 @@ class Channel:
         """Return the next message and its tensors, shaped as those of ``like``; [] without any.
 
         Args:
-            like: Tensors, or a function of the message that returns them.
+            like: Tensors, or a function of the message that returns them. Results that are shaped
+                as given tensors are valid until the next call, which writes into their memory:
+                new memory costs as much time as the transfer (``tests.benchmarks.strategies``).
 
         Raises:
             PeerLost: The other process has ended.
         """
         sizes = self._get(torch.zeros(2, dtype=torch.int64))
-        words = self._get(torch.zeros(int(sizes[0]), dtype=torch.uint8))
+        words = self._get(torch.empty(int(sizes[0]), dtype=torch.uint8))
         message = pickle.loads(words.numpy().tobytes())
         if not sizes[1]:
             return message, []
         shaped = like(message) if callable(like) else like
-        return message, unpack(self._get(torch.zeros(int(sizes[1]), dtype=torch.uint8)), shaped)
+        large, small = _by_size(shaped)
+        found = self._reused
+        if callable(like) or [t.shape for t in found] != [t.shape for t in large]:
+            found = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in large]
+        if not callable(like):
+            self._reused = found
+        for tensor in found:
+            self._get(bytes_of(tensor))
+        packed = torch.empty(sum(map(_bytes, small)), dtype=torch.uint8)
+        others = iter(unpack(self._get(packed), small) if small else [])
+        whole = iter(found)
+        return message, [next(whole if _bytes(t) >= _LARGE else others) for t in shaped]
 
     def _put(self, tensor: torch.Tensor) -> None:
         with _lost_peer():
@@ -73,6 +92,16 @@ class Channel:
         with _lost_peer():
             self._group.recv([tensor], self._peer, 0).wait()
         return tensor
+
+
+def _by_size(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return the large tensors, and the small ones, which share a message."""
+    large = [tensor for tensor in tensors if _bytes(tensor) >= _LARGE]
+    return large, [tensor for tensor in tensors if _bytes(tensor) < _LARGE]
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 @contextmanager
