@@ -121,6 +121,23 @@ def new_job_dc_asgd(stage: Stage) -> None:
     scroll_to(stage, form, form._fields.field("strategy.lambda"))
 
 
+@screen("new-job-consensus")
+def new_job_consensus(stage: Stage) -> None:
+    form = filled(stage)
+    form._fields.field("strategy.name").control.choose("consensus")
+    form._fields.field("strategy.variant").control.choose("dual-layer")
+    form._sections._follow_strategy()
+    scroll_to(stage, form, form._fields.field("strategy.cut"))
+
+
+@screen("new-job-sandblaster")
+def new_job_sandblaster(stage: Stage) -> None:
+    form = filled(stage, raw={**RAW, "optimizer": {"name": "lbfgs", "lr": 1.0}})
+    form._fields.field("strategy.name").control.choose("sandblaster")
+    form._sections._follow_strategy()
+    scroll_to(stage, form, form._fields.field("strategy.portion"))
+
+
 def choosing(stage: Stage) -> StartFrom:
     """The list of what a job can start from is open."""
     start_from = filled(stage).start_from

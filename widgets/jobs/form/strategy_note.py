@@ -16,8 +16,8 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import fill_round, paint_text, round_pen
 from widgets.common.theme import R_CELL, S1, S4
 
-_DRAWING_W, _DRAWING_H = 204, 96
-_BOX_W, _BOX_H, _CAPTION_W = 60, 24, 70
+_DRAWING_W, _DRAWING_H = 236, 96
+_BOX_W, _BOX_H, _CAPTION_W = 70, 24, 70
 _GAP, _APART = 3, 5
 _HEAD = 4.0
 
