@@ -41,7 +41,7 @@ def test_main_gets_every_argument_as_it_was_typed(start: Start, ready: Path) -> 
     ]  # fmt: skip
 
 
-def test_horovod_is_left_out_by_the_first_argument_and_a_node_keeps_its_own(
+def test_horovod_is_left_out_by_an_argument_anywhere_and_a_node_keeps_its_own(
     start: Start, ready: Path, project: Path, cache: Path, tmp_path: Path
 ) -> None:
     python = str(put_python(tmp_path, 'echo "without: ${RINGMASTER_WITHOUT_HOROVOD:-}"; exit 1'))
@@ -51,6 +51,7 @@ def test_horovod_is_left_out_by_the_first_argument_and_a_node_keeps_its_own(
     (made,) = (cache / "ready").iterdir()
     made.rename(f"{made}-without-horovod")
     assert start("--without-horovod", "doctor").stdout.split()[1:] == ["doctor"]
+    assert start("doctor", "a b", "--without-horovod").stdout.split("\n")[1:3] == ["doctor", "a b"]
     for_a_node = start("node", "provision", "--without-horovod", RINGMASTER_PYTHON=python)
     assert for_a_node.stdout == "without: \n"
 
