@@ -326,6 +326,9 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     size = config.world_size
     if config.strategy.settings.get("reduction") == "adasum" and size & (size - 1):
         top.fault("strategy.reduction", f"“adasum” needs 2, 4, 8… processes; there are {size}.")
+    by_node = config.strategy.settings.get("reduction") == "hierarchical"
+    if by_node and size and not config.uses_gpus:
+        top.fault("strategy.reduction", "“hierarchical” needs GPUs; the job runs on CPUs.")
     servers, workers = config.strategy.servers, config.workers
     if servers and size and workers < 1:
         top.fault(

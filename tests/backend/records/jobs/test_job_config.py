@@ -163,6 +163,14 @@ def test_f51_processors_and_gpus_do_not_mix() -> None:
     assert "each with a user's name" in faults(nobody)["placement[0].beside"]
 
 
+def test_nodes_average_first_among_their_gpus_alone() -> None:
+    by_node = changed("strategy", {"name": "allreduce", "reduction": "hierarchical"})
+    sentence = "“hierarchical” needs GPUs; the job runs on CPUs."
+    assert faults(by_node) == {"strategy.reduction": f"strategy.reduction: {sentence}"}
+    gpus = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
+    assert faults({**by_node, "placement": gpus}) == {}
+
+
 def served(processes: int, **settings: Any) -> dict[str, Any]:
     placement = [{"node": "this-computer", "processes": processes}]
     return {**GOOD, "strategy": {"name": "downpour", **settings}, "placement": placement}
