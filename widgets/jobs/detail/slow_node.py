@@ -24,11 +24,15 @@ class SlowNode:
     ranks: tuple[int, ...]
     reasons: Mapping[int, str]
     cause: str = ""
+    has_servers: bool = False
+    """Its workers do not wait for each other at each step."""
 
     @property
     def sentence(self) -> str:
         """Return ``gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C.``"""
         who = f"{node_title(self.name)} slows this job by {formats.percent(self.cost)}"
+        if self.has_servers:
+            who = f"A step takes {formats.percent(self.cost)} longer on {node_title(self.name)}"
         return f"{who}: {self.cause}." if self.cause else f"{who}."
 
 
@@ -57,6 +61,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
         tuple(rank for rank in slow if places[rank][0] == name),
         reasons,
         cause,
+        view.config.strategy.servers > 0,
     )
 
 

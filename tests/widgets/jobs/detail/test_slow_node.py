@@ -40,6 +40,12 @@ def test_where_no_cause_is_known_none_is_made_up():
     assert words(slow_node(SLOWED, {}).sentence) == "gpu07 slows this job by 25 %."
 
 
+def test_workers_that_do_not_wait_for_each_other_are_not_slowed():
+    strategy = replace(SLOWED.config.strategy, name="downpour", settings={})
+    view = replace(SLOWED, config=replace(SLOWED.config, strategy=strategy))
+    assert words(slow_node(view, {}).sentence) == "A step takes 25 % longer on gpu07."
+
+
 @pytest.mark.parametrize(
     "view",
     [
