@@ -215,6 +215,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
             ("Epoch", f"{view.epoch} of {view.epochs}"),
             ("Step", f"{view.step} of {view.total_steps}" if view.total_steps else ""),
             ("Time left", in_time(view.eta_s) if view.state.is_live else ""),
+            ("Slow", view.why_slow()),
             *((name, in_figures(value)) for name, value in view.metrics.items()),
             *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
             (

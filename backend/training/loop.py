@@ -33,6 +33,7 @@ from backend.training.checkpoint_content import (
     random_state,
     restore_random_state,
 )
+from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
@@ -44,6 +45,7 @@ from backend.training.evaluation import Evaluation, precision
 from backend.training.lbfgs import Lbfgs
 from backend.training.step_recorder import PendingStep, StepRecorder
 from backend.training.step_sync import StepResult, StepSync
+from backend.training.step_times import RankStep
 from backend.training.strategies.base import ForwardPass, Strategy
 from backend.training.subject import open_subject, require_same, traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
@@ -117,7 +119,8 @@ class Trainer:
         self._optimizer = make_optimizer(config.optimizer, self._model)
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._adopted = False
-        self._own_ms = 0.0
+        self._times = RankStep()
+        self._cpu_wait = CpuWait()
         self._own: dict[str, Any] | None = None
         self._random_to_keep: dict[str, Any] | None = None
         self._last_save = time.monotonic()
@@ -249,6 +252,7 @@ class Trainer:
 
     def _step(self, data: Any, target: Any, rate: float, began: float) -> list[StepResult]:
         """Make one optimizer step; return the known results of this and earlier ones."""
+        loaded = time.perf_counter()
         self.beat.beat(Phase.COMPUTING)
         on_gpu = self.device.type == "cuda"
         if on_gpu:
@@ -264,12 +268,12 @@ class Trainer:
             self._adopt(metrics)
         wish_stop, wish_save = self._wishes()
         self._ballot.fill(
-            stop=wish_stop, save=wish_save, loss=loss, metrics=metrics, step_ms=self._own_ms
+            stop=wish_stop, save=wish_save, loss=loss, metrics=metrics, times=self._times
         )
         strategy.zero()
         self.batch.where = "backward"
         strategy.backward(self._scaler.scale(loss))
-        own = time.perf_counter() - began
+        computed = time.perf_counter() - strategy.exchange_s
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
         self.beat.beat(Phase.COMPUTING)
@@ -284,7 +288,13 @@ class Trainer:
                 group["lr"] = rate
             strategy.step(self._update)
         ended = time.perf_counter()
-        self._own_ms = (own + ended - reduced) * 1e3
+        # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
+        self._times = RankStep(
+            (loaded - began) * 1e3,
+            (computed - loaded + ended - reduced) * 1e3,
+            (reduced - computed) * 1e3,
+            self._cpu_wait.step(ended),
+        )
         course = self.course
         self._book.facts.append(
             PendingStep(

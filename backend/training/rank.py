@@ -189,6 +189,8 @@ class Rank:
             world_size=len(launch.ranks),
             global_batch=config.global_batch_size,
             before=last_status(self._folder),
+            # The parts of a cut network wait for each other in the forward pass.
+            times_exchange=not config.uses_gpus and config.strategy.name != "consensus",
         )
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         reporter.other_trouble = lambda: checkpointer.trouble

@@ -33,6 +33,7 @@ from backend.training.alerts import StandstillWatch
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile
 from backend.training.slow_ranks import SlowRanks
+from backend.training.step_times import RankStep, StepBreakdown
 from backend.training.tensorboard import EventFile
 
 _WRITE_INTERVAL_S = 0.5
@@ -54,6 +55,8 @@ class Step:
     seconds: float
     rank_step_ms: Sequence[float]
     """Empty for a step of an earlier run, which is repeated with its validation."""
+    rank_steps: Sequence[RankStep] = ()
+    """The same in parts; empty for a strategy with servers."""
 
 
 class Reporter:
@@ -72,11 +75,13 @@ class Reporter:
         world_size: int,
         global_batch: int,
         before: RunStatus | None = None,
+        times_exchange: bool = True,
     ) -> None:
         """Start to write.
 
         Args:
             before: The current status; of this run, with the figures of the runs before it.
+            times_exchange: As of `StepBreakdown`.
         """
         self._folder = folder
         self._run = run
@@ -98,6 +103,7 @@ class Reporter:
         self._started = timestamps.now("microseconds")
         self._samples_per_second: float | None = None
         self._ranks = SlowRanks()
+        self._breakdown = StepBreakdown(times_exchange=times_exchange)
         self._is_first = True
         self._eta = Eta()
         self._alarms: dict[str, Alarm] = {}
@@ -261,6 +267,7 @@ class Reporter:
             self._samples_per_second = len(timed) * self._global_batch / max(seconds, 1e-9)
             self._is_first = False
             self._ranks.take(step.rank_step_ms for step in timed)
+            self._breakdown.take(step.rank_steps for step in timed if step.rank_steps)
         if self._tensorboard_from is math.inf:
             self._tensorboard_from = time.monotonic() + _TENSORBOARD_AFTER_S
         self._tensorboard_points += [s for s in steps[:-1] if _judged(s)]
@@ -293,6 +300,8 @@ class Reporter:
             pace_s=self._eta.pace(self._steps_per_epoch, self._has_evaluations),
             rank_step_ms=self._ranks.step_ms(),
             slow_ranks=self._ranks.slow(),
+            step_times=self._breakdown.times(),
+            slow_cause=self._breakdown.cause(),
             alarms=alarms,
             started=self._started,
             earlier_s=self._begun.earlier_s,

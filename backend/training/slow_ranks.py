@@ -43,9 +43,14 @@ class SlowRanks:
             return ()
         behind = [0] * len(self._steps[0])
         for times in self._steps:
-            # A parameter server makes no steps: its time is 0.
-            usual = statistics.median_low([time for time in times if time] or times)
-            limit = usual + min(_MUCH_MS, max(_SHARE * usual, _NOISE_MS))
-            for rank, own in enumerate(times):
-                behind[rank] += own > limit
+            for rank, is_behind in enumerate(are_behind(times)):
+                behind[rank] += is_behind
         return tuple(rank for rank, count in enumerate(behind) if count >= _MOST_OF_THEM)
+
+
+def are_behind(times: Sequence[float]) -> list[bool]:
+    """Return for each rank whether its time is above that of the others by more than noise."""
+    # A parameter server makes no steps: its time is 0.
+    usual = statistics.median_low([time for time in times if time] or times)
+    limit = usual + min(_MUCH_MS, max(_SHARE * usual, _NOISE_MS))
+    return [own > limit for own in times]

@@ -68,7 +68,7 @@ class StepRecorder:
         self._workers = workers
         self._global_batch = global_batch
         self.facts: deque[PendingStep] = deque()
-        self._held_times: tuple[float, tuple[float, ...]] = (math.nan, ())
+        self._held: tuple[float, StepResult | None] = (math.nan, None)
         self._divergence = DivergenceWatch()
         self._no_number: Alarm | None = None
         self._left_out = 0
@@ -91,7 +91,7 @@ class StepRecorder:
                 metrics[name_of_user_metric(name)] = value
             if hold:
                 self._course.held = metrics
-                self._held_times = facts.seconds, verdict.rank_step_ms
+                self._held = facts.seconds, verdict
             else:
                 self._workers.reporter.step(
                     Step(
@@ -101,6 +101,7 @@ class StepRecorder:
                         metrics,
                         facts.seconds,
                         verdict.rank_step_ms,
+                        verdict.rank_steps,
                     )
                 )
         if culprit is not None:
@@ -114,7 +115,7 @@ class StepRecorder:
         held, course.held = course.held, None
         if self._workers is None or held is None:
             return
-        seconds, rank_step_ms = self._held_times
+        seconds, result = self._held
         self._workers.reporter.step(
             Step(
                 course.step,
@@ -122,7 +123,8 @@ class StepRecorder:
                 course.epoch_step,
                 {**held, **validation},
                 seconds,
-                rank_step_ms,
+                result.rank_step_ms if result is not None else (),
+                result.rank_steps if result is not None else (),
             )
         )
 

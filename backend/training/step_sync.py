@@ -1,7 +1,7 @@
 """Per-step agreement of the ranks: stop flag, checkpoint flag, loss, metrics and step times.
 
 One small float32 vector is reduced with the gradients (see `strategies.base`) and returns as the
-mean over all ranks. Each rank has its own slots for its loss, its metrics and its time, and zeros
+mean over all ranks. Each rank has its own slots for its loss, its metrics and its times, and zeros
 in those of the others, so every rank reads each rank's value: a NaN is attributed to its rank.
 
 Loss and metrics keep their 64 bits: a slot of one value is four numbers of 16 bits, which float32
@@ -22,9 +22,12 @@ from typing import Any
 
 import torch
 
+from backend.training.step_times import RankStep
+
 _STOP, _SAVE, _NORM, _FIRST_VALUE = 0, 1, 2, 3
 _HALVES = 4
 """Numbers of 16 bits in one of 64."""
+_TIMES = len(RankStep._fields)
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class StepResult:
     metrics: dict[str, float]
     losses: tuple[float, ...]
     rank_step_ms: tuple[float, ...]
+    """The time of each rank without the exchange."""
+    rank_steps: tuple[RankStep, ...] = ()
 
     @property
     def not_a_number(self) -> int | None:
@@ -59,7 +64,7 @@ class StepSync:
         self._values_of_rank = _HALVES * (1 + len(self.names))
         self._own = _FIRST_VALUE + rank * self._values_of_rank
         self._times = _FIRST_VALUE + world_size * self._values_of_rank
-        self.size = self._times + world_size
+        self.size = self._times + world_size * _TIMES
         self._cast: deque[tuple[torch.Tensor, torch.cuda.Event | None]] = deque()
         self._vector = torch.zeros(0)
 
@@ -75,8 +80,9 @@ class StepSync:
         save: bool,
         loss: torch.Tensor,
         metrics: Mapping[str, float],
-        step_ms: float,
+        times: RankStep,
     ) -> None:
+        """``times``: of the step before."""
         row = [0.0] * self.size
         row[_STOP] = float(stop)
         row[_SAVE] = float(save)
@@ -86,7 +92,8 @@ class StepSync:
         row[self._own : self._own + self._values_of_rank] = struct.unpack(
             f"{_HALVES * len(values)}h", struct.pack(f"{len(values)}d", *values)
         )
-        row[self._times + self._rank] = step_ms
+        place = self._times + self._rank * _TIMES
+        row[place : place + _TIMES] = times
         self._vector.copy_(torch.tensor(row), non_blocking=True)
         if self._on_gpu:
             halves = loss.detach().double().reshape(1).view(torch.int16)
@@ -123,6 +130,9 @@ class StepSync:
         # For each rank: its loss, then its metrics.
         values = halves.view(torch.float64).view(size, -1).tolist()
         judged = [values[rank] for rank in self._judges]
+        ranks = tuple(
+            RankStep(*times) for times in (vector[self._times :] * size).view(size, -1).tolist()
+        )
         loss, *metrics = (sum(column) / len(judged) for column in zip(*judged, strict=True))
         return StepResult(
             stop=vector[_STOP].item() > 0,
@@ -131,5 +141,6 @@ class StepSync:
             norm=vector[_NORM].item(),
             metrics=dict(zip(self.names, metrics, strict=True)),
             losses=tuple(of_rank[0] for of_rank in values),
-            rank_step_ms=tuple((vector[self._times :] * size).tolist()),
+            rank_step_ms=tuple(one.data_ms + one.compute_ms for one in ranks),
+            rank_steps=ranks,
         )

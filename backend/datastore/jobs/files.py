@@ -95,6 +95,8 @@ def view_of(
         samples_per_second=status.samples_per_second,
         rank_step_ms=status.rank_step_ms,
         slow_ranks=status.slow_ranks,
+        step_times=status.step_times,
+        slow_cause=status.slow_cause,
         alarms=status.alarms,
         doubt=doubt,
     )

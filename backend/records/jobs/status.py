@@ -15,6 +15,7 @@ from backend.records.base.layout import JobFolder
 from backend.records.base.schema import Record
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.diagnosis import EvidenceLine
+from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 
 STATUS_SCHEMA = 1
@@ -49,7 +50,8 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     counts optimizer steps of the job, over all its runs; ``epoch`` is the current one, from 1.
     ``pace_s`` is the time from one step to the next, evaluations and checkpoints included.
     ``rank_step_ms`` is the median step time of each rank over the last steps; ``slow_ranks`` are
-    those that `training.slow_ranks` calls slow. ``is_planned``: its ranks know their steps; before
+    those that `training.slow_ranks` calls slow; ``step_times`` are the parts of a step, and
+    ``slow_cause`` is what slows the job. ``is_planned``: its ranks know their steps; before
     that, the figures are those of the previous run. ``earlier_s`` is the duration of all earlier
     runs, ``earlier_gpu_s`` the same times the GPUs of each, ``earlier_energy_j`` their energy;
     ``gpus`` and ``energy_j`` are this run's, and the latter is known at its end. None is "not
@@ -73,6 +75,8 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     pace_s: float | None = None
     rank_step_ms: tuple[float, ...] = ()
     slow_ranks: tuple[int, ...] = ()
+    step_times: StepTimes | None = None
+    slow_cause: SlowCause | None = None
     alarms: tuple[Alarm, ...] = ()
     started: str = ""
     updated: str = ""

@@ -14,6 +14,7 @@ from backend.records.base.validation import Fault
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.config import JobConfig, Placement
 from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, UnrecordedEnd
 from backend.records.library.item import Pin
@@ -69,6 +70,8 @@ class JobView:
     samples_per_second: float | None = None
     rank_step_ms: tuple[float, ...] = ()
     slow_ranks: tuple[int, ...] = ()
+    step_times: StepTimes | None = None
+    slow_cause: SlowCause | None = None
     alarms: tuple[Alarm, ...] = ()
     doubt: str = ""
     """"no news since 14:02", or "" if the news is fresh. It does not change the state."""
@@ -127,6 +130,14 @@ class JobView:
         rank = max(slow, key=lambda rank: times[rank])
         return rank, times[rank] / statistics.median(rest) - 1
 
+    def why_slow(self) -> str:
+        """Return a sentence on what slows the running job, "" if nothing does."""
+        cause = self.slow_cause
+        if cause is None or not self.state.is_live:
+            return ""
+        nodes = [placement.node for _, placement, _ in self.ranks()]
+        return cause.sentence(nodes[cause.rank or 0], len(set(nodes)))
+
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints."""
         return {
@@ -150,6 +161,8 @@ class JobView:
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": self.eta_s,
+            "step_times": plain(self.step_times),
+            "slow_cause": plain(self.slow_cause),
             "pins": plain(self.pins),
             "doubt": self.doubt,
             "alarms": plain(self.alarms),

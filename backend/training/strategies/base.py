@@ -41,6 +41,8 @@ class Strategy(ABC):
     is_split = False
     """Whether each rank has a part of the network, and all train on the same batch. The last rank
     has its output, and so its loss and metrics."""
+    exchange_s = 0.0
+    """The end of the last `backward` in which it only waited for the exchange with other ranks."""
 
     @property
     @abstractmethod

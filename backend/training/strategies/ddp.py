@@ -7,6 +7,7 @@ CPUs and NCCL on GPUs.
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ class Ddp(LocalGradients):
     def __init__(self) -> None:
         super().__init__()
         self._meeting = Rendezvous()
+        self._computed = 0.0
 
     @property
     def rank(self) -> int:
@@ -66,6 +68,18 @@ class Ddp(LocalGradients):
         super().zero()
         # It is sent while the gradients are computed.
         self._sent = distributed.all_reduce(self._sync, async_op=True)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        engine: Any = torch.autograd.Variable._execution_engine
+        # Called when all gradients are computed, before DDP's own callback, which waits for the
+        # other ranks: that one is queued later.
+        hooked: Any = loss
+        hooked.register_hook(lambda _gradient: engine.queue_callback(self._note_computed))
+        super().backward(loss)
+        self.exchange_s = time.perf_counter() - self._computed
+
+    def _note_computed(self) -> None:
+        self._computed = time.perf_counter()
 
     def reduce(self) -> None:
         super().reduce()

@@ -15,6 +15,7 @@ from torch import nn
 from backend.records.jobs.config import StrategyConfig
 from backend.training.data import fingerprint
 from backend.training.step_sync import StepSync
+from backend.training.step_times import RankStep
 from backend.training.strategies.allreduce import AllReduce
 from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import Training, new_training
@@ -212,7 +213,9 @@ def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
         ballot = StepSync(["metric"], rank, size)
         ballot.use(torch.zeros(ballot.size))
         tensor = torch.tensor(loss, dtype=kind)
-        ballot.fill(stop=False, save=False, loss=tensor, metrics={"metric": metric}, step_ms=1.0)
+        ballot.fill(
+            stop=False, save=False, loss=tensor, metrics={"metric": metric}, times=RankStep(1.0)
+        )
         vectors.append(ballot._vector.clone())
     ballot.use(torch.stack(vectors).mean(0))
     ballot.cast(None)

@@ -1,0 +1,81 @@
+"""The parts of a step on each rank, and the one cause that slows a job.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from backend.records.base.schema import Record
+
+
+class Cause(Enum):
+    DATA = "data"
+    COMPUTE = "compute"
+    CPU = "cpu"
+    """Other programs take the CPU: a rank that could compute waits for a core."""
+    COMMUNICATION = "communication"
+
+
+@dataclass(frozen=True)
+class StepTimes(Record, what="step times"):
+    """Milliseconds of a step over the last steps, one number for each rank.
+
+    ``communication_ms`` is the same on all ranks. None: it cannot be told from computing and is in
+    ``compute_ms``, as on a GPU, where the CPU waits for both at once.
+    """
+
+    data_ms: tuple[float, ...]
+    compute_ms: tuple[float, ...]
+    waiting_ms: tuple[float, ...]
+    communication_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class SlowCause(Record, what="slow cause"):
+    """The cause that costs most, with its evidence.
+
+    ``ms`` is the time of its part in a step of ``step_ms``, and ``usual_ms`` that of the same part
+    on the other ranks. ``rank`` is None if it is the same on every rank. ``cpu_wait_ms``: how long
+    the rank waits for a core in a step.
+    """
+
+    cause: Cause
+    rank: int | None
+    ms: float
+    step_ms: float
+    usual_ms: float = 0.0
+    cpu_wait_ms: float = 0.0
+
+    @property
+    def evidence(self) -> str:
+        """Return the second half of `sentence`."""
+        ms, usual, rank = _figure(self.ms), _figure(self.usual_ms), self.rank
+        if rank is None:
+            what = "waiting for data" if self.cause is Cause.DATA else "communication"
+            return f"{what} takes {ms} of the {_figure(self.step_ms)} ms of a step on every rank"
+        if self.cause is Cause.DATA:
+            return f"rank {rank} waits {ms} ms a step for its loader, the others {usual} ms"
+        computes = f"rank {rank} computes {ms} ms a step, the others {usual} ms"
+        if self.cause is Cause.CPU:
+            wait = _figure(self.cpu_wait_ms)
+            return f"other programs use its CPU; {computes}, and it waits {wait} ms for a free core"
+        return computes
+
+    def sentence(self, node: str, nodes: int) -> str:
+        """Return ``The network slows this job: communication takes 22 of the 31 ms …``.
+
+        Args:
+            node: The node of the rank.
+            nodes: The number of the job's nodes.
+        """
+        shared = "The loader"
+        if self.cause is Cause.COMMUNICATION:
+            shared = "The network" if nodes > 1 else "Communication"
+        return f"{shared if self.rank is None else node} slows this job: {self.evidence}."
+
+
+def _figure(ms: float) -> str:
+    return f"{ms:.0f}" if ms >= 9.95 else f"{ms:.1f}"

@@ -1,0 +1,65 @@
+"""``job show`` says why a running job is slow, and no more once it is over."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from backend.cli import jobs
+from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
+from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
+from tests.backend.training.training_rig import job, parsed
+
+NODES = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 1}]
+SLOW = JobView(
+    id="j1",
+    name="test",
+    state=JobState.TRAINING,
+    config=parsed(job(placement=NODES)),
+    created="",
+    step_times=StepTimes((4.0, 4.0, 210.0), (90.0, 90.0, 90.0), (206.0, 206.0, 0.0), 9.0),
+    slow_cause=SlowCause(Cause.DATA, 2, 210.0, 309.0, 4.0),
+)
+
+
+def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = False) -> str:
+    queries = SimpleNamespace(find=str, show=lambda _job_id: view)
+    services: Any = SimpleNamespace(
+        jobs=SimpleNamespace(queries=queries),
+        share=SimpleNamespace(shown=str),
+        data_root=SimpleNamespace(job=lambda _job_id: SimpleNamespace(path=Path("j1"))),
+    )
+    jobs.show(services, Namespace(id=view.id), as_json)
+    return capsys.readouterr().out
+
+
+def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sentence = "node2 slows this job: rank 2 waits 210 ms a step for its loader, the others 4.0 ms."
+    assert sentence in shown(SLOW, capsys)
+    for other in (replace(SLOW, state=JobState.FINISHED), replace(SLOW, slow_cause=None)):
+        assert "slows" not in shown(other, capsys)
+    assert "The network slows this job" in shown(
+        replace(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
+    )
+
+
+def test_json_has_the_cause_and_the_parts_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(shown(SLOW, capsys, as_json=True))
+    assert document["slow_cause"] == {
+        "cause": "data",
+        "rank": 2,
+        "ms": 210.0,
+        "step_ms": 309.0,
+        "usual_ms": 4.0,
+        "cpu_wait_ms": 0.0,
+    }
+    assert document["step_times"]["waiting_ms"] == [206.0, 206.0, 0.0]

@@ -1,0 +1,221 @@
+"""One cause of a slow job is named with its evidence, and none where a step is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.records.jobs.slow_cause import Cause, SlowCause
+from backend.records.jobs.status import RunStatus
+from backend.training import cpu_wait
+from backend.training.cpu_wait import CpuWait, waited_ms
+from backend.training.slow_ranks import STEPS
+from backend.training.step_times import RankStep, StepBreakdown
+from tests.backend.training.training_rig import LOADER, MODEL, new_training
+
+MS = st.floats(0, 1e4)
+PARTS = st.builds(RankStep, MS, MS, MS, MS)
+RANDOM = st.integers(0, 2**32).map(Random)
+HEALTHY = RankStep(2.0, 100.0, 5.0, 1.0)
+SLOW: dict[str, Callable[[int], list[RankStep]]] = {
+    "data": lambda rank: others(rank, HEALTHY._replace(data_ms=200.0)),
+    "compute": lambda rank: others(rank, HEALTHY._replace(compute_ms=200.0, cpu_wait_ms=2.0)),
+    "cpu": lambda rank: others(rank, HEALTHY._replace(compute_ms=200.0, cpu_wait_ms=99.0)),
+    "communication": lambda rank: [HEALTHY._replace(exchange_ms=60.0)] * 3,
+}
+
+
+def others(rank: int, slow: RankStep, size: int = 3) -> list[RankStep]:
+    """A step of which one rank is the last: the others wait for it in their exchange."""
+    more = slow.data_ms + slow.compute_ms - HEALTHY.data_ms - HEALTHY.compute_ms
+    waits = HEALTHY._replace(exchange_ms=HEALTHY.exchange_ms + more)
+    return [slow if one == rank else waits for one in range(size)]
+
+
+def noisy(step: Sequence[RankStep], random: Random) -> list[RankStep]:
+    return [RankStep(*(part * random.uniform(0.9, 1.1) for part in one)) for one in step]
+
+
+def cause_of(steps: Sequence[Sequence[RankStep]], *, times_exchange: bool = True) -> object:
+    breakdown = StepBreakdown(times_exchange=times_exchange)
+    breakdown.take(steps)
+    return breakdown.cause()
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(list(SLOW)), st.integers(0, 2), RANDOM)
+def test_each_cause_is_told_from_the_others(name: str, rank: int, random: Random) -> None:
+    steps = [noisy(SLOW[name](rank), random) for _ in range(STEPS)]
+    for number in random.sample(range(STEPS // 10), 1):
+        # Once all wait for a disk.
+        steps[10 * number] = [one._replace(compute_ms=3000.0) for one in steps[10 * number]]
+    assert cause_of(steps[:-10]) is None, "there are not 100 steps yet"
+    found = cause_of(steps)
+    assert isinstance(found, SlowCause)
+    assert found.cause.value == name
+    assert found.rank == (None if name == "communication" else rank)
+
+
+@settings(max_examples=40)
+@given(RANDOM)
+def test_nothing_is_said_of_a_healthy_step(random: Random) -> None:
+    assert cause_of([noisy([HEALTHY] * 3, random) for _ in range(2 * STEPS)]) is None
+
+
+@pytest.mark.parametrize("late", [7, 10])
+def test_ranks_that_take_turns_at_being_the_slower_one_are_no_cause(late: int) -> None:
+    steps = [others(number // late % 3, HEALTHY._replace(compute_ms=160.0)) for number in range(99)]
+    assert cause_of([*steps, steps[0]]) is None
+
+
+def test_a_loader_that_delivers_in_bursts_is_named() -> None:
+    slow, rest = SLOW["data"](1), [HEALTHY] * 3
+    found = cause_of([slow if number % 4 == 0 else rest for number in range(STEPS)])
+    assert found == SlowCause(Cause.DATA, 1, 51.5, 156.5, 2.0)
+
+
+def test_a_loader_that_is_slow_on_every_rank_is_named() -> None:
+    found = cause_of([[HEALTHY._replace(data_ms=80.0)] * 2] * STEPS)
+    assert found == SlowCause(Cause.DATA, None, 80.0, 185.0)
+
+
+def test_the_cause_that_costs_most_is_named() -> None:
+    both = [one._replace(exchange_ms=one.exchange_ms + 90) for one in SLOW["data"](1)]
+    assert isinstance(found := cause_of([both] * STEPS), SlowCause)
+    assert (found.cause, found.rank) == (Cause.DATA, 1)
+    both = [one._replace(exchange_ms=one.exchange_ms + 400) for one in SLOW["data"](1)]
+    assert isinstance(found := cause_of([both] * STEPS), SlowCause)
+    assert (found.cause, found.rank) == (Cause.COMMUNICATION, None)
+
+
+def test_a_gpu_s_exchange_is_not_called_communication_because_it_contains_computing() -> None:
+    steps = [[HEALTHY._replace(exchange_ms=900.0)] * 2] * STEPS
+    assert cause_of(steps, times_exchange=False) is None
+    breakdown = StepBreakdown(times_exchange=False)
+    breakdown.take(steps)
+    times = breakdown.times()
+    assert times is not None
+    assert (times.compute_ms, times.waiting_ms) == ((1000.0, 1000.0), (0.0, 0.0))
+    assert times.communication_ms is None
+    found = cause_of([SLOW["data"](1)] * STEPS, times_exchange=False)
+    assert isinstance(found, SlowCause)
+    assert found.cause is Cause.DATA
+
+
+@given(st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=10, max_size=10))
+def test_the_parts_of_each_rank_add_up_to_its_step_and_one_rank_waits_for_none(
+    steps: list[tuple[RankStep, ...]],
+) -> None:
+    breakdown = StepBreakdown()
+    breakdown.take(steps)
+    times = breakdown.times()
+    assert times is not None
+    assert times.communication_ms is not None
+    assert all(wait >= 0 for wait in times.waiting_ms)
+    for rank in range(3):
+        parts = times.data_ms[rank] + times.compute_ms[rank] + times.waiting_ms[rank]
+        whole = sum(sum(step[rank][:3]) for step in steps) / len(steps)
+        assert parts + times.communication_ms == pytest.approx(whole, abs=0.01)
+    # In each step one rank came last, and its exchange is all communication.
+    breakdown = StepBreakdown()
+    breakdown.take([[one._replace(exchange_ms=0.0), *rest] for one, *rest in steps])
+    times = breakdown.times()
+    assert times is not None
+    assert (times.waiting_ms[0], times.communication_ms) == (0.0, 0.0)
+
+
+def test_the_wait_for_a_core_is_spread_over_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter((500.0, 600.0, 590.0))
+    monkeypatch.setattr(cpu_wait, "waited_ms", lambda: next(waits))
+    wait = CpuWait()
+    assert [wait.step(now_s) for now_s in (0.0, 0.5, 1.0, 1.5, 2.5)] == [0, 0, 50, 50, 0]
+
+
+def test_the_kernel_counts_the_wait_for_a_core() -> None:
+    before = waited_ms()
+    assert 0 <= before <= waited_ms()
+
+
+OLD: dict[str, object] = {
+    **dict.fromkeys(("run", "epoch", "epochs", "step", "total_steps", "steps_per_epoch"), 1),
+    "world_size": 2,
+    "metrics": {},
+    "message": "",
+    "heartbeat": 3,
+    "schema": 1,
+}
+
+
+def test_a_status_of_before_is_readable_and_the_cause_survives_the_file() -> None:
+    breakdown = StepBreakdown()
+    breakdown.take([SLOW["cpu"](1)] * STEPS)
+    status = RunStatus.from_dict({**OLD, "state": "TRAINING"})
+    assert (status.step_times, status.slow_cause) == (None, None)
+    status = replace(status, step_times=breakdown.times(), slow_cause=breakdown.cause())
+    assert RunStatus.from_dict(status.to_dict()) == status
+
+
+def test_the_sentence_names_the_culprit_and_the_evidence() -> None:
+    loader = SlowCause(Cause.DATA, 1, 210.0, 312.0, 4.26)
+    assert loader.sentence("node2", 2) == (
+        "node2 slows this job: rank 1 waits 210 ms a step for its loader, the others 4.3 ms."
+    )
+    busy = SlowCause(Cause.CPU, 1, 210.0, 312.0, 100.0, 105.0)
+    assert busy.sentence("node2", 2) == (
+        "node2 slows this job: other programs use its CPU; rank 1 computes 210 ms a step, the "
+        "others 100 ms, and it waits 105 ms for a free core."
+    )
+    double = replace(busy, cause=Cause.COMPUTE)
+    assert double.sentence("node2", 2) == (
+        "node2 slows this job: rank 1 computes 210 ms a step, the others 100 ms."
+    )
+    link = SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)
+    assert link.sentence("", 2) == (
+        "The network slows this job: communication takes 22 of the 31 ms of a step on every rank."
+    )
+    assert link.sentence("", 1).startswith("Communication slows this job: ")
+    assert replace(link, cause=Cause.DATA).sentence("", 2) == (
+        "The loader slows this job: waiting for data takes 22 of the 31 ms of a step on every rank."
+    )
+
+
+RANK_1 = 'os.environ.get("OMPI_COMM_WORLD_RANK") == "1"'
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cause"),
+    [("allreduce", Cause.DATA), ("allreduce", Cause.COMPUTE), ("ddp", Cause.COMPUTE)],
+)
+def test_a_run_names_the_rank_with_a_slow_loader_or_double_work(
+    tmp_path: Path, strategy: str, cause: Cause
+) -> None:
+    # In the loader it is once for each of two samples.
+    pause_s = 0.04 if cause is Cause.DATA else 0.08
+    pause = f"        if {RANK_1}:\n            time.sleep({pause_s})\n"
+    model, loader = MODEL, LOADER.replace("COUNT, SEED = 96", "COUNT, SEED = 448")
+    if cause is Cause.DATA:
+        loader = _before("        return self.x[index]", pause, loader)
+    else:
+        model = _before("        return self.layers(x)", pause, model)
+    training = new_training(
+        tmp_path, model=model, loader=loader, epochs=1, batch_size=2, strategy={"name": strategy}
+    )
+    training.train_well()
+    status = RunStatus.from_dict(training.status())
+    found, times = status.slow_cause, status.step_times
+    assert found is not None, times
+    assert times is not None
+    assert (found.cause, found.rank) == (cause, 1)
+    assert found.ms >= 80
+    assert times.waiting_ms[0] > times.waiting_ms[1], "it waited for the other"
+
+
+def _before(line: str, pause: str, source: str) -> str:
+    assert line in source
+    return f"import os, time\n{source.replace(line, pause + line)}"
