@@ -1,0 +1,53 @@
+"""How often the cause of a slow job is named rightly: needs root.
+
+Two nodes of the test cluster train; a slow loader, a busy core, 10 ms of delay on a link, or double
+work on one rank slows them. Each cause is made ten times, in jobs of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from backend.records.jobs.slow_cause import Cause
+from installers.console import Progress
+from tests.benchmarks.figures import Figure
+from tests.cluster.cluster import Cluster
+from tests.cluster.ready import made_ready
+from tests.cluster.seeded_causes import RANK_OF, named, stock
+
+RUNS = 10
+
+
+def measure(runs: int = RUNS) -> list[Figure]:
+    figures = []
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        nodes = ("node1", "node2")
+        cluster = stack.enter_context(
+            Cluster(folder / "cluster", nodes, (), progress=Progress(sys.stderr))
+        )
+        ready = stack.enter_context(made_ready(cluster, folder))
+        stock(ready, folder / "sources")
+        for cause in Cause:
+            found = [named(ready, cause) for _ in range(runs)]
+            right = [
+                one is not None and (one.cause, one.rank) == (cause, RANK_OF[cause])
+                for one in found
+            ]
+            texts = Counter(one.evidence if one is not None else "nothing" for one in found)
+            context = f"{runs} runs; such as: {texts.most_common(1)[0][0]}"
+            figures.append(
+                Figure(
+                    "X4",
+                    f"named rightly, {cause.value}",
+                    (sum(right) / runs,),
+                    0.9,
+                    at_least=True,
+                    context=context,
+                )
+            )
+    return figures

@@ -1,0 +1,127 @@
+"""Four causes of a slow job, made on two nodes, and the one that the program names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from backend.records.jobs.slow_cause import Cause, SlowCause
+from backend.records.library.item import Kind
+from tests.cluster.node import Process
+from tests.cluster.ready import ReadyCluster
+from tests.cluster.runs import of_runs, reaches, starting
+from tests.integration.tiny import write_sources
+
+RANK_OF = {Cause.DATA: 1, Cause.COMPUTE: 1, Cause.CPU: 1, Cause.COMMUNICATION: None}
+"""Each cause, and the rank at which it is made; rank 1 is on node2."""
+_NAME = "slow"
+_STEPS = 130
+_ROUND_TRIP_MS = 20.0
+
+_MODEL = """
+import os
+import torch
+from torch import nn
+
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.matrix = torch.randn(256, 256)
+        rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+        self.rounds = 60 if rank == 1 and os.environ.get("SLOW") == "compute" else 30
+        # Every node takes the cores of this machine for its own.
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+
+    def forward(self, data):
+        for _ in range(self.rounds):
+            self.matrix @ self.matrix
+        return self.layer(data)
+
+    def loss(self, output, target):
+        return nn.functional.cross_entropy(output, target)
+"""
+_LOADER = """
+import os
+import time
+import torch
+
+
+class UserDataset(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.data = torch.randn(4096, 4)
+        self.target = (self.data.sum(1) > 0).long()
+        is_here = os.environ.get("OMPI_COMM_WORLD_RANK") == "1"
+        self.pause_s = 0.01 if is_here and os.environ.get("SLOW") == "data" else 0.0
+
+    def __len__(self):
+        return 4096
+
+    def __getitem__(self, index):
+        time.sleep(self.pause_s)
+        return self.data[index], self.target[index]
+"""
+_SPIN = """
+import os
+cores = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {cores[1 % len(cores)]})
+while True: pass
+"""
+
+
+def stock(ready: ReadyCluster, folder: Path) -> None:
+    """Import what the slow jobs train; ``folder`` holds its sources."""
+    model, loader, dataset = write_sources(folder)
+    (model / "bks_model.py").write_text(_MODEL)
+    (loader / "bks_dataset.py").write_text(_LOADER)
+    library = ready.services.library
+    for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
+        library.import_item(kind, path, _NAME)
+
+
+def named(ready: ReadyCluster, cause: Cause | None) -> SlowCause | None:
+    """Return what is named when a job has trained with this cause for some steps."""
+    environment = {"SLOW": cause.value if cause is not None else "", "HOROVOD_CYCLE_TIME": "1"}
+    with contextlib.ExitStack() as stack:
+        if cause is Cause.COMMUNICATION:
+            stack.callback(ready["node2"].delay, 0)
+            ready["node2"].delay(_ROUND_TRIP_MS)
+        start = stack.enter_context(starting(ready))
+        source = {"model": _NAME, "loader": _NAME, "dataset": _NAME}
+        view = start("node1", "node2", environment=environment, **source)
+        processes = [process for _, process in of_runs(ready)]
+        if cause is Cause.CPU:
+            processes.append(stack.enter_context(_spinning(ready)))
+        _prefer(processes)
+        begun = view.step
+        view = reaches(ready, view.id, lambda v: v.step >= begun + _STEPS or not v.state.is_live)
+        assert view.state.is_live, view.error
+        return view.slow_cause
+
+
+@contextlib.contextmanager
+def _spinning(ready: ReadyCluster) -> Iterator[Process]:
+    """Take the core of rank 1 on node2 for another program."""
+    node = ready["node2"]
+    before = {process.pid for process in node.processes()}
+    node.run(["sh", "-c", 'setsid python3 -c "$0" >/dev/null 2>&1 &', _SPIN])
+    (spinning,) = [
+        one for one in node.processes() if one.pid not in before and "python3" in one.argv[0]
+    ]
+    try:
+        yield spinning
+    finally:
+        os.kill(spinning.host_pid, signal.SIGKILL)
+
+
+def _prefer(processes: list[Process]) -> None:
+    """Let them come before what others do on this machine, which is no node of theirs."""
+    for process in processes:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for task in Path("/proc", str(process.host_pid), "task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(task.name), -10)
