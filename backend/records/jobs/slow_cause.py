@@ -32,6 +32,18 @@ class StepTimes(Record, what="step times"):
     waiting_ms: tuple[float, ...]
     communication_ms: float | None = None
 
+    def of(self, rank: int) -> dict[str, float]:
+        """Return the parts of a rank's step by name."""
+        data, compute = self.data_ms[rank], self.compute_ms[rank]
+        if self.communication_ms is None:
+            return {"data": data, "compute and communication": compute}
+        return {
+            "data": data,
+            "compute": compute,
+            "communication": self.communication_ms,
+            "waiting": self.waiting_ms[rank],
+        }
+
 
 @dataclass(frozen=True)
 class SlowCause(Record, what="slow cause"):

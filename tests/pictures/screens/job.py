@@ -9,8 +9,9 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.audit_entry import AuditEntry
-from backend.records.jobs.config import StrategyConfig
+from backend.records.jobs.config import Placement, StrategyConfig
 from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
@@ -38,6 +39,41 @@ def job_slow_rank(stage: Stage) -> None:
     page.detail.show_view(lab.LIVE)
     scroll = page.detail.curves.ranks
     scroll.parentWidget().parentWidget().parentWidget().ensureWidgetVisible(scroll)
+
+
+@screen("job-why-slow", THREE)
+def job_why_slow(stage: Stage) -> None:
+    """One rank waits for its loader; each cell has the parts of a step."""
+    _show_cause(stage, SlowCause(Cause.DATA, 11, 131.0, 492.0, 4.0), (11,))
+
+
+@screen("job-network", (LARGE, SMALL))
+def job_network(stage: Stage) -> None:
+    """Communication takes most of a step on every rank."""
+    _show_cause(stage, SlowCause(Cause.COMMUNICATION, None, 420.0, 790.0), ())
+
+
+def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
+    data = tuple(131.0 if rank in slow else 4.0 for rank in range(16))
+    compute = tuple(336.0 + rank * 37 % 17 for rank in range(16))
+    own = tuple(round(sum(parts), 1) for parts in zip(data, compute, strict=True))
+    waits = tuple(max(own) - one for one in own)
+    exchange = 420.0 if cause.rank is None else 21.0
+    on_cpus = tuple(Placement(one.node, 8) for one in lab.TWO_NODES.placement)
+    view = replace(
+        lab.LIVE,
+        config=replace(lab.TWO_NODES, placement=on_cpus),
+        rank_step_ms=own,
+        slow_ranks=slow,
+        slow_cause=cause,
+        step_times=StepTimes(data, compute, waits, exchange),
+    )
+    page = open_job(stage, view, _others(view))
+    page.detail.show_view(view)
+    strip = page.detail.curves.ranks
+    stage.settle()
+    page.detail.curves._scroll.ensureWidgetVisible(strip)
+    stage.settle()
 
 
 @screen("job-warns", THREE)

@@ -1,4 +1,4 @@
-"""The node that slows a running job, the cost, and the likely cause."""
+"""What slows a running job: a node with its cost and the likely cause, or all ranks alike."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
             reasons[rank] = finding.words + more
             if rank == worst_rank:
                 cause = finding.headline + more
+    if view.slow_cause is not None and view.slow_cause.rank == worst_rank:
+        cause = cause or view.slow_cause.evidence
     return SlowNode(
         name,
         cost,
@@ -63,6 +65,16 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
         cause,
         view.config.strategy.servers > 0,
     )
+
+
+def culprit(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
+    """Return the sentence on what slows the job, and its node; "" for what there is not."""
+    cause = view.slow_cause if view.state.is_live else None
+    if cause is None or (slow is not None and cause.rank in slow.ranks):
+        return (slow.sentence, slow.name) if slow is not None else ("", "")
+    names = [placement.node for _, placement, _ in view.ranks()]
+    name = names[cause.rank] if cause.rank is not None else ""
+    return cause.sentence(node_title(name), len(set(names))), name
 
 
 def _reason(state: NodeState | None, uuid: str) -> tuple[HealthFinding, str] | None:

@@ -12,7 +12,7 @@ from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuePlace
 from widgets.common import formats
 from widgets.common.theme import Family
-from widgets.jobs.detail.slow_node import SlowNode
+from widgets.jobs.detail.slow_node import SlowNode, culprit
 
 _TELLING: dict[JobState, Family] = {
     JobState.INTERRUPTED: "rest",
@@ -60,8 +60,9 @@ def finding(
     alarm, more = _last_alarm(view)
     if alarm is not None:
         return JobFinding("warn", alarm.sentence, more)
-    if slow is not None:
-        return JobFinding("warn", slow.sentence, node=slow.name)
+    why_slow, node = culprit(view, slow)
+    if why_slow:
+        return JobFinding("warn", why_slow, node=node)
     if place is not None and view.state is JobState.QUEUED:
         return JobFinding("idle", f"Place {place.number}.", place.sentence, icon="clock")
     sentence, is_same = verdict

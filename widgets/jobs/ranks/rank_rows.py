@@ -9,7 +9,7 @@ from backend.records.base.layout import run_tag
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Gpu, NodeState
 from widgets.common import formats
-from widgets.jobs.ranks.rank_strip import rank_marks
+from widgets.jobs.ranks.rank_strip import parts_text, rank_marks
 from widgets.nodes.row.node_names import without_domain
 from widgets.nodes.row.node_row import node_title
 
@@ -30,6 +30,7 @@ class RankRow:
     beat: str = formats.NONE
     whole_gpu: str = ""
     whole_node: str = ""
+    whole_step: str = ""
     is_slow: bool = False
     has_failed: bool = False
     is_server: bool = False
@@ -83,6 +84,7 @@ def rank_rows(
                 ((beats or {}).get(placement.node) or formats.NONE) if live else formats.NONE,
                 f"{gpu.name}, {uuid}" if gpu is not None else uuid,
                 node_title(placement.node),
+                parts_text(view, rank) if known and live else "",
                 marks[rank] == "warn",
                 marks[rank] == "bad",
                 is_server,

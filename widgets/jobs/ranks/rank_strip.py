@@ -1,4 +1,7 @@
-"""A strip below the curves: a cell per rank with its step time; slow ranks are highlighted."""
+"""A strip below the curves: a cell per rank with its step time; slow ranks are highlighted.
+
+While something slows the job, each cell has a bar with the parts of the rank's step.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from backend.records.jobs.slow_cause import StepTimes
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import STRETCH, row
+from widgets.common.layout import STRETCH, clear, row
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.state_badge import Mark
 from widgets.common.theme import R_CELL, S2, S3
@@ -22,6 +26,9 @@ from widgets.nodes.row.node_names import fitted
 from widgets.nodes.row.node_row import node_title
 
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
+_BAR_H, _BAR_GAP = 4, 6
+_CURVES = 1, 0, 2
+"""Data is orange, compute blue, communication teal."""
 _NAME_MOST_W = 104
 _ROWS_OF_NODES = 8
 """Above this number of nodes, all ranks share dense rows."""
@@ -34,6 +41,20 @@ def rank_marks(view: JobView) -> list[Mark]:
     return [
         "bad" if rank == bad else "warn" if rank in slow else "" for rank in range(view.world_size)
     ]
+
+
+def parts_text(view: JobView, rank: int) -> str:
+    """Return ``data 4.0 ms, compute 90 ms, …``: the parts of a rank's step, "" if not known."""
+    times = view.step_times
+    if times is None or rank >= len(times.data_ms):
+        return ""
+    return ", ".join(f"{name} {formats.milliseconds(ms)}" for name, ms in times.of(rank).items())
+
+
+def _part_colour(number: int) -> QColor:
+    """Return the colour of a part of a step; the last one, waiting, is grey."""
+    t = theme.current()
+    return t.curve(_CURVES[number]) if number < len(_CURVES) else t.q("line_strong")
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,8 @@ class _Cells(QWidget):
         self._slow: tuple[int, ...] = ()
         self._reasons: Mapping[int, str] = {}
         self._groups: tuple[_Group, ...] = ()
+        self._times: StepTimes | None = None
+        self._cell_h = _CELL_H
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
@@ -72,8 +95,11 @@ class _Cells(QWidget):
         slow: tuple[int, ...],
         reasons: Mapping[int, str],
         groups: tuple[_Group, ...],
+        times: StepTimes | None,
     ) -> None:
-        again = groups != self._groups
+        cell_h = _CELL_H if times is None else _CELL_H + _BAR_H + _BAR_GAP
+        again = groups != self._groups or cell_h != self._cell_h
+        self._times, self._cell_h = times, cell_h
         self._step_ms, self._slow, self._groups = step_ms, slow, groups
         self._reasons = reasons
         if again:
@@ -86,7 +112,7 @@ class _Cells(QWidget):
     def heightForWidth(self, width: int) -> int:
         columns = self._columns(width)
         rows = sum(-(-len(group.ranks) // columns) for group in self._groups)
-        return max(1, rows) * (_CELL_H + _GAP) - _GAP
+        return max(1, rows) * (self._cell_h + _GAP) - _GAP
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -98,14 +124,14 @@ class _Cells(QWidget):
         names = fitted([group.title for group in self._groups], left - S2, "medium")
         line = 0
         for group, name in zip(self._groups, names, strict=True):
-            top = line * (_CELL_H + _GAP)
+            top = line * (self._cell_h + _GAP)
             tone, role = ("warn", "strong") if slow & set(group.ranks) else ("text2", "medium")
-            paint_text(painter, QRectF(0, top, left, _CELL_H), name, role, tone)  # type: ignore[arg-type]
+            paint_text(painter, QRectF(0, top, left, self._cell_h), name, role, tone)  # type: ignore[arg-type]
             for place, rank in enumerate(group.ranks):
                 x = left + place % columns * (cell_w + _GAP)
-                y = top + place // columns * (_CELL_H + _GAP)
+                y = top + place // columns * (self._cell_h + _GAP)
                 if rank < len(self._step_ms):
-                    cell = QRectF(x, y, cell_w, _CELL_H)
+                    cell = QRectF(x, y, cell_w, self._cell_h)
                     self._paint_cell(painter, cell, rank, is_slow=rank in slow)
             line += -(-len(group.ranks) // columns)
 
@@ -115,7 +141,7 @@ class _Cells(QWidget):
         if is_slow:
             painter.setPen(QPen(t.q("warn_fill"), 1.5))
             painter.drawRoundedRect(cell.adjusted(1, 1, -1, -1), R_CELL, R_CELL)
-        half = cell.height() / 2
+        half = _CELL_H / 2
         upper = QRectF(cell.left() + S2, cell.top() + 3, cell.width() - 2 * S2, half - 2)
         lower = upper.translated(0, half - 3)
         reason = self._reasons.get(rank, "").partition(",")[0].removeprefix("slowed by ")
@@ -126,6 +152,21 @@ class _Cells(QWidget):
         paint_text(painter, upper, number, "tiny", "warn" if is_slow else "text3")
         figure = formats.NONE if is_server else formats.milliseconds(self._step_ms[rank])
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
+
+        if self._times is not None and rank < len(self._times.data_ms):
+            parts = list(self._times.of(rank).values())
+            bar = QRectF(lower.left(), cell.bottom() - _BAR_GAP - _BAR_H + 1, lower.width(), _BAR_H)
+            self._paint_bar(painter, bar, parts)
+
+    def _paint_bar(self, painter: QPainter, bar: QRectF, parts: list[float]) -> None:
+        x, whole = bar.left(), sum(parts) or 1.0
+        for number, part in enumerate(parts):
+            width = part / whole * bar.width()
+            # One pixel between two parts: they are told apart without colour, too.
+            painter.fillRect(
+                QRectF(x, bar.top(), max(0.0, width - 1), bar.height()), _part_colour(number)
+            )
+            x += width
 
     def _left(self) -> int:
         """Return the left edge of the first cell."""
@@ -141,6 +182,38 @@ class _Cells(QWidget):
         return max(1, min(fitting, max(most, width // (_CELL_MOST_W + _GAP))))
 
 
+class _Swatch(QWidget):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+        self.setFixedSize(12, _BAR_H)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        QPainter(self).fillRect(self.rect(), _part_colour(self._number))
+
+
+class _Legend(QWidget):
+    """The names of the parts of a step, each with its colour."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: tuple[str, ...] = ()
+        self._row = row(gap=S3)
+        self.setLayout(self._row)
+
+    def show_parts(self, names: tuple[str, ...]) -> None:
+        self.setVisible(bool(names))
+        if names == self._shown:
+            return
+        self._shown = names
+        clear(self._row)
+        for number, name in enumerate(names):
+            key = QWidget()
+            key.setLayout(row(_Swatch(number), Label(name, "tiny", "text2"), gap=6))
+            self._row.addWidget(key)
+        self._row.addStretch()
+
+
 class RankStrip(Card):
     """A cell per rank, grouped by node, with a sentence on the slow ranks."""
 
@@ -149,7 +222,9 @@ class RankStrip(Card):
         self._word = Label("", "small_strong", "warn")
         caption = Label("step time, excluding waiting", "small", "text3", elide="right")
         head = row(Label("Ranks", "strong"), caption, STRETCH, self._word, gap=S2)
-        super().__init__(head, self._cells, gap=S2)
+        self._legend = _Legend()
+        self._legend.hide()
+        super().__init__(head, self._cells, self._legend, gap=S2)
         self.hide()
 
     def show_view(self, view: JobView, reasons: Mapping[int, str] | None = None) -> None:
@@ -161,7 +236,9 @@ class RankStrip(Card):
         step_ms = view.rank_step_ms if view.state.is_live else ()
         self.setVisible(bool(step_ms))
         slow = tuple(rank for rank in range(len(step_ms)) if rank in view.slow_ranks)
-        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view))
+        times = view.step_times if step_ms and view.slow_cause is not None else None
+        self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view), times)
+        self._legend.show_parts(tuple(times.of(0)) if times is not None else ())
         if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if ms and rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1

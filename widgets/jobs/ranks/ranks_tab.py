@@ -30,7 +30,11 @@ _COLUMNS = (
     TableColumn[RankRow]("GPU", lambda row: row.gpu, lambda row: row.whole_gpu),
     TableColumn[RankRow]("Process", lambda row: row.pid, is_figure=True),
     TableColumn[RankRow](
-        "Step", lambda row: row.step, is_odd=lambda row: row.is_slow, is_figure=True
+        "Step",
+        lambda row: row.step,
+        lambda row: row.whole_step,
+        is_odd=lambda row: row.is_slow,
+        is_figure=True,
     ),
     TableColumn[RankRow]("Memory", lambda row: row.memory, is_figure=True),
     TableColumn[RankRow]("Use", lambda row: row.use, is_figure=True),

@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from tests.pictures import lab
+from widgets.common import theme
 from widgets.common.buttons import Button
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.slow_node import slow_node
+from widgets.jobs.detail.slow_node import culprit, slow_node
+from widgets.jobs.ranks.rank_rows import rank_rows
+from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.nodes.page.attention import attentions
 from widgets.nodes.row.node_row import node_row
 
@@ -92,3 +96,85 @@ def test_the_card_above_the_rack_says_what_the_node_costs():
     assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
     (card, *_) = attentions(lab.nodes(), rows, [replace(SLOWED, slow_ranks=())], {})
     assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")
+
+
+LOADER = SlowCause(Cause.DATA, 11, 31.0, 130.0, 4.0)
+NETWORK = SlowCause(Cause.COMMUNICATION, None, 60.0, 130.0)
+TIMES = StepTimes((4.0,) * 16, (96.0,) * 16, (25.0,) * 16, 5.0)
+
+
+def test_a_measured_cause_is_said_where_the_node_has_no_finding():
+    slowed = replace(SLOWED, slow_cause=LOADER)
+    assert words(slow_node(slowed, NODES).sentence) == SENTENCE, "its finding explains more"
+    assert words(slow_node(slowed, {}).sentence) == (
+        "gpu07 slows this job by 25 %: rank 11 waits 31 ms a step for its loader, "
+        "the others 4.0 ms."
+    )
+
+
+def test_one_culprit_is_named_the_one_that_costs_most():
+    slow = slow_node(SLOWED, NODES)
+    network = (
+        "The network slows this job: communication takes 60 of the 130 ms of a step on every rank."
+    )
+    assert culprit(replace(SLOWED, slow_cause=NETWORK), slow) == (network, "")
+    other = replace(LOADER, rank=3)
+    assert culprit(replace(SLOWED, slow_cause=other), slow) == (
+        "gpu06 slows this job: rank 3 waits 31 ms a step for its loader, the others 4.0 ms.",
+        "gpu06",
+    )
+    assert culprit(replace(SLOWED, slow_cause=LOADER), slow)[0] == slow.sentence
+    over = replace(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
+    assert culprit(over, None) == ("", "")
+
+
+def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
+    detail = JobDetail(JobActions())
+    qtbot.addWidget(detail)
+    detail.open_job(replace(SLOWED, slow_ranks=(), slow_cause=NETWORK))
+    assert detail._banner._strong.text().startswith("The network slows this job: ")
+    assert not detail._banner.findChildren(Button)
+
+
+def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):
+    strip = RankStrip()
+    qtbot.addWidget(strip)
+    strip.resize(600, 300)
+    strip.show()
+    strip.show_view(replace(SLOWED, step_times=TIMES))
+    low = strip._cells.heightForWidth(600)
+    assert not strip._legend.isVisible()
+    strip.show_view(replace(SLOWED, step_times=TIMES, slow_cause=LOADER))
+    assert strip._legend.isVisible()
+    assert strip._cells.heightForWidth(600) > low
+    assert strip._legend._shown == ("data", "compute", "communication", "waiting")
+    on_gpus = replace(TIMES, communication_ms=None)
+    strip.show_view(replace(SLOWED, step_times=on_gpus, slow_cause=LOADER))
+    assert strip._legend._shown == ("data", "compute and communication")
+    strip.show_view(replace(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
+    assert not strip._legend.isVisible()
+
+
+def test_a_bar_is_divided_as_the_step_is(qtbot):
+    strip = RankStrip()
+    qtbot.addWidget(strip)
+    strip.resize(1000, 300)
+    half = StepTimes((50.0,) * 16, (50.0,) * 16, (0.0,) * 16, 0.0)
+    strip.show_view(replace(SLOWED, slow_ranks=(), step_times=half, slow_cause=NETWORK))
+    strip.show()
+    image = strip._cells.grab().toImage()
+    data, compute = (theme.current().curve(number).name() for number in (1, 0))
+    found = [
+        [image.pixelColor(x, y).name() for x in range(image.width())] for y in range(image.height())
+    ]
+    (counts, *_) = [(row.count(data), row.count(compute)) for row in found if data in row]
+    assert counts[0] == pytest.approx(counts[1], abs=image.width() // 100)
+
+
+def test_the_table_of_ranks_has_the_parts_in_a_tool_tip():
+    row, *_ = rank_rows(replace(SLOWED, step_times=TIMES))
+    assert (
+        words(row.whole_step) == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
+    )
+    row, *_ = rank_rows(SLOWED)
+    assert row.whole_step == ""
