@@ -73,7 +73,11 @@ def _scalar(kind: Callable[[Any], Any], *accepted: type) -> Reader:
 LENIENT = Rules({**{kind: _scalar(kind) for kind in _WORDS}, Any: lambda raw: raw})
 """Values are converted; unknown keys are ignored, because a newer program wrote them."""
 STRICT = Rules(
-    {**{kind: _scalar(kind, kind) for kind in _WORDS}, float: _scalar(float, float, int)},
+    {
+        **{kind: _scalar(kind, kind) for kind in _WORDS},
+        float: _scalar(float, float, int),
+        Any: lambda raw: raw,
+    },
     refuses_unknown=True,
 )
 """Values of other types and unknown keys are refused."""

@@ -33,13 +33,25 @@ _SPAN_KEYS = ("from", "to", "steps", "scale")
 
 
 @dataclass(frozen=True)
+class Point:
+    """One job of a sweep: the end of its name, and the value of each field that it sets."""
+
+    name: str
+    values: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
 class Sweep:
-    """The definition of a sweep. ``base`` is a job file; ``draws`` None is the whole grid."""
+    """The definition of a sweep. ``base`` is a job file; ``draws`` None is the whole grid.
+
+    ``points``, if there are any, list the jobs instead of the axes.
+    """
 
     base: Mapping[str, Any]
-    axes: tuple[Axis, ...]
+    axes: tuple[Axis, ...] = ()
     draws: int | None = None
     seed: int = 1
+    points: tuple[Point, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,13 +106,19 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
     Args:
         tag: Added to the tags of each job.
     """
-    faults = list(_axis_faults(sweep))
-    if faults:
-        return Expansion(faults=tuple(faults))
-    drawn, fault = _combinations(sweep)
-    if fault is not None:
-        return Expansion(faults=(fault,))
-    jobs = _named(sweep, drawn, tag)
+    points = sweep.points
+    if not points:
+        faults = list(_axis_faults(sweep))
+        if faults:
+            return Expansion(faults=tuple(faults))
+        drawn, fault = _combinations(sweep)
+        if fault is not None:
+            return Expansion(faults=(fault,))
+        points = _points(sweep.axes, drawn)
+    elif len(points) > MOST_JOBS:
+        sentence = f"There are {len(points)} jobs; the limit is {MOST_JOBS}."
+        return Expansion(faults=(Fault("", sentence),))
+    jobs = _named(sweep, points, tag)
     told: dict[Fault, None] = {}
     for job in jobs:
         for one in parse_job(job.raw).faults:
@@ -142,7 +160,7 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]
     given = table.get("axes", {})
     if not isinstance(given, Mapping):
         given = {}
-    for text, value in _leaves(given):
+    for text, value in leaves(given):
         axis = _read_axis(text, value, base)
         if isinstance(axis, Fault):
             faults.append(axis)
@@ -205,11 +223,12 @@ def _axis(path: str, value: Any) -> Axis:
     return Axis(path, tuple(value) if isinstance(value, list) else (value,))
 
 
-def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value of nested tables by its path; a range is a value."""
     for key, value in table.items():
         name = f"{path}.{key}" if path else str(key)
         if isinstance(value, Mapping) and "from" not in value and "to" not in value:
-            yield from _leaves(value, name)
+            yield from leaves(value, name)
         else:
             yield name, value
 
@@ -274,28 +293,36 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[Any, ...]], Fault | None]:
     return found, None
 
 
-def _named(sweep: Sweep, drawn: Sequence[tuple[Any, ...]], tag: str) -> tuple[SweptJob, ...]:
-    paths = [axis.path for axis in sweep.axes]
+def _points(axes: Sequence[Axis], drawn: Iterable[tuple[Any, ...]]) -> tuple[Point, ...]:
+    paths = [axis.path for axis in axes]
     words = _words(paths)
+    return tuple(
+        Point(
+            " ".join(f"{words[path]}={value_text(value)}" for path, value in zip(paths, values)),
+            tuple(zip(paths, values)),
+        )
+        for values in drawn
+    )
+
+
+def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, ...]:
     base_name = sweep.base.get("name", "")
     jobs: dict[str, SweptJob] = {}
-    for combination in drawn:
-        values = tuple(zip(paths, combination))
-        told = " ".join(f"{words[path]}={value_text(value)}" for path, value in values)
+    for point in points:
         raw = copy.deepcopy(dict(sweep.base))
-        for path, value in values:
+        for path, value in point.values:
             _put(raw, path, copy.deepcopy(value))
-        name = _cut(str(base_name), told)
+        name = _cut(str(base_name), point.name)
         number = 2
         while name in jobs:
-            name, number = _cut(str(base_name), f"{told} ({number})"), number + 1
+            name, number = _cut(str(base_name), f"{point.name} ({number})"), number + 1
         if isinstance(base_name, str):
             raw["name"] = name
         if tag:
             kept = raw.get("tags", ())
             others = [one for one in kept if isinstance(one, str) and not one.startswith(TAG)]
             raw["tags"] = [*others, tag]
-        jobs[name] = SweptJob(name, raw, values)
+        jobs[name] = SweptJob(name, raw, point.values)
     return tuple(jobs.values())
 
 

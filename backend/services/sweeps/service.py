@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,10 +88,16 @@ class SweepService:
         check = self._jobs.check(first)
         return replace(check, faults=found.faults, jobs=len(found.jobs))
 
-    def queue(self, sweep: Sweep, progress: Progress | None = None) -> SweepMade:
+    def queue(
+        self,
+        sweep: Sweep,
+        progress: Progress | None = None,
+        on_made: Callable[[SweepMade], None] = lambda made: None,
+    ) -> SweepMade:
         """Make every job and queue it, in the order of the sweep.
 
-        All are made before the first may start, so that a failure leaves only drafts.
+        All are made before the first may start, so that a failure leaves only drafts. ``on_made``
+        is called between the two.
 
         Raises:
             BackendError: A job is invalid; nothing was made.
@@ -110,6 +116,7 @@ class SweepService:
             for job in tagged:
                 progress.step(len(made), 2 * total, f"Making job {len(made) + 1} of {total}")
                 made.append(self._jobs.create(job.raw))
+            on_made(SweepMade(tag, tuple(made)))
             for number, view in enumerate(made):
                 progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
                 self._queue.enqueue(view.id)
@@ -129,10 +136,7 @@ class SweepService:
         Raises:
             BackendError: The sweep has no jobs.
         """
-        tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
-        jobs = [view for view in self._jobs.queries.list() if sweep_of(view.tags) == tag]
-        if not jobs:
-            raise BackendError(f"There is no job of the sweep “{sweep_name(tag)}”.")
+        tag, jobs = self._jobs_of(tag)
         taken: list[JobView] = []
         left: list[JobView] = []
         for number, view in enumerate(jobs):
@@ -145,6 +149,60 @@ class SweepService:
             else:
                 left.append(view)
         return SweepTaken(tag, tuple(taken), tuple(left))
+
+    def stop(self, tag: str) -> tuple[JobView, ...]:
+        """Take the waiting jobs of a sweep from the queue, and stop those that run.
+
+        Raises:
+            BackendError: The sweep has no jobs, or one cannot be stopped; it names those.
+        """
+
+        def stop(view: JobView) -> JobView:
+            if view.state is JobState.QUEUED:
+                view = self._queue.dequeue(view.id)
+            return self._jobs.lifecycle.stop(view.id) if view.state.is_live else view
+
+        # The last ones first: a job that ends must not let the next one start.
+        return self._each(tag, stop, "stopped", last_first=True)
+
+    def resume(self, tag: str) -> tuple[JobView, ...]:
+        """Queue the jobs of a sweep that are not finished; each continues where it stopped.
+
+        Raises:
+            BackendError: The sweep has no jobs, or one cannot be queued; it names those.
+        """
+
+        def resume(view: JobView) -> JobView:
+            if view.state.is_live or view.state in (JobState.QUEUED, JobState.FINISHED):
+                return view
+            self._queue.enqueue(view.id)
+            return self._jobs.queries.show(view.id)
+
+        return self._each(tag, resume, "queued")
+
+    def _each(
+        self, tag: str, act: Callable[[JobView], JobView], did: str, *, last_first: bool = False
+    ) -> tuple[JobView, ...]:
+        tag, jobs = self._jobs_of(tag)
+        done: list[JobView] = []
+        refused: list[str] = []
+        for view in reversed(jobs) if last_first else jobs:
+            try:
+                done.append(act(view))
+            except BackendError as error:
+                refused.append(f"{view.name}: {error.sentence}")
+        if refused:
+            count = f"{len(refused)} of {len(jobs)} jobs were not {did}."
+            raise BackendError(" ".join((count, *refused[:_FAULTS_TOLD])))
+        return tuple(reversed(done)) if last_first else tuple(done)
+
+    def _jobs_of(self, tag: str) -> tuple[str, list[JobView]]:
+        """Return the whole tag and the jobs of a sweep, the first one first."""
+        tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
+        jobs = [view for view in self._jobs.queries.list() if sweep_of(view.tags) == tag]
+        if not jobs:
+            raise BackendError(f"There is no job of the sweep “{sweep_name(tag)}”.")
+        return tag, jobs[::-1]
 
 
 def _told(faults: tuple[Fault, ...]) -> str:
