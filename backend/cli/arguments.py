@@ -14,6 +14,7 @@ from backend import VERSION
 from backend.cli.common_options import SubcommandGroup
 from backend.cli.compare import add_arguments as add_compare
 from backend.cli.notice import add_words as add_notice
+from backend.cli.study import add_words as add_study
 from backend.cli.sweep import add_arguments as add_sweep
 from backend.cli.template import add_words as add_template
 from backend.records.base.program_name import COMMAND
@@ -74,6 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     _node(words.branch("node", "add, set up, check and remove nodes"))
     _job(words.branch("job", "create, start, queue, watch and stop jobs"))
     _queue(words.branch("queue", "the waiting jobs, and why each waits"))
+    add_study(words.branch("study", "published tables: train their jobs, and compare"))
     add_template(words.branch("template", "saved settings for new jobs"))
     add_notice(words.branch("notice", "notifications of ended jobs"))
     return parser

@@ -24,6 +24,7 @@ from backend.cli import (
     notice,
     preflight,
     queue,
+    study,
     template,
 )
 from backend.cli.arguments import make_parser
@@ -118,6 +119,7 @@ _JOB_COMMANDS = frozenset(
     {
         ("rescan", ""),
         ("queue", "list"),
+        *(("study", action) for action in ("show", "stop", "resume", "export")),
         *(
             ("job", action)
             for action in (
@@ -169,6 +171,12 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("queue", "list"): queue.list_queue,
     ("queue", "pause"): queue.pause,
     ("queue", "resume"): queue.resume,
+    ("study", "list"): study.list_studies,
+    ("study", "start"): study.start,
+    ("study", "show"): study.show,
+    ("study", "stop"): study.stop,
+    ("study", "resume"): study.resume,
+    ("study", "export"): study.export,
     ("template", "list"): template.list_templates,
     ("template", "show"): template.show,
     ("template", "save"): template.save,

@@ -36,6 +36,7 @@ jobs/<id>/checkpoints/                rank 0
     <name>.keep                       any desktop: the checkpoint is never removed
 jobs/<id>/acts/                       any desktop: one file for each action of a user
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
+studies/<sweep>.json                  the desktop that starts the study, once
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node; if the node does not see the data root,
                                       any desktop, which fetches them from its staged root
@@ -118,6 +119,11 @@ class DataRoot:
     def templates(self) -> Path:
         """Job files without a name, to start new jobs from."""
         return self.path / "templates"
+
+    @property
+    def studies(self) -> Path:
+        """Records of the started studies, each with a copy of its study file."""
+        return self.path / "studies"
 
     @property
     def trash(self) -> Path:

@@ -35,6 +35,7 @@ from backend.services.nodes.service import NodeService
 from backend.services.notifications.service import NoticeService
 from backend.services.preflight.service import PreflightService
 from backend.services.queue.service import QueueService
+from backend.services.studies.service import StudyService
 from backend.services.sweeps.service import SweepService
 from backend.services.tools.training_python import training_python
 from backend.ssh import persistent_connection
@@ -59,6 +60,7 @@ class Services:
     bundles: BundleService
     replays: ReplayService
     sweeps: SweepService
+    studies: StudyService
     templates: TemplateService
     data_root: DataRoot
     share: DataRootAccess
@@ -140,6 +142,7 @@ def open_services(
     canary = CanaryService(root, cluster, RunStarter(root, library, nodes, share), share)
     logs = LogService(root, share)
     queue = QueueService(root, jobs, nodes, preflight.needed_bytes, share)
+    sweeps = SweepService(jobs, queue)
     services = Services(
         library=library,
         jobs=jobs,
@@ -154,7 +157,8 @@ def open_services(
         comparison=ComparisonService(jobs.queries),
         bundles=BundleService(root, library, jobs, opened, share),
         replays=ReplayService(root, library, nodes, jobs, share),
-        sweeps=SweepService(jobs, queue),
+        sweeps=sweeps,
+        studies=StudyService(root, library, jobs.queries, sweeps, share),
         templates=TemplateService(root, share),
         data_root=root,
         share=share,

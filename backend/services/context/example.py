@@ -13,6 +13,7 @@ from backend.services.jobs.job_file import read_job_file
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
+    from backend.services.library.service import LibraryService
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "resources" / "gallery" / "digits"
 NAME = "digits"
@@ -24,11 +25,20 @@ def create_example(
     """Import the example if it is missing, and create a job for it; nothing is started."""
     raw = read_job_file(EXAMPLE / "job.toml")
     for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-        # A user may have versions of that name that are not the example.
-        item = services.library.import_item(
-            kind, EXAMPLE / kind.value, NAME, progress, reuse_same=True
-        )
-        raw[kind.value] = item.reference
+        raw[kind.value] = import_part(services.library, kind, progress=progress)
     raw["name"] = f"digits, {workers} {'worker' if workers == 1 else 'workers'}"
     raw["placement"] = [{"node": THIS_COMPUTER, "processes": workers}]
     return services.jobs.create(raw, progress)
+
+
+def import_part(
+    library: LibraryService,
+    kind: Kind,
+    folder: Path = EXAMPLE,
+    name: str = NAME,
+    progress: Progress | None = None,
+) -> str:
+    """Import a part of a folder of the gallery if it is missing; return its reference."""
+    # A user may have versions of that name that are not of the gallery.
+    item = library.import_item(kind, folder / kind.value, name, progress, reuse_same=True)
+    return item.reference

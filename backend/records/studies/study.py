@@ -1,0 +1,273 @@
+"""A study: the jobs of a published table, and the measure that fills it.
+
+Standard library only and Python 3.9: it is read by the rules of records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from backend.records.base.schema import STRICT, Record
+from backend.records.jobs.config import THIS_COMPUTER, Placement, StrategyConfig
+from backend.records.jobs.torch_options import STRATEGIES
+from backend.records.sweeps.spec import Point, Sweep, expand, leaves
+
+MOST_SEEDS = 100
+LIBRARY_KEYS = ("dataset", "loader", "model")
+_OF_THE_STUDY = ("name", "seed", "placement", "tags")
+"""Keys of a job file that the study sets itself."""
+
+
+class Measure(str, Enum):
+    """What is measured of a finished job. The value is what a study file has."""
+
+    ERROR = "error"
+    EPOCH_TIME = "epoch time"
+    GROWTH = "growth"
+    RATE = "samples per second"
+    EFFICIENCY = "efficiency"
+    STALENESS = "staleness"
+
+    @property
+    def label(self) -> str:
+        return self.value.capitalize()
+
+    @property
+    def unit(self) -> str:
+        return _UNITS.get(self, "")
+
+
+_UNITS = {
+    Measure.ERROR: "%",
+    Measure.EPOCH_TIME: "s",
+    Measure.GROWTH: "%",
+    Measure.EFFICIENCY: "%",
+    Measure.STALENESS: "updates",
+}
+
+
+class FormName(str, Enum):
+    """The two forms of a study: minutes on two cores, or as published."""
+
+    SMALL = "small"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """A row of the table: a job for each seed.
+
+    Attributes:
+        workers: The processes that train; servers are added to them.
+        published: The published value, None if there is none.
+        series: Rows with the same one are a line of the plot. Growth and efficiency are relative
+            to the first row of the series.
+        x: The place on the plot, by default the number of workers.
+        device: "cpu" or "gpu" for a row that runs only there.
+        job: The keys of a job file that differ.
+    """
+
+    name: str
+    workers: int = 1
+    published: float | None = None
+    series: str = ""
+    x: float | None = None
+    device: str = ""
+    job: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> float:
+        return float(self.workers) if self.x is None else self.x
+
+
+@dataclass(frozen=True)
+class StudyForm:
+    """The size of a study. Without names all rows are part of it; ``job`` comes before a row's."""
+
+    minutes: float
+    seeds: tuple[int, ...] = (1, 2, 3)
+    rows: tuple[str, ...] = ()
+    job: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Study(Record, what="study", rules=STRICT):
+    """A study file. ``x`` is the title of the plot's axis; without one the rows are its places."""
+
+    title: str
+    question: str
+    source: str
+    measure: Measure
+    rows: tuple[StudyRow, ...]
+    small: StudyForm
+    full: StudyForm
+    job: Mapping[str, Any]
+    also: tuple[Measure, ...] = ()
+    x: str = ""
+
+    def form(self, name: FormName) -> StudyForm:
+        return self.small if name is FormName.SMALL else self.full
+
+    def rows_of(self, name: FormName) -> tuple[StudyRow, ...]:
+        """Return the rows of a form, in the order of the table."""
+        listed = self.form(name).rows
+        return tuple(row for row in self.rows if not listed or row.name in listed)
+
+    def rows_on(self, name: FormName, device: str) -> tuple[StudyRow, ...]:
+        """Return the rows of a form that run on CPUs or on GPUs."""
+        return tuple(row for row in self.rows_of(name) if row.device in ("", device))
+
+
+@dataclass(frozen=True)
+class StudyJob:
+    """A job of a started study: the seed and the row that it fills."""
+
+    id: str
+    row: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class StartedStudy(Record, what="started study", newest=1):
+    """``studies/<sweep>.json``: the study that a sweep fills, with a copy of its file."""
+
+    sweep: str
+    form: FormName
+    text: str
+    jobs: tuple[StudyJob, ...]
+    schema: int = 1
+
+
+def read_study(raw: Mapping[str, Any]) -> Study:
+    """Parse a study file, and check the jobs of both forms.
+
+    Raises:
+        ValueError: It is invalid; the message is a clause that names the key.
+    """
+    study = Study.from_dict(dict(raw))
+    for fault in _faults(study):
+        raise ValueError(fault)
+    for name in FormName:
+        for row in study.rows_of(name):
+            for wrong in expand(_sweep(study, name, [(row, 1)], ())).faults:
+                raise ValueError(f"the row “{row.name}”: {wrong.sentence.rstrip('.')}")
+    return study
+
+
+def sweep_of_study(
+    study: Study, form: FormName, places: Sequence[Placement], library: Mapping[str, str]
+) -> tuple[Sweep, tuple[tuple[str, int], ...]]:
+    """Return the jobs as a sweep, and the row and the seed of each.
+
+    All rows have one seed before the next, so that a slow hour of a shared computer is in all rows.
+
+    Args:
+        places: Where the jobs run; () for this computer.
+        library: The dataset, loader and model of jobs whose file names none.
+
+    Raises:
+        ValueError: No row can run on these places, or one needs more processes than they have.
+    """
+    device = "gpu" if any(place.gpus for place in places) else "cpu"
+    rows = study.rows_on(form, device)
+    if not rows:
+        raise ValueError(f"no row runs on {device.upper()}s")
+    cells = [(row, seed) for seed in study.form(form).seeds for row in rows]
+    made = _sweep(study, form, cells, places, library)
+    return made, tuple((row.name, seed) for row, seed in cells)
+
+
+def _sweep(
+    study: Study,
+    form: FormName,
+    cells: Iterable[tuple[StudyRow, int]],
+    places: Sequence[Placement],
+    library: Mapping[str, str] = dict.fromkeys(LIBRARY_KEYS, "digits"),
+) -> Sweep:
+    shared = [*leaves(study.job), *leaves(study.form(form).job)]
+    points = []
+    for row, seed in cells:
+        values = dict([*shared, *leaves(row.job)])
+        placement = _placement(row, row.workers + _servers(values), places)
+        points.append(
+            Point(
+                f"{row.name} seed={seed}",
+                (*values.items(), ("seed", seed), ("placement", placement)),
+            )
+        )
+    return Sweep({"name": study.title, **library}, points=tuple(points))
+
+
+def _servers(values: Mapping[str, Any]) -> int:
+    name = values.get("strategy.name", "allreduce")
+    if not isinstance(name, str) or name not in STRATEGIES:
+        return 0
+    count = values.get("strategy.servers", 1)
+    return StrategyConfig(
+        name, settings={"servers": count if isinstance(count, int) else 1}
+    ).servers
+
+
+def _placement(row: StudyRow, needed: int, places: Sequence[Placement]) -> list[dict[str, Any]]:
+    """Return the places of the first processes, one node after the other."""
+    if not places:
+        return [{"node": THIS_COMPUTER, "processes": needed}]
+    taken = []
+    left = needed
+    for place in places:
+        count = min(left, place.slots)
+        left -= count
+        if count:
+            amount = {"gpus": list(place.gpus[:count])} if place.gpus else {"processes": count}
+            taken.append({"node": place.node, **amount})
+    if left:
+        kind = "GPUs" if places[0].gpus else "processes"
+        raise ValueError(
+            f"the row “{row.name}” needs {needed} {kind}, and the nodes have {needed - left}"
+        )
+    return taken
+
+
+def _faults(study: Study) -> Iterator[str]:
+    names = [row.name for row in study.rows]
+    for key in ("title", "question", "source"):
+        if not getattr(study, key).strip():
+            yield f"{key} is empty"
+    if not names:
+        yield "rows is empty"
+    for number, row in enumerate(study.rows):
+        where = f"rows[{number}]"
+        if not row.name.strip() or "|" in row.name or "\n" in row.name:
+            yield f"{where}.name must be a text without “|” and line ends"
+        if row.name in names[:number]:
+            yield f"{where}.name is “{row.name}” as in another row"
+        if row.workers < 1:
+            yield f"{where}.workers must be 1 or more, not {row.workers}"
+        if row.device not in ("", "cpu", "gpu"):
+            yield f"{where}.device must be “cpu” or “gpu”, not “{row.device}”"
+        for key, value in (("published", row.published), ("x", row.x)):
+            if value is not None and not math.isfinite(value):
+                yield f"{where}.{key} must be a finite number"
+    jobs = [("job", study.job)]
+    jobs += [(f"rows[{number}].job", row.job) for number, row in enumerate(study.rows)]
+    for name in FormName:
+        form = study.form(name)
+        jobs.append((f"{name.value}.job", form.job))
+        if not math.isfinite(form.minutes) or form.minutes <= 0:
+            yield f"{name.value}.minutes must be above 0"
+        if not form.seeds or len(set(form.seeds)) < len(form.seeds) or min(form.seeds) < 0:
+            yield f"{name.value}.seeds must be different whole numbers, 0 or more"
+        if len(form.seeds) > MOST_SEEDS:
+            yield f"{name.value}.seeds has more than {MOST_SEEDS} values"
+        for row_name in form.rows:
+            if row_name not in names:
+                yield f"{name.value}.rows names “{row_name}”, which is not a row"
+    for where, job in jobs:
+        for key in _OF_THE_STUDY:
+            if key in job:
+                yield f"{where}.{key} is set by the study"

@@ -1,0 +1,248 @@
+"""Studies: published tables as one click. A started study is a sweep with listed jobs."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.records.base.layout import DataRoot
+from backend.records.base.program_name import COMMAND
+from backend.records.base.validation import nearest, sanitize
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.library.item import Kind
+from backend.records.studies.study import (
+    LIBRARY_KEYS,
+    FormName,
+    Measure,
+    StartedStudy,
+    Study,
+    StudyJob,
+    read_study,
+    sweep_of_study,
+)
+from backend.records.studies.table import StudyTable, in_csv, in_markdown, study_table
+from backend.records.sweeps.spec import SweepMade, sweep_name
+from backend.services.context.example import EXAMPLE, NAME, import_part
+from backend.services.jobs.job_file import read_job_file
+from backend.services.jobs.queries import JobQueries
+from backend.services.library.service import LibraryService
+from backend.services.studies.measures import measures_of
+from backend.services.sweeps.service import SweepService
+
+GALLERY = EXAMPLE.parent / "studies"
+FILE = "study.toml"
+
+
+@dataclass(frozen=True)
+class GalleryStudy:
+    """A study that can be started. ``jobs`` and ``minutes`` are of the small and the full form.
+
+    ``jobs`` are those that run on CPUs.
+    """
+
+    name: str
+    title: str
+    question: str
+    source: str
+    jobs: tuple[int, int]
+    minutes: tuple[float, float]
+
+
+class StudyService:
+    """List, start and read studies. Every call blocks and may run on any thread."""
+
+    def __init__(
+        self,
+        root: DataRoot,
+        library: LibraryService,
+        jobs: JobQueries,
+        sweeps: SweepService,
+        share: DataRootAccess = MOUNTED,
+        gallery: Path = GALLERY,
+    ) -> None:
+        self._root = root
+        self._library = library
+        self._jobs = jobs
+        self._sweeps = sweeps
+        self._share = share
+        self._gallery = gallery
+        self._measured: dict[tuple[str, int, str], dict[Measure, float]] = {}
+
+    def list(self) -> tuple[GalleryStudy, ...]:
+        """Return the studies of the gallery."""
+        found = []
+        for name in self._names():
+            study = self._read(self._gallery / name / FILE)[0]
+            counts = [
+                len(study.rows_on(one, "cpu")) * len(study.form(one).seeds) for one in FormName
+            ]
+            minutes = [study.form(one).minutes for one in FormName]
+            texts = (study.title, study.question, study.source)
+            found.append(
+                GalleryStudy(name, *texts, (counts[0], counts[1]), (minutes[0], minutes[1]))
+            )
+        return tuple(found)
+
+    def started(self) -> tuple[StartedStudy, ...]:
+        """Return the started studies of which a job is left, by the name of their sweep."""
+        there = set(self._jobs.ids())
+        with as_backend_error("The studies could not be read"), suppress(FileNotFoundError):
+            names = sorted(self._share.names(self._root.studies))
+            found = [
+                self.find(name.removesuffix(".json"))
+                for name in names
+                if name.endswith(".json") and not name.startswith(".")
+            ]
+            return tuple(
+                one for one in found if one is not None and any(job.id in there for job in one.jobs)
+            )
+        return ()
+
+    def start(
+        self,
+        name: str,
+        form: FormName = FormName.SMALL,
+        places: Sequence[Placement] = (),
+        progress: Progress | None = None,
+    ) -> SweepMade:
+        """Queue the jobs of a study. ``name`` is one of the gallery, or a path of a study file.
+
+        Raises:
+            BackendError: There is no such study, it is invalid, or it cannot run on these places;
+                no job was made.
+            HalfMade: Only some jobs were made.
+        """
+        path = self._path(name)
+        study, text = self._read(path)
+        library = dict.fromkeys(LIBRARY_KEYS, NAME)
+        try:
+            sweep_of_study(study, form, places, library)
+        except ValueError as error:
+            raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
+        for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
+            if (path.parent / kind.value).is_dir():
+                own = path.parent.name
+                library[kind.value] = import_part(self._library, kind, path.parent, own, progress)
+            elif kind.value not in study.job:
+                library[kind.value] = import_part(self._library, kind, progress=progress)
+        sweep, cells = sweep_of_study(study, form, places, library)
+
+        def remember(made: SweepMade) -> None:
+            jobs = tuple(StudyJob(v.id, *cell) for v, cell in zip(made.jobs, cells, strict=True))
+            record = StartedStudy(sweep_name(made.tag), form, text, jobs)
+            content = json.dumps(record.to_dict(), indent=1).encode()
+            with as_backend_error("The study could not be written down"):
+                self._share.make_folder(self._root.studies, exist_ok=True)
+                self._share.create(self._record(record.sweep), content)
+
+        return self._sweeps.queue(sweep, progress, remember)
+
+    def find(self, sweep: str) -> StartedStudy | None:
+        """Return the study that a sweep fills, by its name or tag; None for another sweep."""
+        path = self._record(sweep_name(sweep))
+        if path.parent != self._root.studies:
+            return None
+        with as_backend_error("The study could not be read"), suppress(FileNotFoundError):
+            self._share.refresh_file(path)
+            try:
+                return StartedStudy.from_dict(json.loads(path.read_bytes()))
+            except ValueError as error:
+                raise BackendError(f"{self._share.shown(path)} is damaged: {error}.") from error
+        return None
+
+    def named(self, text: str) -> StartedStudy:
+        """Return the started study with this name, or with this beginning of it.
+
+        Raises:
+            BackendError: There is none, or several begin so.
+        """
+        found = self.find(text)
+        if found is not None:
+            return found
+        begins = [
+            one
+            for one in self.started()
+            if text and one.sweep.casefold().startswith(text.casefold())
+        ]
+        if len(begins) == 1:
+            return begins[0]
+        if begins:
+            names = ", ".join(one.sweep for one in begins[:5])
+            raise BackendError(f"“{sanitize(text)}” could be {names}.", "Give more of the name.")
+        raise BackendError(
+            f"There is no started study “{sanitize(text)}”.",
+            f"{COMMAND} study list shows those there are.",
+        )
+
+    def table(self, started: StartedStudy) -> StudyTable:
+        """Return the table with what the finished jobs gave."""
+        measured = {}
+        for job in started.jobs:
+            # A job may be in the trash.
+            with suppress(BackendError):
+                view = self._jobs.show(job.id)
+                if view.state is JobState.FINISHED:
+                    key = (job.id, view.run, view.ended)
+                    if key not in self._measured:
+                        history = self._jobs.history(job.id)
+                        self._measured[key] = measures_of(view.config, history)
+                    measured[job.id] = self._measured[key]
+        return study_table(_parsed(started.text, started.sweep), started, measured)
+
+    def export(self, started: StartedStudy, path: Path, *, replaces: bool = False) -> Path:
+        """Write the table to a file: CSV if its name ends so, otherwise Markdown.
+
+        Raises:
+            BackendError: The name ends otherwise, or the file exists or cannot be written.
+        """
+        path = path.expanduser().absolute()
+        write = {".md": in_markdown, ".csv": in_csv}.get(path.suffix.lower())
+        if write is None:
+            raise BackendError(f"{path.name} is no name for a table.", "End it in .md or .csv.")
+        if path.exists() and not replaces:
+            raise BackendError(
+                f"{path} exists already and was not changed.", "Choose another name."
+            )
+        with as_backend_error(f"{path} could not be written"):
+            path.write_bytes(write(self.table(started)).encode())
+        return path
+
+    def _record(self, sweep: str) -> Path:
+        return self._root.studies / f"{sweep}.json"
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(sorted(path.parent.name for path in self._gallery.glob(f"*/{FILE}")))
+
+    def _path(self, name: str) -> Path:
+        if name in self._names():
+            return self._gallery / name / FILE
+        path = Path(name).expanduser().absolute()
+        if path.is_dir():
+            path = path / FILE
+        if path.suffix == ".toml" and path.is_file():
+            return path
+        near = nearest(name, self._names())
+        raise BackendError(
+            f"There is no study “{sanitize(name)}”.",
+            f"Did you mean “{near}”?" if near else f"{COMMAND} study list shows those there are.",
+        )
+
+    def _read(self, path: Path) -> tuple[Study, str]:
+        read_job_file(path)
+        text = path.read_text("utf-8-sig")
+        return _parsed(text, str(path)), text
+
+
+def _parsed(text: str, where: str) -> Study:
+    try:
+        return read_study(tomllib.loads(text))
+    except ValueError as error:
+        raise BackendError(f"{where}: {error}.", "Change the study file.") from error

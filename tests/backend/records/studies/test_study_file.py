@@ -1,0 +1,161 @@
+"""A study file: its jobs, where they run, and one sentence about what is wrong with it."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from backend.records.jobs.config import Placement, parse_job
+from backend.records.studies.study import FormName, Study, read_study, sweep_of_study
+from backend.records.sweeps.spec import expand
+
+GALLERY = Path(__file__).parents[4] / "resources/gallery/studies"
+LIBRARY = dict.fromkeys(("dataset", "loader", "model"), "tiny")
+RAW: dict[str, Any] = {
+    "title": "Rates",
+    "question": "Which rate?",
+    "source": "A paper",
+    "measure": "error",
+    "job": {"epochs": 2, "batch_size": 8, "optimizer": {"name": "sgd", "lr": 0.1}},
+    "small": {"minutes": 1, "seeds": [1, 2], "rows": ["one", "three"]},
+    "full": {"minutes": 60.5, "job": {"epochs": 9}},
+    "rows": [
+        {"name": "one", "published": 3.5, "job": {"strategy": {"name": "alone"}}},
+        {"name": "two", "workers": 2, "job": {"optimizer": {"lr": 0.2}}},
+        {"name": "three", "workers": 3, "job": {"strategy": {"name": "downpour"}}},
+    ],
+}
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    raw = copy.deepcopy(RAW)
+    part: Any = raw
+    *keys, last = path.split("/")
+    for key in keys:
+        part = part[int(key) if key.isdecimal() else key]
+    part[last] = value
+    return raw
+
+
+def jobs(study: Study, form: FormName, *places: Placement) -> list[dict[str, Any]]:
+    return [job.raw for job in expand(sweep_of_study(study, form, places, LIBRARY)[0]).jobs]
+
+
+def test_a_study_makes_a_job_of_each_row_and_seed_with_all_rows_before_the_next_seed() -> None:
+    study = read_study(RAW)
+    sweep, cells = sweep_of_study(study, FormName.SMALL, (), LIBRARY)
+    made = expand(sweep)
+    assert made.faults == ()
+    assert cells == (("one", 1), ("three", 1), ("one", 2), ("three", 2))
+    assert [job.name for job in made.jobs] == [f"Rates {row} seed={seed}" for row, seed in cells]
+    assert [job.raw["seed"] for job in made.jobs] == [1, 1, 2, 2]
+    assert all(parse_job(job.raw).config for job in made.jobs)
+
+
+def test_the_settings_of_a_row_come_after_those_of_the_form_and_of_the_study() -> None:
+    small, full = (jobs(read_study(RAW), form) for form in FormName)
+    assert [job["epochs"] for job in small] == [2] * 4
+    assert [job["epochs"] for job in full] == [9] * 9
+    assert full[1]["optimizer"] == {"name": "sgd", "lr": 0.2}
+
+
+def test_servers_are_added_to_the_workers() -> None:
+    one, three = jobs(read_study(RAW), FormName.SMALL)[:2]
+    assert one["placement"] == [{"node": "this-computer", "processes": 1}]
+    assert three["placement"] == [{"node": "this-computer", "processes": 4}]
+
+
+def test_processes_fill_one_node_after_the_other() -> None:
+    study = read_study(RAW)
+    three = jobs(study, FormName.SMALL, Placement("a", 3), Placement("b", 3))[1]
+    assert three["placement"] == [{"node": "a", "processes": 3}, {"node": "b", "processes": 1}]
+    gpus = Placement("a", gpus=("GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-4"))
+    assert jobs(study, FormName.SMALL, gpus)[0]["placement"] == [{"node": "a", "gpus": ["GPU-0"]}]
+    with pytest.raises(ValueError, match="“three” needs 4 processes, and the nodes have 3"):
+        jobs(study, FormName.SMALL, Placement("a", 3))
+
+
+def test_a_row_for_gpus_runs_only_there() -> None:
+    study = read_study(changed("rows/0/device", "gpu"))
+    assert len(jobs(study, FormName.SMALL)) == 2
+    assert len(jobs(study, FormName.SMALL, Placement("a", gpus=tuple("abcd")))) == 4
+    with pytest.raises(ValueError, match="no row runs on CPUs"):
+        jobs(
+            read_study(
+                {**changed("rows/0/device", "gpu"), "small": {"minutes": 1, "rows": ["one"]}}
+            ),
+            FormName.SMALL,
+        )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("measure", "errors", "measure: it is not a known value"),
+        ("color", "red", "color: it is unknown"),
+        ("rows", [], "rows is empty"),
+        ("rows/1/name", "one", r"rows\[1\].name is “one” as in another row"),
+        ("rows/1/workers", 0, r"rows\[1\].workers must be 1 or more, not 0"),
+        ("rows/0/published", "3.5", r"rows\[0\].published: it must be a number, not text"),
+        ("rows/0/published", float("nan"), r"rows\[0\].published must be a finite number"),
+        ("rows/0/device", "tpu", "device must be “cpu” or “gpu”, not “tpu”"),
+        ("small/rows", ["four"], "small.rows names “four”, which is not a row"),
+        ("small/seeds", [1, 1], "small.seeds must be different whole numbers"),
+        ("full/minutes", 0, "full.minutes must be above 0"),
+        ("job/seed", 1, "job.seed is set by the study"),
+        ("rows/0/job/placement", [], r"rows\[0\].job.placement is set by the study"),
+        ("job/epochs", 0, "the row “one”: epochs: “0” must be"),
+        ("rows/0/workers", 2, "the row “one”: strategy.name: “alone” trains in one process"),
+    ],
+)
+def test_a_bad_file_gets_a_sentence_that_names_the_key(
+    path: str, value: Any, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read_study(changed(path, value))
+
+
+paths = st.sampled_from(
+    [
+        *RAW,
+        *(f"rows/0/{key}" for key in ("name", "workers", "published", "series", "x", "job")),
+        "small/seeds",
+        "small/rows",
+        "full/job",
+        "job/optimizer",
+        "rows/2/job/strategy",
+    ]
+)
+
+
+@given(paths, values)
+def test_any_value_is_read_or_refused_with_a_sentence(path: str, value: Any) -> None:
+    sentence = ""
+    try:
+        study = read_study(changed(path, value))
+        assert read_study(study.to_dict()) == study
+    except ValueError as error:
+        sentence = str(error)
+        assume(sentence)
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("name", ["epoch-time", "speed-up", "split", "staleness"])
+def test_the_small_form_of_each_shipped_study_fits_on_two_cores(name: str) -> None:
+    study = read_study(tomllib.loads((GALLERY / name / "study.toml").read_text()))
+    for raw in jobs(study, FormName.SMALL):
+        config = parse_job(raw).config
+        assert config is not None
+        assert config.world_size <= 8
+    assert jobs(study, FormName.FULL)

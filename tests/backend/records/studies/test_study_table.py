@@ -1,0 +1,104 @@
+"""The table of a study: means and spreads, relations to the first row, and the exported bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.records.studies.study import FormName, Measure, StartedStudy, StudyJob, read_study
+from backend.records.studies.table import (
+    Cell,
+    Measured,
+    StudyTable,
+    cell_of,
+    in_csv,
+    in_markdown,
+    study_table,
+)
+from tests.backend.records.studies.test_study_file import RAW, changed
+
+ROWS = [
+    {"name": "a, 1", "series": "a"},
+    {"name": "a, 2", "series": "a", "workers": 2, "published": 75.0},
+    {"name": "b, 1", "series": "b"},
+]
+
+
+def table(measure: Measure, measured: dict[str, Measured], *also: Measure) -> StudyTable:
+    """Of jobs whose ids are the row's first letter, its workers and the seed: ``a21``."""
+    raw = {**RAW, "rows": ROWS, "measure": measure.value, "also": [one.value for one in also]}
+    study = read_study({**raw, "small": {"minutes": 1, "seeds": [1, 2]}})
+    jobs = tuple(
+        StudyJob(f"{row.name[0]}{row.workers}{seed}", row.name, seed)
+        for seed in (1, 2)
+        for row in study.rows
+    )
+    return study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measured)
+
+
+def test_a_cell_has_the_mean_and_the_standard_deviation_of_finished_jobs() -> None:
+    one, two, three = table(
+        Measure.ERROR,
+        {
+            "a11": {Measure.ERROR: 2.0},
+            "a12": {Measure.ERROR: 4.0},
+            "a21": {Measure.ERROR: 80.0, Measure.STALENESS: 1.5},
+        },
+        Measure.STALENESS,
+    ).rows
+    assert (one.value.n, one.value.mean, one.value.sd) == (2, 3.0, pytest.approx(2**0.5))
+    assert (two.value, two.difference, two.also[0]) == (Cell(1, 80.0), 5.0, Cell(1, 1.5))
+    assert (three.value, three.difference, three.jobs) == (Cell(), None, 2)
+
+
+def test_growth_compares_jobs_of_one_seed_with_the_first_row_of_their_series() -> None:
+    seconds = {"a11": 10.0, "a12": 20.0, "a21": 11.0, "a22": 21.0, "b11": 5.0}
+    rows = table(Measure.GROWTH, {job: {Measure.EPOCH_TIME: s} for job, s in seconds.items()}).rows
+    assert [row.value.mean for row in rows] == [0.0, pytest.approx(7.5), 0.0]
+
+
+def test_efficiency_is_the_share_of_the_speed_of_as_many_single_workers() -> None:
+    rates = {"a11": 100.0, "a21": 150.0, "a22": 150.0}
+    rows = table(Measure.EFFICIENCY, {job: {Measure.RATE: r} for job, r in rates.items()}).rows
+    assert (rows[1].value, rows[1].difference) == (Cell(1, 75.0), 0.0)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=32)))
+def test_a_cell_counts_finite_values_only(found: list[float]) -> None:
+    cell = cell_of(found)
+    assert cell.n <= len(found)
+    assert (cell.mean is None) == (cell.n == 0)
+    assert (cell.sd is None) == (cell.n < 2)
+
+
+def test_the_exported_bytes_have_measured_and_published_values() -> None:
+    found = table(
+        Measure.ERROR,
+        {
+            "a11": {Measure.ERROR: 2.0},
+            "a12": {Measure.ERROR: 4.0},
+            "a21": {Measure.ERROR: 80.0, Measure.STALENESS: 1.5},
+        },
+        Measure.STALENESS,
+    )
+    assert in_markdown(found) == (
+        "# Rates\n\nWhich rate?\n\n**Source.** A paper\n\n**Form.** small, seeds 1, 2.\n\n"
+        "| | Error, % | published | difference | jobs | Staleness, updates |\n"
+        "|---|---|---|---|---|---|\n"
+        "| a, 1 | 3.00 ± 1.41 |  |  | 2 of 2 |  |\n"
+        "| a, 2 | 80.0 | 75.0 | +5.00 | 1 of 2 | 1.50 |\n"
+        "| b, 1 |  |  |  | 0 of 2 |  |\n"
+    )
+    assert in_csv(found) == (
+        "Row,Jobs,Mean,SD,Published,Difference,Unit,Staleness mean,Staleness SD\n"
+        '"a, 1",2,3.0,1.4142135623730951,,,%,,\n'
+        '"a, 2",1,80.0,,75.0,5.0,%,1.5,\n'
+        '"b, 1",0,,,,,%,,\n'
+    )
+
+
+def test_a_row_without_a_job_is_said_not_to_have_run() -> None:
+    study = read_study(changed("rows/0/device", "gpu"))
+    started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "three", 1),))
+    assert "| one |  | 3.50 |  | not run |" in in_markdown(study_table(study, started, {}))

@@ -1,0 +1,40 @@
+"""The measures of a job from its history."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.studies.study import Measure
+from backend.services.studies.measures import measures_of
+from tests.integration.tiny import raw_job
+
+NAN = float("nan")
+
+
+def test_a_job_gives_its_last_error_its_mean_staleness_and_its_median_epoch() -> None:
+    config = parse_job(raw_job(2)).config
+    assert config is not None
+    rate = [1.0, 1.0, 1.0, 0.1, 16.0, 16.0, 0.1, 8.0, 8.0, 0.1, 16.0, 16.0]
+    history = HistoryUpdate(
+        steps=range(1, 13),
+        epochs=[1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4],
+        metrics={
+            "samples_per_second": rate,
+            "validation/accuracy": [NAN] * 2 + [0.5] + [NAN] * 8 + [0.75],
+            "staleness mean": [NAN, 2.0, 4.0] + [NAN] * 9,
+        },
+    )
+    assert measures_of(config, history) == {
+        Measure.ERROR: pytest.approx(25.0),
+        Measure.STALENESS: 3.0,
+        Measure.EPOCH_TIME: 2.0,
+        Measure.RATE: 16.0,
+    }
+
+
+def test_a_job_without_a_history_gives_nothing() -> None:
+    config = parse_job(raw_job(1)).config
+    assert config is not None
+    assert measures_of(config, HistoryUpdate()) == {}

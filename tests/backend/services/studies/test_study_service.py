@@ -1,0 +1,238 @@
+"""A study as a sweep: what is made of a study file, what is kept, shown and exported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from backend.base.errors import BackendError
+from backend.cli.main import run
+from backend.records.base.atomic_files import replace_json
+from backend.records.jobs.config import Placement
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.library.item import Kind
+from backend.records.studies.study import FormName
+from backend.records.sweeps.spec import sweep_of
+from backend.services.context.container import Services, open_services
+from backend.services.jobs.queries import JobQueries
+from backend.services.queue.service import QueueService
+from backend.services.studies import service as studies
+from backend.services.tools import tool_process
+from backend.services.tools.tool_process import ToolError
+from tests.integration.tiny import write_sources
+
+STUDY: dict[str, Any] = {
+    "title": "Rates",
+    "question": "Which rate?",
+    "source": "A paper",
+    "measure": "error",
+    "x": "Rate",
+    "job": {
+        "epochs": 2,
+        "batch_size": 8,
+        "strategy": {"name": "alone"},
+        "optimizer": {"name": "sgd", "lr": 0.1},
+    },
+    "rows": [
+        {"name": "slow", "published": 3.5},
+        {"name": "fast", "job": {"optimizer": {"lr": 0.5}}},
+    ],
+    "small": {"minutes": 1, "seeds": [1, 2]},
+    "full": {"minutes": 60},
+}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    return tmp_path / "root", tmp_path / "here" / "c.sqlite"
+
+
+@pytest.fixture
+def services(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    def measure(*_: object, **__: object) -> None:
+        raise ToolError("not now")
+
+    # Nothing is measured in a process with torch, and no queued job starts.
+    monkeypatch.setattr(tool_process, "measure", measure)
+    monkeypatch.setattr(QueueService, "keep", lambda self: None)
+    opened = open_services(*places)
+    opened.queue.pause()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study file of a user, with a model, a loader and a dataset of its own."""
+    folder = tmp_path / "rates"
+    write_sources(folder)
+    (folder / "study.toml").write_text(tomli_w.dumps(STUDY))
+    return folder / "study.toml"
+
+
+def end(services: Services, job_id: str) -> None:
+    """Write what a finished run leaves."""
+    folder = services.data_root.job(job_id)
+    folder.attempt(1).path.mkdir(parents=True)
+    ended = RunExit(1, JobState.FINISHED, "")
+    replace_json(folder.attempt(1).exit, ended.to_dict())
+
+
+def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
+    services: Services, study: Path
+) -> None:
+    made = services.studies.start(str(study))
+    assert [view.name for view in made.jobs] == [
+        f"Rates {row} seed={seed}" for seed in (1, 2) for row in ("slow", "fast")
+    ]
+    assert {sweep_of(view.tags) for view in made.jobs} == {made.tag}
+    assert {view.state for view in made.jobs} == {JobState.QUEUED}
+    assert made.jobs[0].pins["model"].reference == "rates@1"
+    before = study.read_text()
+    study.write_text("something else")
+    (started,) = services.studies.started()
+    assert (started.text, started.form) == (before, FormName.SMALL)
+    assert services.studies.find(made.tag) == started == services.studies.named("rates-")
+    assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
+
+
+def test_a_second_start_uses_the_same_versions(services: Services, study: Path) -> None:
+    first, second = (services.studies.start(str(study.parent)) for _ in range(2))
+    assert first.tag != second.tag
+    assert first.jobs[0].pins == second.jobs[0].pins
+
+
+def test_a_study_without_parts_of_its_own_trains_the_digits(
+    services: Services, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(tomli_w.dumps(STUDY))
+    made = services.studies.start(str(tmp_path / "mine.toml"))
+    assert {pin.reference for pin in made.jobs[0].pins.values()} == {"digits@1"}
+
+
+def test_the_table_has_what_finished_jobs_gave(
+    services: Services, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = services.studies.start(str(study))
+    for number in (0, 1, 2):
+        services.queue.dequeue(made.jobs[number].id)
+    end(services, made.jobs[0].id)
+    end(services, made.jobs[2].id)
+    monkeypatch.setattr(
+        studies, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
+    )
+    (started,) = services.studies.started()
+    slow, fast = services.studies.table(started).rows
+    assert (slow.value.n, slow.value.mean, slow.difference) == (2, 15.0, 11.5)
+    assert (fast.value.n, fast.value.mean, fast.jobs) == (0, None, 2)
+    monkeypatch.setattr(JobQueries, "history", None)
+    assert services.studies.table(started).rows == (slow, fast), "a finished job is read once"
+
+
+def test_stop_takes_waiting_jobs_from_the_queue_and_resume_brings_them_back(
+    services: Services, study: Path
+) -> None:
+    made = services.studies.start(str(study))
+    services.queue.dequeue(made.jobs[0].id)
+    end(services, made.jobs[0].id)
+    stopped = services.sweeps.stop(made.tag)
+    assert [view.id for view in stopped] == [view.id for view in made.jobs]
+    created = JobState.CREATED
+    assert [view.state for view in stopped] == [JobState.FINISHED, created, created, created]
+    resumed = services.sweeps.resume(made.tag)
+    queued = JobState.QUEUED
+    assert [view.state for view in resumed] == [JobState.FINISHED, queued, queued, queued]
+    waiting = [place.entry.job_id for place in services.queue.read().places]
+    assert waiting == [view.id for view in made.jobs[1:]]
+
+
+def test_a_study_whose_jobs_are_gone_is_not_listed(services: Services, study: Path) -> None:
+    made = services.studies.start(str(study))
+    services.sweeps.take_back(made.tag)
+    assert services.studies.started() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "remedy"),
+    [
+        ("staleness-", "There is no study “staleness-”", "Did you mean “staleness”"),
+        ("/nowhere/study.toml", "There is no study", "study list"),
+    ],
+)
+def test_an_unknown_study_is_refused(
+    services: Services, name: str, sentence: str, remedy: str
+) -> None:
+    with pytest.raises(BackendError, match=sentence) as error:
+        services.studies.start(name)
+    assert remedy in error.value.remedy
+
+
+def test_a_refused_start_makes_nothing(services: Services, study: Path) -> None:
+    study.write_text(tomli_w.dumps({**STUDY, "rows": [{"name": "a", "device": "cpu"}]}))
+    with pytest.raises(BackendError, match="no row runs on GPUs"):
+        services.studies.start(str(study), places=[Placement("a", gpus=("GPU-0",))])
+    study.write_text(tomli_w.dumps({**STUDY, "measure": "luck"}))
+    with pytest.raises(BackendError, match=r"study\.toml: .*measure: it is not a known value\."):
+        services.studies.start(str(study))
+    assert services.jobs.queries.list() == ()
+    assert services.library.list(Kind.MODEL) == ()
+
+
+def test_an_export_is_never_written_over_a_file(
+    services: Services, study: Path, tmp_path: Path
+) -> None:
+    services.studies.start(str(study))
+    (started,) = services.studies.started()
+    path = services.studies.export(started, tmp_path / "table.md")
+    assert path.read_text().startswith("# Rates\n\nWhich rate?\n")
+    with pytest.raises(BackendError, match="exists already and was not changed"):
+        services.studies.export(started, path)
+    assert services.studies.export(started, tmp_path / "t.csv").read_text().startswith("Row,Jobs")
+    with pytest.raises(BackendError, match=r"table\.pdf is no name for a table") as error:
+        services.studies.export(started, tmp_path / "table.pdf")
+    assert error.value.remedy == "End it in .md or .csv."
+
+
+def test_the_command_line_starts_shows_stops_and_exports(
+    services: Services,
+    places: tuple[Path, Path],
+    study: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def said(*words: str, fails: bool = False) -> Any:
+        argv = [*words, "--json", "--data-root", str(places[0]), "--catalogue", str(places[1])]
+        assert run(argv, lambda *_: 2) == int(fails)
+        return json.loads(capsys.readouterr().out)
+
+    sweep = said("study", "start", str(study))["sweep"]
+    listed = said("study", "list")
+    assert [one["name"] for one in listed["studies"]] == [
+        *("epoch-time", "speed-up", "split", "staleness")
+    ]
+    assert listed["started"] == [{"sweep": sweep, "form": "small", "jobs": 4}]
+    shown = said("study", "show", "rates")
+    assert shown["measure"] == {"label": "Error", "unit": "%"}
+    assert shown["rows"][0] == {
+        "name": "slow",
+        "series": "",
+        "place": 1.0,
+        "jobs": 2,
+        "n": 0,
+        "mean": None,
+        "sd": None,
+        "published": 3.5,
+        "difference": None,
+        "also": [],
+    }
+    assert {one["state"] for one in said("study", "stop", sweep)} == {"CREATED"}
+    assert {one["state"] for one in said("study", "resume", sweep)} == {"QUEUED"}
+    assert said("study", "export", sweep, "--output", str(tmp_path / "t.csv"))["bytes"] > 50
+    error = said("study", "show", "other", fails=True)["error"]
+    assert error["sentence"] == "There is no started study “other”."

@@ -1,0 +1,79 @@
+"""A study with real jobs: they run from the queue, are stopped and resumed, and fill its table."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
+from backend.records.jobs.state import JobState
+from backend.records.studies.table import figure
+from backend.services.context.container import Services
+from tests.integration.conftest import is_training
+from tests.integration.tiny import CALM
+from tests.waiting import wait_for
+
+
+@pytest.fixture
+def queue(services: Services) -> Iterator[Services]:
+    yield services
+    living = lock_of(services.data_root).holder()
+    if living is not None:
+        process_identity.send_signal(living, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(living))
+    lock_of(services.data_root).path.unlink(missing_ok=True)
+
+
+def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
+    queue: Services, tmp_path: Path
+) -> None:
+    released = tmp_path / "released"
+    study = {
+        "title": "Batches",
+        "question": "Which batch?",
+        "source": "none",
+        "measure": "error",
+        "also": ["epoch time"],
+        "job": {
+            "model": "tiny",
+            "loader": "tiny",
+            "dataset": "tiny",
+            "epochs": 3,
+            "optimizer": {"name": "sgd", "lr": 0.1},
+            "strategy": {"name": "alone"},
+            "environment": {**CALM, "PAUSED_UNTIL": str(released)},
+        },
+        "rows": [
+            {"name": "large", "job": {"batch_size": 64}, "published": 50},
+            {"name": "small", "job": {"batch_size": 16}},
+        ],
+        "small": {"minutes": 1, "seeds": [1]},
+        "full": {"minutes": 1},
+    }
+    (tmp_path / "mine.toml").write_text(tomli_w.dumps(study))
+    made = queue.studies.start(str(tmp_path / "mine.toml"))
+    large, small = (view.id for view in made.jobs)
+    queue.jobs.queries.wait(large, until=lambda view: is_training(view) and view.step > 0)
+    queue.sweeps.stop(made.tag)
+    assert queue.jobs.queries.wait(large).state is JobState.INTERRUPTED
+    assert queue.jobs.queries.wait(small).state in (JobState.CREATED, JobState.INTERRUPTED)
+    (started,) = queue.studies.started()
+    assert [row.value.n for row in queue.studies.table(started).rows] == [0, 0]
+
+    released.touch()
+    queue.sweeps.resume(made.tag)
+    ends = [queue.jobs.queries.wait(job) for job in (large, small)]
+    assert [view.state for view in ends] == [JobState.FINISHED] * 2
+    assert ends[0].run == 2
+    rows = queue.studies.table(started).rows
+    accuracy = ends[0].metrics["validation/accuracy"]
+    assert accuracy is not None
+    assert rows[0].value.mean == pytest.approx(100 * (1 - accuracy))
+    assert all(row.value.n == 1 and (row.also[0].mean or 0) > 0 for row in rows)
+    text = queue.studies.export(started, tmp_path / "table.md").read_text()
+    assert f"| large | {figure(rows[0].value.mean)} | 50.0 |" in text
