@@ -26,8 +26,7 @@ No process and no message here, so that a test or a study trains all parts in on
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +34,6 @@ import torch
 
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
-from backend.training.checkpoint_content import random_state, restore_random_state
 from backend.training.model_parts import ModelParts
 
 REACH = 0.1
@@ -193,58 +191,6 @@ def _at_most(value: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
     """Return ``value`` with each sample's norm limited to that of ``bound``."""
     factor = (_square(bound) / (_square(value) + _EPSILON)).sqrt()
     return value * factor.clamp(max=1.0)
-
-
-class SplitTraining:
-    """All parts of a network in one process.
-
-    Attributes:
-        parameters: Of all parts, for one optimizer.
-    """
-
-    def __init__(self, parts: ModelParts, rules: Rules) -> None:
-        self._rules = rules
-        count = len(parts)
-        twins: list[torch.nn.Module] = []
-        if rules.variant in PUBLISHED_VARIANTS:
-            twins = [reinitialized(copy.deepcopy(head)) for head in parts.first_layers[1:]]
-        self.updates = [
-            PartUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
-            for number in range(count)
-        ]
-        self.parameters = [one for number in range(count) for one in parts.parameters(number)]
-        self.parameters += [one for twin in twins for one in twin.parameters()]
-
-    def train(
-        self, data: Any, loss_of: Callable[[Any], torch.Tensor], step: Callable[[], object]
-    ) -> float:
-        """Train on a batch; return its loss in the first round.
-
-        Args:
-            loss_of: Returns the loss of an output.
-            step: One step of the optimizer.
-        """
-        drawn = random_state(torch.device("cpu"))
-        first = 0.0
-        for update in self.updates:
-            update.begin()
-        for number in range(self._rules.rounds):
-            if number:
-                restore_random_state(drawn, torch.device("cpu"))
-            for parameter in self.parameters:
-                parameter.grad = None
-            value: Any = None
-            for update in self.updates:
-                value = update.forward(data, None if value is None else value.detach())
-            objective = loss_of(value)
-            first = first if number else float(objective.detach())
-            for update in reversed(self.updates):
-                torch.autograd.backward(objective)
-                if update is not self.updates[0]:
-                    below = self.updates[self.updates.index(update) - 1]
-                    objective = below.objective(update.answer())
-            step()
-        return first
 
 
 def reinitialized(layer: torch.nn.Module) -> torch.nn.Module:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,66 @@ from typing import Any
 import pytest
 import torch
 
+from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
-from backend.training.consensus import REACH, PartUpdate, Rules, SplitTraining
+from backend.training.checkpoint_content import random_state, restore_random_state
+from backend.training.consensus import REACH, PartUpdate, Rules, reinitialized
 from backend.training.data import TrainingOrder, seed_everything
 from backend.training.model_parts import ModelParts
 
 DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
+
+
+class SplitTraining:
+    """All parts of a network in one process.
+
+    Attributes:
+        parameters: Of all parts, for one optimizer.
+    """
+
+    def __init__(self, parts: ModelParts, rules: Rules) -> None:
+        self._rules = rules
+        count = len(parts)
+        twins: list[torch.nn.Module] = []
+        if rules.variant in PUBLISHED_VARIANTS:
+            twins = [reinitialized(copy.deepcopy(head)) for head in parts.first_layers[1:]]
+        self.updates = [
+            PartUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
+            for number in range(count)
+        ]
+        self.parameters = [one for number in range(count) for one in parts.parameters(number)]
+        self.parameters += [one for twin in twins for one in twin.parameters()]
+
+    def train(
+        self, data: Any, loss_of: Callable[[Any], torch.Tensor], step: Callable[[], object]
+    ) -> float:
+        """Train on a batch; return its loss in the first round.
+
+        Args:
+            loss_of: Returns the loss of an output.
+            step: One step of the optimizer.
+        """
+        drawn = random_state(torch.device("cpu"))
+        first = 0.0
+        for update in self.updates:
+            update.begin()
+        for number in range(self._rules.rounds):
+            if number:
+                restore_random_state(drawn, torch.device("cpu"))
+            for parameter in self.parameters:
+                parameter.grad = None
+            value: Any = None
+            for update in self.updates:
+                value = update.forward(data, None if value is None else value.detach())
+            objective = loss_of(value)
+            first = first if number else float(objective.detach())
+            for update in reversed(self.updates):
+                torch.autograd.backward(objective)
+                if update is not self.updates[0]:
+                    below = self.updates[self.updates.index(update) - 1]
+                    objective = below.objective(update.answer())
+            step()
+        return first
 
 
 @cache
