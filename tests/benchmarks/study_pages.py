@@ -1,0 +1,65 @@
+"""``python -m tests.benchmarks.study_pages NAME…``: run studies, and write their tables into docs.
+
+The small form of each runs in a data root of its own, one study after the other. The table replaces
+what is between two marks of ``docs/studies/NAME.md``; the sentences around it are written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from backend.records.jobs.state import JobState
+from backend.records.studies.table import in_markdown
+from backend.services.context.container import Services, open_services
+
+PAGES = Path(__file__).parents[2] / "docs" / "studies"
+BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.study_pages")
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--data-root", type=Path, help="keep the jobs there")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = given.data_root or Path(folder) / "root"
+        services = open_services(root, Path(folder) / "catalogue.sqlite")
+        try:
+            failed = [name for name in given.names if not measure(services, name)]
+        finally:
+            services.close()
+    return 1 if failed else 0
+
+
+def measure(services: Services, name: str) -> bool:
+    """Run a study and write its table; return whether all its jobs finished."""
+    made = services.studies.start(name)
+    ends = []
+    for number, view in enumerate(made.jobs, 1):
+        ends.append(services.jobs.queries.wait(view.id))
+        services.jobs.lifecycle.reap(view.id)
+        sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.word}\n")
+    started = services.studies.named(made.tag)
+    when = f"{datetime.now(UTC):%Y-%m-%d}"
+    table = in_markdown(services.studies.table(started))
+    write(PAGES / f"{name}.md", f"{table}\nMeasured on {os.cpu_count()} cores, {when}.\n")
+    return all(view.state is JobState.FINISHED for view in ends)
+
+
+def write(path: Path, measured: str) -> None:
+    before, after = "", ""
+    if path.exists():
+        before, _, rest = path.read_text().partition(BEGIN)
+        after = rest.partition(END)[2]
+    if before:
+        measured = f"#{measured}"
+    path.write_text(f"{before}{BEGIN}{measured}{END}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
