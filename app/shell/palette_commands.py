@@ -21,6 +21,7 @@ from widgets.shell.pages import PLACES, PLACES_OF_KINDS
 
 if TYPE_CHECKING:
     from app.jobs.job_controller import JobController
+    from app.jobs.study_controller import StudyController
     from app.main.pages import Pages
     from app.nodes.node_controller import NodeController
     from app.shell.window_controller import FrameController
@@ -44,12 +45,16 @@ class Things:
 
 
 def offer_acts(
-    frame: FrameController, job_controller: JobController, nodes: NodeController
+    frame: FrameController,
+    job_controller: JobController,
+    nodes: NodeController,
+    studies: StudyController,
 ) -> None:
     """Register commands that need no page."""
     act = frame.add_act
     # By key it does not discard a form that is being filled in.
     act("New job", "plus", job_controller.drafts.new_job, takes_key=False)
+    act("New study…", "table", studies.choose)
     act("Train the example", "play", job_controller.train_example)
     act("Add a node", "plus", nodes.add)
 

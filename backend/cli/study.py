@@ -50,23 +50,23 @@ def add_words(words: SubcommandGroup) -> None:
 def list_studies(services: Services, _: argparse.Namespace, as_json: bool) -> int:
     gallery, started = services.studies.list(), services.studies.started()
     if as_json:
-        forms = [form.value for form in FormName]
         studies: list[dict[str, Any]] = [
             {
                 "name": one.name,
                 "title": one.title,
                 "question": one.question,
                 "source": one.source,
-                "jobs": dict(zip(forms, one.jobs, strict=True)),
-                "minutes": dict(zip(forms, one.minutes, strict=True)),
+                "jobs": {form.value: size.jobs for form, size in one.sizes.items()},
+                "minutes": {form.value: size.minutes for form, size in one.sizes.items()},
             }
             for one in gallery
         ]
         shown = [{"sweep": one.sweep, "form": one.form, "jobs": len(one.jobs)} for one in started]
         print_json({"studies": studies, "started": shown})
         return OK
+    small = ((one, one.sizes[FormName.SMALL]) for one in gallery)
     rows = (
-        (one.name, str(one.jobs[0]), f"{one.minutes[0]:g} min", one.question) for one in gallery
+        (one.name, str(size.jobs), f"{size.minutes:g} min", one.question) for one, size in small
     )
     print_table(("NAME", "JOBS", "TAKES", "QUESTION"), rows, "There are no studies.")
     if started:

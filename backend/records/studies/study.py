@@ -23,7 +23,7 @@ _OF_THE_STUDY = ("name", "seed", "placement", "tags")
 
 
 class Measure(str, Enum):
-    """What is measured of a finished job. The value is what a study file has."""
+    """A measure of a finished job. The value is its name in a study file."""
 
     ERROR = "error"
     EPOCH_TIME = "epoch time"
@@ -121,6 +121,35 @@ class Study(Record, what="study", rules=STRICT):
     def rows_on(self, name: FormName, device: str) -> tuple[StudyRow, ...]:
         """Return the rows of a form that run on CPUs or on GPUs."""
         return tuple(row for row in self.rows_of(name) if row.device in ("", device))
+
+
+@dataclass(frozen=True)
+class FormSize:
+    """The jobs of a form that run on CPUs, how long they take, and a note about it."""
+
+    jobs: int
+    minutes: float
+    note: str
+
+
+@dataclass(frozen=True)
+class GalleryStudy:
+    """A study that can be started. ``name`` may be the path of its file."""
+
+    name: str
+    title: str
+    question: str
+    source: str
+    sizes: Mapping[FormName, FormSize]
+
+    @classmethod
+    def of(cls, name: str, study: Study) -> GalleryStudy:
+        sizes = {}
+        for form in FormName:
+            found = study.form(form)
+            jobs = len(study.rows_on(form, "cpu")) * len(found.seeds)
+            sizes[form] = FormSize(jobs, found.minutes, found.note)
+        return cls(name, study.title, study.question, study.source, sizes)
 
 
 @dataclass(frozen=True)

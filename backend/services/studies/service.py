@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError, as_backend_error
@@ -21,6 +20,7 @@ from backend.records.library.item import Kind
 from backend.records.studies.study import (
     LIBRARY_KEYS,
     FormName,
+    GalleryStudy,
     Measure,
     StartedStudy,
     Study,
@@ -39,21 +39,6 @@ from backend.services.sweeps.service import SweepService
 
 GALLERY = EXAMPLE.parent / "studies"
 FILE = "study.toml"
-
-
-@dataclass(frozen=True)
-class GalleryStudy:
-    """A study that can be started. ``jobs`` and ``minutes`` are of the small and the full form.
-
-    ``jobs`` are those that run on CPUs.
-    """
-
-    name: str
-    title: str
-    question: str
-    source: str
-    jobs: tuple[int, int]
-    minutes: tuple[float, float]
 
 
 class StudyService:
@@ -78,18 +63,18 @@ class StudyService:
 
     def list(self) -> tuple[GalleryStudy, ...]:
         """Return the studies of the gallery."""
-        found = []
-        for name in self._names():
-            study = self._read(self._gallery / name / FILE)[0]
-            counts = [
-                len(study.rows_on(one, "cpu")) * len(study.form(one).seeds) for one in FormName
-            ]
-            minutes = [study.form(one).minutes for one in FormName]
-            texts = (study.title, study.question, study.source)
-            found.append(
-                GalleryStudy(name, *texts, (counts[0], counts[1]), (minutes[0], minutes[1]))
-            )
-        return tuple(found)
+        return tuple(
+            GalleryStudy.of(name, self._read(self._gallery / name / FILE)[0])
+            for name in self._names()
+        )
+
+    def inspect(self, path: Path) -> GalleryStudy:
+        """Return the study of a file of the user.
+
+        Raises:
+            BackendError: It cannot be read, or is invalid.
+        """
+        return GalleryStudy.of(str(path), self._read(path)[0])
 
     def started(self) -> tuple[StartedStudy, ...]:
         """Return the started studies of which a job is left, by the name of their sweep."""

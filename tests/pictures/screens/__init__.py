@@ -10,6 +10,7 @@ from tests.pictures.screens import (  # noqa: F401
     library,
     new_job,
     nodes,
+    studies,
     sweeps,
     templates,
 )

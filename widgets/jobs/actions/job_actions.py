@@ -55,6 +55,7 @@ class JobActions(QObject):
 
     Signals:
         new_requested: Open the form of a new job (no argument).
+        study_requested: Open the gallery of studies (no argument).
         resume_requested, new_from_requested, verify_requested: And the name of a checkpoint; ""
             resumes from the newest.
         resume_elsewhere_requested: And ``placement`` as a job file has it.
@@ -79,6 +80,7 @@ class JobActions(QObject):
     """
 
     new_requested = Signal()
+    study_requested = Signal()
     start_requested = Signal(str)
     start_cancelled = Signal(str)
     stop_requested = Signal(str)

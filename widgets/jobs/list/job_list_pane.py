@@ -13,7 +13,7 @@ from PySide6.QtCore import (
     Signal,
     Slot,
 )
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobQuery, JobSummary
 from backend.records.queue.entry import Queue
@@ -24,7 +24,7 @@ from widgets.common.fields import SearchField
 from widgets.common.focus import FocusLead
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import LIST_NARROW_W, ROW_H, S2, S3, S4
+from widgets.common.theme import LIST_NARROW_W, ROW_H, S1, S2, S3, S4
 from widgets.common.view_style import dress
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.list.job_delegate import JobDelegate
@@ -92,7 +92,7 @@ class JobListPane(QWidget):
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
-        head = row(title, STRETCH, new)
+        head = row(title, STRETCH, new, more_button(actions), gap=S1)
         filters = row(self._groups, STRETCH, self.to_table)
         self.setLayout(
             col(
@@ -207,6 +207,15 @@ class JobListPane(QWidget):
         self._current_changed(index)
         if not self.folding.toggle(index):
             self.pressed.emit()
+
+
+def more_button(actions: JobActions) -> IconButton:
+    """Return the button next to New job, with a menu of the other beginnings."""
+    more = IconButton("caret-down", "More to start")
+    menu = QMenu(more)
+    menu.addAction("New study…", actions.study_requested.emit)
+    more.setMenu(menu)
+    return more
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:

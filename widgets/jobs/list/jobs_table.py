@@ -29,6 +29,7 @@ from widgets.jobs.list.job_list_pane import (
     GROUP_TITLES,
     GROUPS,
     SEARCH_TIP,
+    more_button,
     say_no_match,
     show_counts,
 )
@@ -118,6 +119,7 @@ class JobsTable(QWidget):
                 self._funnel_button,
                 self.back,
                 new,
+                more_button(self._actions),
             )
         )
 

@@ -88,6 +88,7 @@ class JobsPage(QWidget):
         self._open_id = ""
         self._open_sweep = ""
         self._to_open = ""
+        self._awaited_sweep = ""
         self._unreadable_id = ""
         """The job that could not be opened, until another one is opened."""
         self._then: Callable[[], object] | None = None
@@ -260,6 +261,7 @@ class JobsPage(QWidget):
             self.table.show_rows(rows, at_once=at_once)
         else:
             self.list.show_rows(rows, at_once=at_once)
+        self._open_awaited()
         self._show_sweep()
         self._settle()
 
@@ -311,7 +313,7 @@ class JobsPage(QWidget):
     def open_job(self, job_id: str) -> None:
         """Open a job on the right."""
         self._wants_list = False
-        self._unreadable_id = self._to_open = self._open_sweep = ""
+        self._unreadable_id = self._to_open = self._open_sweep = self._awaited_sweep = ""
         if job_id != self._open_id:
             self._open_id = job_id
             self._is_shown = False
@@ -356,6 +358,7 @@ class JobsPage(QWidget):
     @Slot(str)
     def open_sweep(self, tag: str) -> None:
         """Open a sweep on the right, instead of a job."""
+        self._awaited_sweep = ""
         if tag == self._open_sweep:
             return
         self._unreadable_id = self._open_id = self._to_open = ""
@@ -365,6 +368,19 @@ class JobsPage(QWidget):
         self.sweep_opened.emit(tag)
         self.list.choose(tag)
         self._settle()
+
+    def open_new_sweep(self, tag: str, views: Sequence[JobView]) -> None:
+        """Add the jobs of a new sweep, and open it once its row is known."""
+        if self._is_table():
+            self.show_list()
+        self._awaited_sweep = tag
+        for view in views:
+            self.show_view(view)
+
+    def _open_awaited(self) -> None:
+        line = self.model.line(self._awaited_sweep) if self._awaited_sweep else None
+        if line is not None and line.sweep is not None and len(line.sweep.ids) >= FEWEST:
+            self.open_sweep(self._awaited_sweep)
 
     def _show_sweep(self) -> None:
         """Show the open sweep; close it if it no longer exists."""

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from PySide6.QtCore import Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.summary import JobSummary
+from backend.records.studies.table import StudyTable
 from widgets.common import formats
-from widgets.common.buttons import Button, IconButton
+from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.key_value_row import Fact, KeyValueRow
 from widgets.common.labels import Label, plain_tip
@@ -27,15 +28,24 @@ from widgets.jobs.list.job_list_model import JobListModel
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
 from widgets.jobs.list.sweep_text import counted
+from widgets.jobs.studies.study_result import StudyResult
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
 _SHOWN = ("compare", "stop", "tag", "export")
 _BEHIND_MORE = ("csv", "trash")
 _MOST_IN_RING = 64
+RESULT, JOBS = "result", "jobs"
+_PARTS = ((RESULT, "Result"), (JOBS, "Jobs"))
 
 
 class SweepPane(QWidget):
-    """The right side of the page Jobs while a sweep is open."""
+    """The right side of the page Jobs while a sweep is open.
+
+    Signals:
+        table_requested: The tag of a sweep; if it is a study, answer with `show_study`.
+    """
+
+    table_requested = Signal(str)
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
@@ -60,13 +70,21 @@ class SweepPane(QWidget):
         self.view.setAccessibleName("Jobs of the sweep, best first")
         self.view.horizontalHeader().setSectionsClickable(False)
         self.view.trash_requested.connect(self._trash_chosen)
+        self._read: tuple[str, int] | None = None
+        self.study = StudyResult()
+        self._parts = SegmentedControl(_PARTS, RESULT, name="Parts of the study")
+        self._parts.chosen.connect(self._show_part)
+        self._parts.hide()
+        self.study.hide()
         words = col(self._name, self._badge, S1, self._facts, gap=2)
-        card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
+        self._card = card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
         AsHighAsRows(self.view, card, 2 * S1)
         self.setLayout(
             col(
                 row(self._ring, (words, 1), gap=S3),
                 row(*self._buttons.values(), self._more, STRETCH, gap=S2),
+                row(self._parts, STRETCH),
+                (self.study, 1),
                 (card, 1),
                 REST,
                 gap=S3,
@@ -95,6 +113,39 @@ class SweepPane(QWidget):
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
         shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
         self.model.show_rows(shown)
+        self.study.show_acts(
+            rests=not count.live and not count.waiting,
+            is_finished=count.finished == len(count.ids),
+        )
+        now = (line.id, count.finished)
+        if now != self._read:
+            if self._read is None or self._read[0] != line.id:
+                self._set_study(False)
+            self._read = now
+            self.table_requested.emit(line.id)
+
+    @property
+    def tag(self) -> str:
+        """Return the tag of the sweep, "" before there is one."""
+        return "" if self._line is None else self._line.id
+
+    def show_study(self, tag: str, table: StudyTable | None) -> None:
+        """Show the table of the open sweep if it is a study."""
+        if tag == self.tag and table is not None:
+            self.study.show_table(table)
+            self._set_study(True)
+
+    def _set_study(self, is_study: bool) -> None:
+        if self._parts.isHidden() is is_study:
+            self._parts.setVisible(is_study)
+            self._parts.choose(RESULT)
+        self._show_part()
+
+    @Slot()
+    def _show_part(self) -> None:
+        shows_result = not self._parts.isHidden() and self._parts.key() == RESULT
+        self.study.setVisible(shows_result)
+        self._card.setVisible(not shows_result)
 
     def act(self, key: str) -> None:
         """Act on all jobs of the sweep, if the action is enabled."""

@@ -1,0 +1,152 @@
+"""Start studies from the gallery, and show the table of the open one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.records.studies.study import FormName
+from backend.records.studies.table import StudyTable
+from backend.records.sweeps.spec import SweepMade, sweep_name
+from backend.services.studies.service import StudyService
+from backend.services.sweeps.service import SweepService
+from widgets.common import formats
+from widgets.common.dialog_holder import DialogHolder
+from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.studies.study_dialog import StudyDialog
+
+_LANE = "studies"
+
+
+class StudyController(QObject):
+    """Serve the dialog New study, and the pane of a sweep that is a study.
+
+    Signals:
+        made: A `SweepMade`: all jobs of a study are in the queue.
+    """
+
+    made = Signal(object)
+
+    def __init__(
+        self,
+        studies: StudyService,
+        sweeps: SweepService,
+        runner: Runner,
+        page: JobsPage,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._studies = studies
+        self._sweeps = sweeps
+        self._runner = runner
+        self._pane = page.sweep
+        self._window = window
+        self.dialog: DialogHolder[StudyDialog] = DialogHolder()
+        page.job_actions.study_requested.connect(self.choose)
+        result = self._pane.study
+        self._pane.table_requested.connect(self._read)
+        result.stop_requested.connect(self._stop)
+        result.resume_requested.connect(self._resume)
+        result.export_requested.connect(self._ask_file)
+        result.saved.connect(page.job_actions.save_requested)
+
+    @Slot()
+    def choose(self) -> None:
+        """Open the gallery."""
+        dialog = StudyDialog(self._window)
+        dialog.start_requested.connect(self._start)
+        dialog.file_requested.connect(self._open_file)
+        self.dialog.open(dialog)
+        self._runner.run(_LANE, self._studies.list, dialog.show_studies, self._refused)
+
+    @Slot()
+    def _open_file(self) -> None:
+        chosen, _ = QFileDialog.getOpenFileName(
+            self._window, "Open study file", "", "Study files (*.toml)"
+        )
+        dialog = self.dialog.now
+        if chosen and dialog is not None:
+            inspect = partial(self._studies.inspect, Path(chosen))
+            self._runner.run(_LANE, inspect, dialog.add_study, self._refused)
+
+    @Slot(str, object)
+    def _start(self, name: str, form: FormName) -> None:
+        def say(_share: float | None, what: str) -> None:
+            if self.dialog.now is not None:
+                self.dialog.now.set_busy(f"{what}…")
+
+        say(None, "Starting")
+        progress = self._runner.progress(say)
+        start = partial(self._studies.start, name, form, (), progress)
+        self._runner.run(_LANE, start, self._started, self._refused)
+
+    def _started(self, made: SweepMade) -> None:
+        if self.dialog.now is not None:
+            self.dialog.now.accept()
+        self._runner.notify(f"Queued {formats.plural(len(made.jobs), 'job')} of a study")
+        self.made.emit(made)
+
+    def _refused(self, error: BackendError) -> None:
+        if self.dialog.now is not None:
+            self.dialog.now.show_error(error.with_remedy)
+        else:
+            self._runner.notify(error.with_remedy)
+
+    # The open study.
+
+    @Slot(str)
+    def _read(self, tag: str) -> None:
+        def read() -> StudyTable | None:
+            started = self._studies.find(tag)
+            return None if started is None else self._studies.table(started)
+
+        self._runner.run(_LANE, read, partial(self._pane.show_study, tag), self._notify)
+
+    @Slot()
+    def _stop(self) -> None:
+        self._runner.notify("Stopping the study; each running job saves a checkpoint first")
+        stop = partial(self._sweeps.stop, self._pane.tag)
+        self._runner.run(_LANE, stop, lambda _views: None, self._notify)
+
+    @Slot()
+    def _resume(self) -> None:
+        resume = partial(self._sweeps.resume, self._pane.tag)
+        self._runner.run(
+            _LANE,
+            resume,
+            lambda _views: self._runner.notify("The rest of the study is in the queue"),
+            self._notify,
+        )
+
+    @Slot()
+    def _ask_file(self) -> None:
+        tag = self._pane.tag
+        # The dialog itself asks before it overwrites a file.
+        chosen, _ = QFileDialog.getSaveFileName(
+            self._window,
+            "Export table",
+            f"{sweep_name(tag)}.md",
+            "Markdown (*.md);;Table (*.csv)",
+        )
+        if chosen:
+            self.export(tag, Path(chosen))
+
+    def export(self, tag: str, path: Path) -> None:
+        """Write the table of a study to a file."""
+
+        def write() -> Path:
+            return self._studies.export(self._studies.named(tag), path, replaces=True)
+
+        def wrote(made: Path) -> None:
+            self._runner.notify(f"Saved {made.name}")
+
+        self._runner.run(_LANE, write, wrote, self._notify)
+
+    def _notify(self, error: BackendError) -> None:
+        self._runner.notify(error.with_remedy)

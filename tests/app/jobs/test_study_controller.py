@@ -1,0 +1,204 @@
+"""Studies in the window: the gallery starts one, its pane shows and exports the table."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog
+
+from app.jobs.study_controller import StudyController
+from backend.base.errors import BackendError
+from backend.records.studies.study import FormName
+from backend.records.sweeps.spec import SweepMade
+from tests.pictures.screens.studies import epoch_time, gallery, split
+from tests.widgets.jobs.jobs_rig import show_jobs
+from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
+from tests.windows import on_screen
+from widgets.jobs.page.jobs_page import JobsPage
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+class Studies:
+    """A service with four studies; the sweep `LR` is one of them that was started."""
+
+    def __init__(self) -> None:
+        self.begun, self.read, self.written = [], [], []
+        self.table_of = {LR: epoch_time()}
+        self.refusal = ""
+
+    def list(self):
+        return gallery()
+
+    def inspect(self, path):
+        if self.refusal:
+            raise BackendError(self.refusal)
+        return gallery()[0]
+
+    def start(self, name, form, places, progress):
+        if self.refusal:
+            raise BackendError(self.refusal, "Free some space.")
+        progress.report(1, 4, "Making job 2 of 2")
+        self.begun.append((name, form, places))
+        return SweepMade(LR, LR_JOBS[:2])
+
+    def find(self, tag):
+        return tag if tag in self.table_of else None
+
+    def named(self, tag):
+        return tag
+
+    def table(self, started):
+        self.read.append(started)
+        return self.table_of[started]
+
+    def export(self, started, path, *, replaces):
+        self.written.append((started, path.name, replaces))
+        return path
+
+
+@pytest.fixture
+def page(qtbot):
+    return on_screen(qtbot, JobsPage(), 1200, 800)
+
+
+@pytest.fixture
+def studies():
+    return Studies()
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def controller(page, studies, asked, immediately):
+    sweeps = SimpleNamespace(
+        stop=lambda tag: asked.append(("stop", tag)),
+        resume=lambda tag: asked.append(("resume", tag)),
+    )
+    made = StudyController(studies, sweeps, immediately, page, page, page)
+    made.heard = immediately.heard
+    return made
+
+
+def press(part, text):
+    from widgets.common.buttons import Button
+
+    (found,) = (one for one in part.findChildren(Button) if one.text().startswith(text))
+    QTest.mouseClick(found, LEFT)
+
+
+def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
+    controller, page, studies, qtbot
+):
+    page.job_actions.study_requested.emit()
+    dialog = controller.dialog.now
+    assert [study.name for study in dialog.model.rows] == [
+        *("epoch-time", "speed-up", "split", "staleness")
+    ]
+    assert dialog._go.text() == "Start 18 jobs"
+    dialog.view.selectRow(2)
+    dialog._forms.choose(FormName.FULL.value)
+    dialog._fit()
+    with qtbot.waitSignal(controller.made) as made:
+        press(dialog, "Start")
+    assert studies.begun == [("split", FormName.FULL, ())]
+    assert made.args[0].tag == LR
+    assert controller.heard == ["Queued 2 jobs of a study"]
+    assert controller.dialog.now is None
+
+
+def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
+    controller.choose()
+    studies.refusal = "The disk is full."
+    dialog = controller.dialog.now
+    press(dialog, "Start")
+    assert dialog._error.text() == "The disk is full. Free some space."
+    assert dialog._go.text() == "Start 18 jobs"
+    assert dialog._go.isEnabled()
+
+
+def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatch):
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("/home/ann/mine.toml", ""))
+    controller.choose()
+    dialog = controller.dialog.now
+    press(dialog, "Open study file")
+    assert dialog.model.rowCount() == 5
+    assert dialog.view.currentIndex().row() == 0
+    studies.refusal = "line 3: expected “=”."
+    press(dialog, "Open study file")
+    assert dialog._error.text() == "line 3: expected “=”."
+
+
+def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, page, studies):
+    show_jobs(page, EVERY)
+    page.open_sweep(LR)
+    pane = page.sweep
+    assert pane.study.isVisible()
+    assert not pane.view.isVisible()
+    model = pane.study.model
+    texts = [str(model.index(2, n).data()) for n in range(model.columnCount())]
+    assert texts == ["downpour, 6", "3 of 3", "1.90 ± 0.55", "0.80", "+1.10", "2.99 ± 0.00"]
+    pane._parts._group.button(1).click()
+    assert pane.view.isVisible()
+    page.open_sweep(LONG)
+    assert not pane.study.isVisible()
+    assert not pane._parts.isVisible()
+
+
+def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, page, studies):
+    show_jobs(page, EVERY)
+    page.open_sweep(LR)
+    page.show_lines((0,))
+    assert studies.read == [LR]
+    studies.table_of[LR] = split()
+    ended = tuple(view if view.state.is_over else _finished(view) for view in LR_JOBS)
+    show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *ended))
+    assert studies.read == [LR, LR]
+    assert page.sweep.study.table == split()
+
+
+def _finished(view):
+    from dataclasses import replace
+
+    from backend.records.jobs.state import JobState
+
+    return replace(view, state=JobState.FINISHED)
+
+
+def test_stop_resume_and_export_act_on_the_open_study(
+    controller, page, studies, asked, monkeypatch
+):
+    show_jobs(page, EVERY)
+    page.open_sweep(LR)
+    result = page.sweep.study
+    press(result, "Stop study")
+    assert not result._resume.isEnabled(), "two jobs still run"
+    result.show_acts(rests=True, is_finished=False)
+    press(result, "Resume study")
+    assert asked == [("stop", LR), ("resume", LR)]
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("/tmp/t.csv", ""))
+    press(result, "Export table")
+    assert studies.written == [(LR, "t.csv", True)]
+    assert controller.heard[-1] == "Saved t.csv"
+
+
+def test_a_new_study_is_opened_when_its_row_is_known(controller, page):
+    others = tuple(view for view in EVERY if view not in LR_JOBS)
+    show_jobs(page, others)
+    page.open_new_sweep(LR, LR_JOBS)
+    assert page.open_sweep_tag == LR
+
+
+def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
+    show_jobs(page, EVERY)
+    page.open_sweep(LR)
+    plot = page.sweep.study._plot
+    assert "downpour, 6: 1.90 ± 0.55; dc-asgd, 2: 0.00 ± 0.08" in plot.accessibleDescription()
+    assert plot.as_picture().title == "Epoch time by workers"
+    assert plot.as_picture().png().startswith(b"\x89PNG")

@@ -1,0 +1,153 @@
+"""The dialog that starts a study: the gallery, and what the chosen one asks and takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QDialog, QTableView, QWidget
+
+from backend.records.studies.study import FormName, GalleryStudy
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.record_table_model import RowTableModel, TableColumn
+from widgets.common.theme import S2, S3, S4, S6
+from widgets.common.view_style import dress, share_width
+
+_WIDTH, _HEIGHT = 640, 520
+_FORMS = ((FormName.SMALL.value, "Small"), (FormName.FULL.value, "Full, as published"))
+
+
+class StudyDialog(QDialog):
+    """Lists the studies; Start queues the jobs of the chosen one on this computer.
+
+    Signals:
+        start_requested: The name of a study, and its `FormName`.
+        file_requested: Choose a study file.
+    """
+
+    start_requested = Signal(str, object)
+    file_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("New study")
+        self.setObjectName("dialog")
+        self.setFixedWidth(_WIDTH)
+        self.setMinimumHeight(_HEIGHT)
+        self._forms = SegmentedControl(_FORMS, FormName.SMALL.value, name="Form")
+        self._forms.chosen.connect(self._fit)
+        self.model = RowTableModel(
+            (
+                TableColumn[GalleryStudy]("Study", lambda one: one.title, lambda one: one.name),
+                TableColumn[GalleryStudy]("Jobs", self._jobs, is_figure=True),
+                TableColumn[GalleryStudy]("Takes", self._takes, is_figure=True),
+            )
+        )
+        self.view = QTableView()
+        dress(self.view, "Studies")
+        self.view.setModel(self.model)
+        self.view.setSelectionMode(QTableView.SelectionMode.SingleSelection)
+        share_width(self.view, 0)
+        self.view.selectionModel().currentRowChanged.connect(self._fit)
+        self.view.doubleClicked.connect(self._start)
+        self._question = Label("", "strong", wrap=True)
+        self._source = Label("", "small", "text2", wrap=True)
+        self._note = Label("", "small", "text2", wrap=True)
+        self._error = Label("", "small", "bad", wrap=True)
+        self._error.hide()
+        self._is_busy = False
+        open_file = Button("Open study file…", kind="quiet", icon="folder-open")
+        open_file.clicked.connect(self.file_requested)
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self._go = Button("Start", kind="primary")
+        self._go.setDefault(True)
+        self._go.clicked.connect(self._start)
+        self.setLayout(
+            col(
+                row(Label("New study", "title"), STRETCH, self._forms),
+                Label(
+                    "A study trains the jobs of a published table and compares the figures.",
+                    "body",
+                    "text2",
+                    wrap=True,
+                ),
+                (self.view, 1),
+                self._question,
+                self._source,
+                self._note,
+                self._error,
+                row(open_file, STRETCH, close, self._go, gap=S2),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+        self._fit()
+
+    def show_studies(self, studies: Sequence[GalleryStudy]) -> None:
+        self.model.put(studies)
+        if studies and not self.view.currentIndex().isValid():
+            self.view.selectRow(0)
+        self.view.setFocus()
+        self._fit()
+
+    def add_study(self, study: GalleryStudy) -> None:
+        """Add the study of a file at the top, and choose it."""
+        self.show_error("")
+        self.model.put((study, *self.model.rows))
+        self.view.selectRow(0)
+
+    def show_error(self, sentence: str) -> None:
+        self._error.setText(sentence)
+        self._error.setVisible(bool(sentence))
+        self.set_busy("")
+
+    def set_busy(self, what: str) -> None:
+        """Show on Start what is being done; "" ends it."""
+        self._is_busy = bool(what)
+        self._fit()
+        if what:
+            self._go.setText(what)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self._start()
+        else:
+            super().keyPressEvent(event)
+
+    @property
+    def _form(self) -> FormName:
+        return FormName(self._forms.key())
+
+    def _chosen(self) -> GalleryStudy | None:
+        number = self.view.currentIndex().row()
+        return self.model.rows[number] if 0 <= number < len(self.model.rows) else None
+
+    def _jobs(self, study: GalleryStudy) -> str:
+        return formats.count(study.sizes[self._form].jobs)
+
+    def _takes(self, study: GalleryStudy) -> str:
+        return f"≈ {formats.duration(60 * study.sizes[self._form].minutes)}"
+
+    @Slot()
+    def _start(self) -> None:
+        study = self._chosen()
+        if study is not None and self._go.isEnabled():
+            self.start_requested.emit(study.name, self._form)
+
+    @Slot()
+    def _fit(self) -> None:
+        study = self._chosen()
+        size = None if study is None else study.sizes[self._form]
+        self._question.setText("" if study is None else study.question)
+        self._source.setText("" if study is None else f"Source: {study.source}.")
+        self._note.setText("" if size is None else size.note)
+        jobs = 0 if size is None else size.jobs
+        self._go.setText(f"Start {formats.plural(jobs, 'job')}" if jobs else "Start")
+        self._go.setEnabled(bool(jobs) and not self._is_busy)
+        self._go.set_tip("" if jobs else "It has no jobs that run on CPUs")
+        self.view.viewport().update()

@@ -1,0 +1,121 @@
+"""The result of a study in the pane of its sweep: question, plot and table."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QSizePolicy, QTableView, QWidget
+
+from backend.records.studies.table import StudyTable, TableRow, figure, spread
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.cards import Card, Scroll
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.record_table_model import RowTableModel, TableColumn
+from widgets.common.theme import HEADED_CARD, S1, S2, S3
+from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.jobs.studies.study_plot import StudyPlot
+from widgets.plots.export_menu import PictureButton
+
+
+class StudyResult(QWidget):
+    """Measured next to published values, with the actions on all jobs of the study.
+
+    Signals:
+        stop_requested, resume_requested, export_requested: Of the study that is shown.
+        saved: A file name, and the bytes to save.
+    """
+
+    stop_requested = Signal()
+    resume_requested = Signal()
+    export_requested = Signal()
+    saved = Signal(str, object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: StudyTable | None = None
+        self._question = Label("", "strong", wrap=True)
+        self._source = Label("", "small", "text2", wrap=True)
+        self._plot = StudyPlot()
+        pictures = PictureButton("of the study", lambda: self._plot)
+        pictures.saved.connect(self.saved)
+        self._stop = Button("Stop study", icon="stop")
+        self._stop.clicked.connect(self.stop_requested)
+        self._resume = Button("Resume study", icon="play")
+        self._resume.clicked.connect(self.resume_requested)
+        export = Button("Export table…", icon="download-simple")
+        export.clicked.connect(self.export_requested)
+        self.view = QTableView()
+        dress(self.view, "Measured and published values of the study")
+        self.view.setSelectionMode(QTableView.SelectionMode.SingleSelection)
+        self.model = RowTableModel[TableRow](())
+        head = row((self._question, 1), pictures, top=True)
+        plot = Card(head, self._source, self._plot, gap=S2, margins=HEADED_CARD)
+        self._card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
+        self._card.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        inner = QWidget()
+        inner.setLayout(
+            col(
+                plot,
+                row(self._stop, self._resume, export, STRETCH, gap=S2),
+                self._card,
+                STRETCH,
+                gap=S3,
+            )
+        )
+        self.setLayout(col((Scroll(inner), 1)))
+
+    def show_table(self, table: StudyTable) -> None:
+        before, self.table = self.table, table
+        self._question.setText(table.question)
+        words = (f"Source: {table.source}.", table.note)
+        self._source.setText(" ".join(filter(None, words)))
+        self._plot.show_table(table)
+        if before is None or (before.value, before.also) != (table.value, table.also):
+            self.model = RowTableModel(_columns(table))
+            self.view.setModel(self.model)
+            share_width(self.view, 0)
+        self.model.put(table.rows)
+        AsHighAsRows(self.view, self._card, 2 * S1)
+        self._card.setMinimumHeight(self._card.maximumHeight())
+
+    def show_acts(self, *, rests: bool, is_finished: bool) -> None:
+        """Enable Stop while a job waits or runs, and Resume while none does and some are left."""
+        self._stop.setEnabled(not rests)
+        self._stop.set_tip("No job of it runs or waits" if rests else "")
+        self._resume.setEnabled(rests and not is_finished)
+        self._resume.set_tip("All its jobs are finished" if is_finished else "")
+
+
+def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
+    def titled(label: str, unit: str) -> str:
+        return f"{label}, {unit}" if unit else label
+
+    also = tuple(
+        TableColumn[TableRow](
+            titled(column.label, column.unit),
+            lambda one, number=number: spread(one.also[number]) or formats.NONE,  # type: ignore[misc]
+            is_figure=True,
+        )
+        for number, column in enumerate(table.also)
+    )
+    return (
+        TableColumn[TableRow]("Row", lambda one: one.name, lambda one: one.name),
+        TableColumn[TableRow]("Jobs", _jobs, is_figure=True),
+        TableColumn[TableRow](
+            titled(table.value.label, table.value.unit),
+            lambda one: spread(one.value) or formats.NONE,
+            is_figure=True,
+        ),
+        TableColumn[TableRow](
+            "Published", lambda one: figure(one.published) or formats.NONE, is_figure=True
+        ),
+        TableColumn[TableRow](
+            "Difference", lambda one: figure(one.difference, "+") or formats.NONE, is_figure=True
+        ),
+        *also,
+    )
+
+
+def _jobs(row: TableRow) -> str:
+    return f"{row.value.n} of {row.jobs}" if row.jobs else "not run"
