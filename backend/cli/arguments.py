@@ -107,6 +107,13 @@ def _library(words: SubcommandGroup, kind: str) -> None:
         _reference(leaf, kind)
         leaf.add_argument("--dataset", default="", metavar="NAME")
         leaf.add_argument("--loader", default="", metavar="NAME")
+        leaf = words.leaf("layers", "every layer: shape, parameters, multiply-adds, memory")
+        _reference(leaf, kind)
+        leaf.add_argument("--dataset", required=True, metavar="NAME")
+        leaf.add_argument("--loader", required=True, metavar="NAME")
+        leaf.add_argument(
+            "--batch-size", type=_count, default=1, metavar="B", help="for shapes and memory"
+        )
         leaf = words.leaf("weights", "store weights with a model, from which its new jobs start")
         _reference(leaf, kind)
         leaf.add_argument("path", type=Path, metavar="FILE", help=".pt or .safetensors")

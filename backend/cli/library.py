@@ -16,6 +16,7 @@ from backend.cli.printing import (
     print_facts,
     print_json,
     print_line,
+    print_note,
     print_table,
 )
 from backend.records.base.validation import sanitize
@@ -167,6 +168,49 @@ def check_model(services: Services, arguments: argparse.Namespace, as_json: bool
         )
     _print_record(check, as_json)
     return OK
+
+
+def model_layers(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        found = services.inspection.layers(
+            arguments.reference,
+            arguments.dataset,
+            arguments.loader,
+            batch_size=arguments.batch_size,
+            progress=bar,
+        )
+    if as_json:
+        print_json(found.layers)
+        return OK
+    print_table(
+        ("NAME", "KIND", "OUTPUT", "PARAMETERS", "MULTIPLY-ADDS", "MEMORY", "TRAINED"),
+        (
+            *(
+                (
+                    layer.name,
+                    layer.kind,
+                    "-" if layer.output_shape is None else str(list(layer.output_shape)),
+                    str(layer.parameters),
+                    _number(layer.multiply_adds),
+                    in_bytes(layer.activation_bytes),
+                    ("trained" if layer.trained else "frozen") if layer.parameters else "-",
+                )
+                for layer in found.layers
+            ),
+            (
+                *("(total)", "", "", str(found.parameters)),
+                *(_number(found.multiply_adds), in_bytes(found.activation_bytes), ""),
+            ),
+        ),
+        "",
+    )
+    for warning in found.warnings:
+        print_note(warning)
+    return OK
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
 
 
 def rescan(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:

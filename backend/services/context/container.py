@@ -22,6 +22,7 @@ from backend.services.bundles.replay import ReplayService
 from backend.services.bundles.service import BundleService
 from backend.services.jobs.comparison import ComparisonService
 from backend.services.jobs.forecast import JobForecasts
+from backend.services.jobs.inspection import InspectionService
 from backend.services.jobs.logs import LogService
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.service import JobService
@@ -62,6 +63,7 @@ class Services:
     sweeps: SweepService
     studies: StudyService
     templates: TemplateService
+    inspection: InspectionService
     data_root: DataRoot
     share: DataRootAccess
     catalogue: Catalogue
@@ -160,6 +162,7 @@ def open_services(
         sweeps=sweeps,
         studies=StudyService(root, library, jobs.queries, sweeps, share),
         templates=TemplateService(root, share),
+        inspection=InspectionService(library, cache / "looks"),
         data_root=root,
         share=share,
         catalogue=opened,

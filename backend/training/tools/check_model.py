@@ -10,7 +10,6 @@ import math
 import pickle
 import random
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from backend.records.base.number_format import some
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.layer_modules import layer_modules
 from backend.training.user_code import (
     UserCodeError,
     calling,
@@ -207,28 +207,10 @@ def _counts(parameters: Iterable[torch.nn.Parameter]) -> _Counts:
 
 def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[LayerRow]:
     """Yield modules that hold parameters themselves or have no parts. A parameter counts once."""
-    import torch
-    from torch.nn.parameter import is_lazy
-
-    # Keras keeps each layer's parameters in such a container, and all of them once more on top.
-    containers = (torch.nn.ParameterDict, torch.nn.ParameterList)
-    modules = list(model.named_modules())
-    layers = [(name, module) for name, module in modules if not isinstance(module, containers)]
-    with_parts = {name.rpartition(".")[0] for name, _ in layers if name}
-    own: Counter[str] = Counter()
-    counted: set[int] = set()
-    for name, module in sorted(modules, key=lambda one: -one[0].count(".")):
-        layer = name.rpartition(".")[0] if isinstance(module, containers) else name
-        for parameter in module.parameters(recurse=False):
-            if id(parameter) not in counted and not is_lazy(parameter):
-                counted.add(id(parameter))
-                own[layer] += parameter.numel()
-    rows = [
-        LayerRow(name or "(the model)", type(module).__name__, own[name], outputs.get(name, ""))
-        for name, module in layers
-        if own[name] or (name and name not in with_parts)
-    ]
-    yield from rows[:_MOST_LAYERS]
+    found = [one for one in layer_modules(model) if one.is_layer]
+    for name, module, own, _ in found[:_MOST_LAYERS]:
+        count = sum(parameter.numel() for parameter in own)
+        yield LayerRow(name, type(module).__name__, count, outputs.get(name, ""))
 
 
 def _plain_state(model: torch.nn.Module) -> dict[str, bytes]:

@@ -1,0 +1,57 @@
+"""The layers of a model, in the order in which one forward pass reached them.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from backend.records.base.schema import READ, Record
+from backend.records.library.preview import RULES
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A module without parts, or one that computes with parameters of its own.
+
+    ``output_shape`` is that of its first tensor, None if the forward did not call it.
+    ``multiply_adds`` are those of one sample, None if they could not be counted.
+    ``activation_bytes`` is the memory of its output for the whole batch.
+    """
+
+    name: str
+    kind: str
+    output_shape: tuple[int, ...] | None
+    parameters: int
+    multiply_adds: int | None
+    activation_bytes: int
+    trained: bool
+    """One of its parameters is trained; False without parameters."""
+    inputs: tuple[str, ...] = ()
+    """The layers whose output it reads."""
+
+
+@dataclass(frozen=True)
+class ModelLayers(Record, what="list of layers", rules=RULES):
+    """Every layer of a model. A parameter that several layers share is counted once."""
+
+    batch_size: int
+    layers: tuple[Layer, ...] = ()
+    warnings: tuple[str, ...] = ()
+    output: str = field(default="", metadata={READ: str})
+    """The end of what the user's code printed."""
+
+    @property
+    def parameters(self) -> int:
+        return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def multiply_adds(self) -> int | None:
+        """Return those of all layers for one sample, None if they could not be counted."""
+        known = [one.multiply_adds for one in self.layers if one.multiply_adds is not None]
+        return sum(known) if len(known) == len(self.layers) else None
+
+    @property
+    def activation_bytes(self) -> int:
+        return sum(layer.activation_bytes for layer in self.layers)

@@ -1,0 +1,105 @@
+"""Looking into a model as the window and the command line do: processes, limits and the cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.cli.main import run
+from backend.records.library.item import Kind
+from backend.services.context.container import Services, open_services
+from backend.services.jobs import inspection
+from backend.services.tools.tool_process import ToolError
+
+GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    opened = open_services(tmp_path / "root", tmp_path / "c.sqlite")
+    for kind in Kind:
+        opened.library.import_item(kind, GALLERY / kind.value, "digits")
+    yield opened
+    opened.close()
+
+
+def model_with(services: Services, folder: Path, forward: str) -> None:
+    """Import a version of the model whose forward begins with this line."""
+    source = (GALLERY / "model/bks_model.py").read_text()
+    line = "        return self.classify("
+    source = source.replace(line, f"        {forward}\n{line}", 1)
+    (folder / "bks_model.py").write_text(source)
+    services.library.import_item(Kind.MODEL, folder / "bks_model.py", "digits")
+
+
+def test_the_layers_of_a_model_are_listed_once_and_kept(
+    services: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model_with(services, tmp_path, "print('a line')")
+    root, catalogue = str(tmp_path / "root"), str(tmp_path / "c.sqlite")
+    line = ["--data-root", root, "--catalogue", catalogue, "--json", "model"]
+    names = ["digits", "--dataset", "digits", "--loader", "digits"]
+    assert run([*line, "layers", *names, "--batch-size", "2"], lambda *_: 1) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert list(rows[0].items())[:7] == [
+        ("name", "features.0"),
+        ("kind", "Conv2d"),
+        ("output_shape", [2, 32, 8, 8]),
+        ("parameters", 320),
+        ("multiply_adds", 18432),
+        ("activation_bytes", 16384),
+        ("trained", True),
+    ]
+    assert run([*line, "check", *names], lambda *_: 1) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert sum(row["parameters"] for row in rows) == checked["parameters"]
+    kept = services.inspection.layers("digits", "digits", "digits", 2)
+    assert "a line" in kept.output
+
+
+def test_an_answer_is_not_computed_again(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = services.inspection.layers("digits", "digits", "digits")
+    monkeypatch.setattr(inspection, "run_tool", None)
+    assert services.inspection.layers("digits", "digits", "digits") == first
+
+
+def test_a_table_has_a_total(
+    services: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
+    names = ["digits", "--dataset", "digits", "--loader", "digits"]
+    assert run([*line, "model", "layers", *names], lambda *_: 1) == 0
+    *_, total = capsys.readouterr().out.splitlines()
+    assert total.split() == ["(total)", "29066", "1208320", "57.4", "kB"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "sentence"),
+    [
+        ("while True: pass", "Reading the layers did not end within"),
+        ("torch.ones(10**12)", "This computer has too little memory for it."),
+    ],
+)
+def test_a_forward_without_end_is_ended(
+    services: Services,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forward: str,
+    sentence: str,
+) -> None:
+    model_with(services, tmp_path, forward)
+    if "while" in forward:
+        monkeypatch.setattr(inspection, "_LIMIT_S", 6.0)
+    with pytest.raises(ToolError, match=sentence):
+        services.inspection.layers("digits", "digits", "digits")
+
+
+def test_a_batch_of_none_is_refused(services: Services) -> None:
+    with pytest.raises(BackendError, match="batch size of 0"):
+        services.inspection.layers("digits", "digits", "digits", 0)
