@@ -281,6 +281,13 @@ def _job(words: SubcommandGroup) -> None:
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
     leaf.add_argument("--undo", action="store_true", help="follow the job's settings again")
+    leaf = words.leaf("layers", "the weights of a checkpoint, and one sample passed through them")
+    _job_id(leaf)
+    leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
+    leaf.add_argument("--against", default="", metavar="C", help="compare with this checkpoint")
+    leaf.add_argument(
+        "--sample", type=_sample, default=0, metavar="N", help="default: the first, 0"
+    )
     leaf = words.leaf("export", "export a checkpoint")
     _job_id(leaf)
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
@@ -356,6 +363,12 @@ def _count(text: str) -> int:
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"“{text}” should be a port, 1 to 65535")
+    return int(text)
+
+
+def _sample(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"“{text}” should be a sample's number, 0 or more")
     return int(text)
 
 

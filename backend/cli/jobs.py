@@ -34,6 +34,7 @@ from backend.services.jobs.job_file import read_job_file, write_job_file
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
+    from backend.records.library.inspection import TensorValues
     from backend.services.context.container import Services
 
 _log = logging.getLogger(__name__)
@@ -415,6 +416,41 @@ def export(services: Services, arguments: argparse.Namespace, as_json: bool) -> 
         print_json({"path": str(path), "bytes": path.stat().st_size, "format": arguments.format})
     else:
         print_line(f"Wrote {path} ({in_bytes(path.stat().st_size)}).")
+    return OK
+
+
+def layers(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    job_id = services.jobs.queries.find(arguments.id)
+    with progress_bar(as_json) as bar:
+        found = services.inspection.checkpoint(
+            job_id, arguments.checkpoint, arguments.against, arguments.sample, progress=bar
+        )
+    if as_json:
+        print_json(found)
+        return OK
+    rows: list[tuple[str, str, TensorValues | None]] = []
+    for weight in found.weights:
+        rows += (
+            (weight.name, "weight", weight.values),
+            (weight.name, "change", weight.change),
+            (weight.name, "gradient", weight.gradient),
+        )
+    rows += ((row.name, "activation", row.values) for row in found.activations)
+    print_table(
+        ("LAYER", "WHAT", "MEAN", "STD", "LEAST", "MOST", "ZEROS", "NAN"),
+        (
+            (
+                *(name, what),
+                *map(in_figures, (s.mean, s.std, s.low, s.high)),
+                *(f"{100 * values.zero_share:.0f} %", str(s.nan_count)),
+            )
+            for name, what, values in rows
+            if values is not None and (s := values.spread)
+        ),
+        "The model has no weights.",
+    )
+    for warning in found.warnings:
+        print_note(warning)
     return OK
 
 

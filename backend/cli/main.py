@@ -124,8 +124,8 @@ _JOB_COMMANDS = frozenset(
             ("job", action)
             for action in (
                 *("acts", "annotate", "bundle", "checkpoints", "clone", "compare", "export"),
-                *("history", "keep", "list", "log", "remove", "replay", "runs", "show", "stop"),
-                *("tag", "wait"),
+                *("history", "keep", "layers", "list", "log", "remove", "replay", "runs"),
+                *("show", "stop", "tag", "wait"),
             )
         ),
     }
@@ -201,6 +201,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "checkpoints"): jobs.checkpoints,
     ("job", "keep"): jobs.keep,
     ("job", "acts"): jobs.acts,
+    ("job", "layers"): jobs.layers,
     ("job", "export"): jobs.export,
     ("job", "bundle"): bundle.bundle,
     ("job", "unbundle"): bundle.unbundle,

@@ -162,7 +162,7 @@ def open_services(
         sweeps=sweeps,
         studies=StudyService(root, library, jobs.queries, sweeps, share),
         templates=TemplateService(root, share),
-        inspection=InspectionService(library, cache / "looks"),
+        inspection=InspectionService(library, jobs.queries, share, cache / "looks"),
         data_root=root,
         share=share,
         catalogue=opened,

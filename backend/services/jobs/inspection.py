@@ -1,26 +1,36 @@
-"""Look into a model: its layers. Cached by the hashes of the files that the answer comes from."""
+"""Look into a model and a checkpoint. Answers are cached by the hashes of what they come from."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from backend.base.errors import BackendError
+from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
+from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.jobs.checkpoint_files import list_checkpoints
+from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
 from backend.records.library.layers import ModelLayers
+from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.library.service import LibraryService
 from backend.services.tools.kept_results import KeptResults
 from backend.services.tools.tool_process import run_tool
 
-_LIMIT_S = 120.0
+_LIMIT_S = 300.0
+_MOST_SAMPLES = 16
 _MOST_BATCH = 1_000_000
 
 
 class InspectionService:
     """Every call blocks and may run on any thread; users' code runs in a process of its own."""
 
-    def __init__(self, library: LibraryService, cache: Path) -> None:
+    def __init__(
+        self, library: LibraryService, queries: JobQueries, share: DataRootAccess, cache: Path
+    ) -> None:
         self._library = library
+        self._queries = queries
+        self._share = share
         self._kept = KeptResults(cache)
 
     def layers(
@@ -41,15 +51,60 @@ class InspectionService:
         )
 
         def look() -> ModelLayers:
-            folders = {
-                item.kind.value: str(
-                    self._library.open_content(item.kind, item.reference, progress)
-                )
-                for item in items
-            }
+            folders = self._folders({item.kind: item.reference for item in items}, progress)
             request = {**folders, "batch_size": batch_size}
             what = "Reading the layers"
             return run_tool("layers", request, ModelLayers.from_dict, what, _LIMIT_S, progress)
 
         key = ("layers", *(item.sha256 for item in items), str(batch_size))
         return self._kept.get(key, ModelLayers.from_dict, look)
+
+    def checkpoint(
+        self,
+        job_id: str,
+        checkpoint: str,
+        against: str = "",
+        sample: int = 0,
+        progress: Progress | None = None,
+    ) -> CheckpointInspection:
+        """Return weights, gradients, activations and saliency of a job's checkpoint.
+
+        Args:
+            against: Another checkpoint of the job, whose weights are compared, or "".
+            sample: The number of a training sample.
+        """
+        if sample < 0:
+            raise BackendError(f"There is no sample {sample}.", "They are numbered from 0.")
+        folder, file, _ = self._queries.read(job_id)
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        named = {"checkpoint": checkpoint, **({"against": against} if against else {})}
+        records = {key: named_checkpoint(found, name, job_id) for key, name in named.items()}
+        pins = {kind: file.pins[kind.value] for kind in Kind}
+        batch_size = min(file.config.batch_size, _MOST_SAMPLES)
+
+        def look() -> CheckpointInspection:
+            for record in records.values():
+                with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
+                    self._share.bring_file(Path(record.path), progress or Progress())
+            request = {
+                **self._folders({kind: pin.reference for kind, pin in pins.items()}, progress),
+                **{key: record.path for key, record in records.items()},
+                "sample": sample,
+                "batch_size": batch_size,
+            }
+            read, what = CheckpointInspection.from_dict, "Looking into the checkpoint"
+            return run_tool("inspect_checkpoint", request, read, what, _LIMIT_S, progress)
+
+        key = (
+            "checkpoint",
+            *(pin.sha256 for pin in pins.values()),
+            *(f"{key} {record.sha256}" for key, record in records.items()),
+            *(str(sample), str(batch_size)),
+        )
+        return self._kept.get(key, CheckpointInspection.from_dict, look)
+
+    def _folders(self, references: Mapping[Kind, str], progress: Progress | None) -> dict[str, str]:
+        return {
+            kind.value: str(self._library.open_content(kind, reference, progress))
+            for kind, reference in references.items()
+        }

@@ -39,9 +39,9 @@ _NOT_COUNTED = (
 def layers(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``model``, ``loader``, ``dataset``; optional ``batch_size`` (1)."""
     batch_size = int(request.get("batch_size", 1))
-    batch = model_batch(request, report, range(min(batch_size, _MOST_SAMPLES)))
+    batch = model_batch(request, report, min(batch_size, _MOST_SAMPLES))
     report("Running the model's forward…")
-    with quiet(batch.model):
+    with step_by_step(batch.model):
         seen, is_counted = _observed(batch)
     return ModelLayers(
         batch_size=batch_size,
@@ -51,7 +51,7 @@ def layers(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
 
 
 @contextlib.contextmanager
-def quiet(model: torch.nn.Module) -> Iterator[None]:
+def step_by_step(model: torch.nn.Module) -> Iterator[None]:
     """Evaluate a model step by step: nothing is fused into one operation."""
     fast, fused = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from backend.base.errors import BackendError
-from backend.records.base import number_format
 from backend.records.jobs.config import JobConfig
 from backend.training.tools import protocol as tool_protocol
 from backend.training.user_code import (
+    UserData,
     load_loader,
     load_model,
     materialize,
@@ -33,6 +32,7 @@ class ModelBatch(NamedTuple):
     data: Any
     target: Any
     samples: int
+    dataset: UserData
 
 
 def prepare_process() -> None:
@@ -49,14 +49,11 @@ def prepare_process() -> None:
 def model_batch(
     request: Mapping[str, Any],
     report: tool_protocol.Report,
-    wanted: Sequence[int],
+    most: int,
 ) -> ModelBatch:
-    """Build the model, and a batch of the ``wanted`` samples; those beyond the end are left out.
+    """Build the model, and a batch of the first ``most`` samples or all.
 
     ``model``, ``loader`` and ``dataset`` of the request are folders.
-
-    Raises:
-        BackendError: The dataset has none of the samples.
     """
     report("Loading PyTorch…")
     from backend.training.data import seed_everything
@@ -64,14 +61,7 @@ def model_batch(
     report("Loading a batch…")
     seed_everything(JobConfig.seed)
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
-    count = len(dataset)
-    indices = [index for index in wanted if index < count]
-    if not indices:
-        raise BackendError(
-            f"There is no sample {number_format.count(wanted[0])}: the dataset has "
-            f"{number_format.count(count)}.",
-            "They are numbered from 0.",
-        )
+    indices = range(min(most, len(dataset)))
     data, target = split_batch(dataset.collate([dataset[index] for index in indices]))
     report("Importing and building the model…")
     seed_everything(JobConfig.seed)
@@ -79,4 +69,4 @@ def model_batch(
     if needs_first_batch(model):
         report("Passing the first batch to the model…")
         materialize(model, data)
-    return ModelBatch(model, data, target, len(indices))
+    return ModelBatch(model, data, target, len(indices), dataset)

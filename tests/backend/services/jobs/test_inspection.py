@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.cli.main import run
+from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
 from backend.services.jobs import inspection
 from backend.services.tools.tool_process import ToolError
+from backend.training.checkpoint import write_checkpoint
+from tests.fakes import trained
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
 
@@ -103,3 +107,50 @@ def test_a_forward_without_end_is_ended(
 def test_a_batch_of_none_is_refused(services: Services) -> None:
     with pytest.raises(BackendError, match="batch size of 0"):
         services.inspection.layers("digits", "digits", "digits", 0)
+
+
+@pytest.fixture
+def job_id(services: Services) -> str:
+    """A job of the digits with two checkpoints."""
+    pins = {kind.value: services.library.pin(kind, "digits") for kind in Kind}
+    job_id = trained.job(services.data_root.path, "digits", [1.0] * 20, pins=pins)
+    make = runpy.run_path(str(GALLERY / "model/bks_model.py"))["UserModel"]
+    for epoch in (1, 2):
+        name = f"epoch-{epoch}"
+        record = Checkpoint(name, 1, epoch, epoch * 10, 0, 0, "", "", "2026-11-21T07:00:00Z")
+        folder = services.data_root.job(job_id).checkpoints
+        folder.mkdir(exist_ok=True)
+        write_checkpoint(folder, {"format": 1, "model": make().state_dict()}, record)
+    return job_id
+
+
+def test_a_checkpoint_is_looked_into_and_compared(
+    services: Services,
+    job_id: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
+    asked = ["job", "layers", job_id, "--checkpoint", "epoch-2", "--against", "epoch-1"]
+    assert run([*line, *asked, "--sample", "3", "--json"], lambda *_: 1) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["weights"][0]["name"] == "features.0.weight"
+    assert found["weights"][0]["change"]["spread"]["std"] > 0
+    assert len(found["saliency"]) == 2
+    monkeypatch.setattr(inspection, "run_tool", None)
+    kept = services.inspection.checkpoint(job_id, "epoch-2", "epoch-1", 3)
+    assert kept.weights[0].name == "features.0.weight"
+    assert run([*line, *asked, "--sample", "3"], lambda *_: 1) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["features.0.weight", "weight"]
+
+
+def test_a_damaged_checkpoint_and_a_missing_one_are_refused(
+    services: Services, job_id: str
+) -> None:
+    with pytest.raises(BackendError, match="nothing"):
+        services.inspection.checkpoint(job_id, "nothing")
+    file = services.data_root.job(job_id).checkpoints / "epoch-1.pt"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(BackendError, match="cannot be used"):
+        services.inspection.checkpoint(job_id, "epoch-1")
