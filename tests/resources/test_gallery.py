@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PySide6.QtGui import QColor, QImage, QPainter
 from torch.utils.data import DataLoader
 
 from backend.records.jobs.config import parse_job
@@ -32,6 +33,38 @@ def test_the_digits_are_the_file_that_their_readme_names() -> None:
     assert hashlib.sha256(file.read_bytes()).hexdigest() in readme
     assert "CC BY 4.0" in readme
     assert gzip.decompress(file.read_bytes()).count(b"\n") == 1797
+
+
+@pytest.mark.parametrize("paper", ["white", "black"])
+def test_a_picture_of_a_digit_becomes_a_sample_like_those_of_the_dataset(
+    paper: str, tmp_path: Path
+) -> None:
+    training, validation = user_code.open_data(DIGITS / "loader", DIGITS / "dataset")
+    assert validation is not None
+    known, file, right = training.user_dataset, str(tmp_path / "page.png"), 0
+    for number in range(40):
+        picture, digit = validation.item(number)
+        ink = picture[0] if paper == "black" else 1 - picture[0]
+        raw = (ink * 255).round().to(torch.uint8).numpy().tobytes()
+        drawn = QImage(raw, 8, 8, 8, QImage.Format.Format_Grayscale8).scaled(320, 320)
+        page = QImage(600, 800, QImage.Format.Format_RGB32)
+        page.fill(QColor(paper))
+        painter = QPainter(page)
+        painter.drawImage(90, 250, drawn)
+        painter.end()
+        assert page.save(file)
+        found = validation.user_dataset.read(file)
+        assert found.shape == picture.shape
+        nearest = (known.pictures - found).flatten(1).norm(dim=1).argmin()
+        right += int(known.digits[nearest] == digit)
+    assert right >= 36
+
+
+def test_a_file_that_is_no_picture_is_said_to_be_none(tmp_path: Path) -> None:
+    training, _ = user_code.open_data(DIGITS / "loader", DIGITS / "dataset")
+    (tmp_path / "text.png").write_text("no picture")
+    with pytest.raises(ValueError, match="not a picture"):
+        training.user_dataset.read(str(tmp_path / "text.png"))
 
 
 @pytest.fixture
