@@ -37,17 +37,22 @@ class KeptResults:
         if known is not None:
             return known
         found = find()
+        self.put(key, found)
+        return found
+
+    def put(self, key: tuple[str, ...], found: Record) -> None:
+        """Keep a result."""
         # A full disk must not prevent showing the result.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(self._place(key), found.to_dict(), mode=0o600)
-        return found
+            replace_json(self.place(key), found.to_dict(), mode=0o600)
 
     def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
         """Return the cached result, None if there is none that can be read."""
         with suppress(OSError, ValueError):
-            return read(read_json(self._place(key), _MOST_BYTES))
+            return read(read_json(self.place(key), _MOST_BYTES))
         return None
 
-    def _place(self, key: tuple[str, ...]) -> Path:
-        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.json"
+    def place(self, key: tuple[str, ...], suffix: str = ".json") -> Path:
+        """Return the path of a result; with another suffix, of a file that belongs to it."""
+        return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}{suffix}"

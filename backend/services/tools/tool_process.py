@@ -163,11 +163,8 @@ def export(
     ``files`` (name -> text: ``job.toml`` from `job_file_to_share`) and ``history`` go into a zip.
     ``run_goes_on``: its run may remove it meanwhile. An existing file at ``output`` stays.
     """
-    if os.path.lexists(output):
-        raise _exists(output)
-    if not output.parent.is_dir():
-        raise BackendError(f"The folder {output.parent} does not exist.", "Create it first.")
-    partial = output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
+    require_free(output)
+    partial = partial_of(output)
     request = {
         "format": export_format,
         "partial": str(partial.absolute()),
@@ -182,7 +179,7 @@ def export(
         with stays as file:
             request["checkpoint"] = str(file.absolute())
             notes = run_tool("export", request, _notes, "The export", time_limit_s, progress)
-        _put_in_place(partial, output)
+        put_in_place(partial, output)
     finally:
         partial.unlink(missing_ok=True)
     return notes
@@ -214,7 +211,7 @@ def _hold(part: Path, second: Path) -> None:
     except FileNotFoundError:
         raise BackendError(
             f"The run has just replaced the checkpoint {part.stem}.",
-            "Export again.",
+            "Try it again.",
         ) from None
     except OSError:
         with as_backend_error(f"{part.name} cannot be copied to {second.parent.parent}"):
@@ -238,11 +235,25 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(note) for note in raw["notes"])
 
 
+def require_free(output: Path) -> None:
+    """Raise if there is a file at ``output``, or no folder for it."""
+    if os.path.lexists(output):
+        raise _exists(output)
+    if not output.parent.is_dir():
+        raise BackendError(f"The folder {output.parent} does not exist.", "Create it first.")
+
+
+def partial_of(output: Path) -> Path:
+    """Return where to write what `put_in_place` then moves."""
+    return output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
+
+
 def _exists(output: Path) -> BackendError:
     return BackendError(f"{output} exists already and was not changed.", "Choose another name.")
 
 
-def _put_in_place(partial: Path, output: Path) -> None:
+def put_in_place(partial: Path, output: Path) -> None:
+    """Rename a complete file; an existing one at ``output`` stays and is an error."""
     try:
         partial.chmod(0o644)
         try:
@@ -257,7 +268,7 @@ def _put_in_place(partial: Path, output: Path) -> None:
             os.rename(partial, output)
     except OSError as error:
         raise BackendError(
-            f"The export cannot be stored at {output}: {error.strerror or error}.",
+            f"The file cannot be stored at {output}: {error.strerror or error}.",
             "Choose another folder.",
         ) from error
 

@@ -46,7 +46,7 @@ def test_one_that_is_gone_already_is_told_with_what_to_do(checkpoint, target):
     checkpoint.unlink()
     with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as told:
         held(checkpoint, target).__enter__()
-    assert told.value.remedy == "Export again."
+    assert told.value.remedy == "Try it again."
     assert not list(target.iterdir())
 
 
