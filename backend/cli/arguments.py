@@ -293,6 +293,25 @@ def _job(words: SubcommandGroup) -> None:
     leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
     leaf.add_argument("--format", required=True, choices=EXPORT_FORMATS)
     leaf.add_argument("--output", required=True, type=Path, metavar="PATH")
+    leaf = words.leaf("predict", "try a checkpoint on a dataset or on files")
+    _job_id(leaf)
+    leaf.add_argument("--checkpoint", required=True, metavar="C", help="a name, latest or best")
+    what = leaf.add_mutually_exclusive_group()
+    what.add_argument(
+        "--dataset", default="", metavar="NAME", help="NAME or NAME@VERSION; default: the job's"
+    )
+    what.add_argument(
+        "--file",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="F",
+        help="files, or folders of them, for a loader with a method read",
+    )
+    leaf.add_argument("--loader", default="", metavar="NAME", help="default: the job's")
+    leaf.add_argument("--split", choices=("validation", "training"), default="validation")
+    leaf.add_argument("--samples", default="", metavar="N", help="only these: 3, 10-20")
+    leaf.add_argument("--output", required=True, type=Path, metavar="O.csv")
     leaf = words.leaf("bundle", "write a job to one file, for another desktop to replay")
     _job_id(leaf)
     leaf.add_argument(

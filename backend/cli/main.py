@@ -22,6 +22,7 @@ from backend.cli import (
     library,
     nodes,
     notice,
+    predict,
     preflight,
     queue,
     study,
@@ -124,8 +125,8 @@ _JOB_COMMANDS = frozenset(
             ("job", action)
             for action in (
                 *("acts", "annotate", "bundle", "checkpoints", "clone", "compare", "export"),
-                *("history", "keep", "layers", "list", "log", "remove", "replay", "runs"),
-                *("show", "stop", "tag", "wait"),
+                *("history", "keep", "layers", "list", "log", "predict", "remove", "replay"),
+                *("runs", "show", "stop", "tag", "wait"),
             )
         ),
     }
@@ -203,6 +204,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "acts"): jobs.acts,
     ("job", "layers"): jobs.layers,
     ("job", "export"): jobs.export,
+    ("job", "predict"): predict.predict,
     ("job", "bundle"): bundle.bundle,
     ("job", "unbundle"): bundle.unbundle,
     ("job", "replay"): bundle.replay,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -127,10 +127,15 @@ class Evaluation:
             if output is None:
                 return None
             loss = user_code.compute_loss(model, output, target)
-        values = {"loss": float(loss)}
-        for name, value in user_code.compute_metrics(model, output, target).items():
-            values[name_of_user_metric(name)] = value
-        return values
+        return values_of(loss, user_code.compute_metrics(model, output, target))
+
+
+def values_of(loss: torch.Tensor, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return loss and metrics of a batch under the names of their columns."""
+    return {
+        "loss": float(loss),
+        **{name_of_user_metric(name): value for name, value in metrics.items()},
+    }
 
 
 def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:

@@ -24,6 +24,7 @@ from backend.services.jobs.comparison import ComparisonService
 from backend.services.jobs.forecast import JobForecasts
 from backend.services.jobs.inspection import InspectionService
 from backend.services.jobs.logs import LogService
+from backend.services.jobs.prediction import PredictionService
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.service import JobService
 from backend.services.jobs.templates import TemplateService
@@ -58,6 +59,7 @@ class Services:
     queue: QueueService
     notices: NoticeService
     comparison: ComparisonService
+    predictions: PredictionService
     bundles: BundleService
     replays: ReplayService
     sweeps: SweepService
@@ -157,6 +159,7 @@ def open_services(
         queue=queue,
         notices=NoticeService(root, share, cluster.list, cluster.open_shell),
         comparison=ComparisonService(jobs.queries),
+        predictions=PredictionService(jobs.queries, library, cache / "predictions", share),
         bundles=BundleService(root, library, jobs, opened, share),
         replays=ReplayService(root, library, nodes, jobs, share),
         sweeps=sweeps,

@@ -98,7 +98,7 @@ class Survey:
         self._split = split
         self._report = report
         self._count = len(data)
-        self._names = _class_names(data.user_dataset)
+        self._names = class_names(data.user_dataset)
         self._samples: list[SamplePreview] = []
         self._class_samples = _ClassSamples()
         self._kept: dict[int, Any] = {}
@@ -112,7 +112,7 @@ class Survey:
         self._bad_items: list[int] = []
 
     def take(self, samples: int, budget_s: float) -> dict[str, Any]:
-        shown = _evenly(self._count, min(samples, self._count))
+        shown = evenly(self._count, min(samples, self._count))
         deadline = time.monotonic() + budget_s
         examined = 0
         for index in _order(self._count, shown):
@@ -333,7 +333,7 @@ def _shape_words(shape: tuple[int, ...] | None) -> str:
     return "no array" if shape is None else str(list(shape))
 
 
-def _class_names(dataset: Any) -> list[str]:
+def class_names(dataset: Any) -> list[str]:
     """Return ``dataset.classes``, by the convention of torchvision."""
     names = getattr(dataset, "classes", None)
     if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
@@ -341,7 +341,7 @@ def _class_names(dataset: Any) -> list[str]:
     return []
 
 
-def _evenly(count: int, wanted: int) -> list[int]:
+def evenly(count: int, wanted: int) -> list[int]:
     return [number * count // wanted for number in range(wanted)]
 
 

@@ -31,19 +31,20 @@ _PARTS = 32
 def parts_of(item: Any) -> list[tuple[str, Any]]:
     """Return the leaves of an item with their paths; a pair is ``data`` and ``target``."""
     if isinstance(item, (tuple, list)) and len(item) == 2:
-        leaves = [*_leaves("data", item[0]), *_leaves("target", item[1])]
+        found = [*leaves("data", item[0]), *leaves("target", item[1])]
     else:
-        leaves = list(_leaves("item", item))
-    return leaves[:_PARTS]
+        found = list(leaves("item", item))
+    return found[:_PARTS]
 
 
-def _leaves(path: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+def leaves(path: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a nested value with their paths, which begin with ``path``."""
     if depth < 8 and isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _leaves(f"{path}.{key}", part, depth + 1)
+            yield from leaves(f"{path}.{key}", part, depth + 1)
     elif depth < 8 and isinstance(value, (tuple, list)) and 0 < len(value) <= _PARTS:
         for number, part in enumerate(value):
-            yield from _leaves(f"{path}[{number}]", part, depth + 1)
+            yield from leaves(f"{path}[{number}]", part, depth + 1)
     else:
         yield path, value
 

@@ -78,6 +78,7 @@ WORDS = {
     ("notice", "test"): ["mail"],
     ("job", "simulate"): ["FILE", "--staleness", "2"],
     ("job", "list"): [],
+    ("job", "predict"): ["ID", "--checkpoint", "C", "--file", "F", "G", "--output", "O"],
     ("job", "export"): ["ID", "--checkpoint", "C", "--format", "pt", "--output", "P"],
 }
 COMMON = ["--data-root", "/data", "--catalogue", "/c.sqlite", "--json"]

@@ -22,7 +22,7 @@ from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import thumbnails
 from backend.training.tools.dataset_size import measure
 from backend.training.tools.histogram import Spread
-from backend.training.tools.preview import _evenly, _order, preview
+from backend.training.tools.preview import _order, evenly, preview
 from backend.training.user_code import UserCodeError
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
@@ -249,7 +249,7 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
 def test_f50_a_partial_look_covers_the_whole_set(
     looked_at: int,
 ) -> None:
-    order = list(_order(1000, _evenly(1000, 48)))
+    order = list(_order(1000, evenly(1000, 48)))
     assert sorted(order) == list(range(1000))
     assert sum(index < 500 for index in order[:looked_at]) == pytest.approx(looked_at / 2, abs=3)
 

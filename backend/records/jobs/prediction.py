@@ -1,0 +1,150 @@
+"""Predictions of a checkpoint, for samples of a dataset or for files of the user.
+
+A process that ran a user's code writes them, so they are read as a preview is.
+Standard library only and Python 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.records.base.schema import READ, Record, plain
+from backend.records.library.preview import RULES, SamplePart, SamplePreview
+
+CLASSES, BOXES, VALUES = "classes", "boxes", "values"
+"""Tasks of a model, recognised by its output."""
+TOP = 5
+"""The most probable classes that are kept of a sample."""
+_RANGE = re.compile(r"\s*(\d{1,12})\s*(?:[-–]\s*(\d{1,12})\s*)?")
+_MOST_CHOSEN = 100_000
+
+
+@dataclass(frozen=True)
+class PredictionInput:
+    """What a checkpoint is tried on.
+
+    With ``files``, those, as the loader's ``read`` returns them. Otherwise a ``split`` of the
+    ``dataset`` through the ``loader``, by default those of the job; all of its samples unless some
+    are named in ``samples``: ``0-99, 205``.
+    """
+
+    split: str = "validation"
+    dataset: str = ""
+    loader: str = ""
+    samples: str = ""
+    files: tuple[str, ...] = ()
+
+
+def chosen_samples(text: str) -> tuple[int, ...]:
+    """Return the numbers in ``3, 10-20``, each once; empty if it is empty.
+
+    Raises:
+        ValueError: It is no list of numbers, or names too many.
+    """
+    found: dict[int, None] = {}
+    for part in filter(str.strip, text.split(",")):
+        match = _RANGE.fullmatch(part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ValueError(f"“{part.strip()}” is no number of a sample, and no range")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first + len(found) >= _MOST_CHOSEN:
+            raise ValueError(f"“{part.strip()}” names more than {_MOST_CHOSEN} samples")
+        found.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class, and the confidence of the model in it, from 0 to 1."""
+
+    name: str
+    confidence: float | None
+
+
+@dataclass(frozen=True)
+class Box:
+    """A detected object. ``corners``: left, top, right, bottom as shares of the picture."""
+
+    name: str
+    confidence: float | None
+    corners: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class PredictedSample:
+    """A sample and the output for it; ``output`` is shown like a sample's parts.
+
+    ``file`` is its path below the folder that was given, "" for a sample of a dataset.
+    """
+
+    sample: SamplePreview
+    prediction: str
+    guesses: tuple[Guess, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    output: tuple[SamplePart, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class ClassMeasures:
+    """How well one class is recognised; a share that is not defined is None.
+
+    ``count`` is the number of its samples.
+    """
+
+    name: str
+    count: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class Prediction(Record, what="prediction", rules=RULES):
+    """The predictions of a checkpoint, and how good they are.
+
+    ``confusion`` has a row for each class of the targets, a column for each predicted class.
+    """
+
+    task: str
+    samples: int
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """As the job measures a checkpoint; empty for files."""
+    classes: tuple[ClassMeasures, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()
+    mistakes: tuple[PredictedSample, ...] = ()
+    """The most confident wrong ones, the most confident first."""
+    best: tuple[PredictedSample, ...] = ()
+    """Of each predicted class the most confident ones."""
+    shown: tuple[PredictedSample, ...] = ()
+    """All samples if they are few, otherwise some at equal distances."""
+    notes: tuple[str, ...] = ()
+    output: str = field(default="", metadata={READ: str})
+    """The end of what the user's code printed."""
+    table: str = ""
+    """The file with all predictions on this computer."""
+
+    def to_json(self, output: str) -> dict[str, Any]:
+        """Return the document that ``--json`` prints: the figures, without samples."""
+        document = {
+            "samples": self.samples,
+            "output": output,
+            "metrics": self.metrics,
+            "notes": self.notes,
+        }
+        if self.task == CLASSES and self.classes:
+            document["classes"] = [
+                {
+                    "class": one.name,
+                    "count": one.count,
+                    "precision": one.precision,
+                    "recall": one.recall,
+                    "f1": one.f1,
+                }
+                for one in self.classes
+            ]
+            document["confusion"] = self.confusion
+        return dict(plain(document))

@@ -1,0 +1,42 @@
+"""Measures of a classification, from the numbers of the true and of the predicted classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import numpy.typing
+
+Array = numpy.typing.NDArray[Any]
+
+
+def confusion(target: Array, predicted: Array, classes: int) -> Array:
+    """Count the samples of each class (rows) by the predicted class (columns).
+
+    Samples whose target is no class, such as -1, are left out.
+    """
+    known = (target >= 0) & (target < classes)
+    pairs = target[known].astype(numpy.int64) * classes + predicted[known]
+    return numpy.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+
+
+def measures(counts: Array) -> tuple[Array, Array, Array, Array]:
+    """Return count, precision, recall and F1 of each class; NaN where one is not defined."""
+    hits = numpy.diag(counts).astype(float)
+    true, predicted = counts.sum(axis=1), counts.sum(axis=0)
+    with numpy.errstate(invalid="ignore"):
+        return true, hits / predicted, hits / true, 2 * hits / (true + predicted)
+
+
+def most_confident_mistakes(target: Array, predicted: Array, confidence: Array, most: int) -> Array:
+    """Return the places of the wrong predictions, the most confident first."""
+    wrong = numpy.flatnonzero((target >= 0) & (target != predicted))
+    return wrong[numpy.argsort(-confidence[wrong], kind="stable")][:most]
+
+
+def most_confident_of_each(predicted: Array, confidence: Array, each: int) -> Array:
+    """Return the places of the most confident predictions of each class, class by class."""
+    order = numpy.lexsort((-confidence, predicted))
+    by_class = predicted[order]
+    place_in_class = numpy.arange(len(order)) - numpy.searchsorted(by_class, by_class)
+    return order[place_in_class < each]

@@ -1,0 +1,257 @@
+"""Predictions of a checkpoint: of a dataset, measured as the job validates, or of files.
+
+All of them go into a table (CSV). The result has the measures, and the samples worth a look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.base.errors import BackendError
+from backend.records.base import number_format
+from backend.records.jobs.heartbeat import RankHeartbeat
+from backend.records.jobs.launch import Launch
+from backend.training import user_code
+from backend.training.checkpoint import load_checkpoint
+from backend.training.checkpoint_content import put_buffers
+from backend.training.data import BatchIndices, ValidationOrder, loader
+from backend.training.evaluation import mean_of, values_of
+from backend.training.subject import Subject, open_subject
+from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.export import fit
+from backend.training.tools.prediction_results import PredictionResults
+from backend.training.user_code import UserCodeError, UserData
+
+BATCH_S = 120.0
+"""For reading one batch, and for one forward pass."""
+
+
+def predict(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
+    """Compute the predictions.
+
+    The request has ``launch`` (a launch record), ``checkpoint`` and ``table`` (the file to write);
+    optional are ``split``, ``samples`` (their numbers), or ``files`` (paths) below ``folder``.
+    """
+    try:
+        return _Trial(request, report).result()
+    except UserCodeError as error:
+        if error.remedy or "cuda" not in error.sentence.lower():
+            raise
+        remedy = "Checkpoints are tried without a GPU: create tensors on the device of the data."
+        raise UserCodeError(error.sentence, remedy, error.traceback) from error
+    except OSError as error:
+        raise BackendError(
+            f"The predictions cannot be written: {error.strerror or error}.",
+            "Free space on the disk of the cache.",
+        ) from error
+
+
+class _Trial:
+    def __init__(self, request: Mapping[str, Any], report: tool_protocol.Report) -> None:
+        self._report = report
+        self._request = request
+        self._notes: list[str] = []
+        self._has_metrics = True
+        launch = Launch.from_dict(request["launch"])
+        # A loader may read them, as in the ranks; the GPUs stay hidden.
+        os.environ.update(
+            {k: v for k, v in launch.config.environment.items() if k != "CUDA_VISIBLE_DEVICES"}
+        )
+        torch.set_num_threads(_idle_cores())
+        report("Opening data and model…")
+        subject = open_subject(launch, torch.device("cpu"), 0, RankHeartbeat.inherited())
+        self._files = [str(path) for path in request.get("files", ())]
+        self._data = self._of_files(subject) if self._files else self._of_split(subject)
+        report("Loading the checkpoint…")
+        state = load_checkpoint(Path(request["checkpoint"]))
+        self._model = subject.model
+        fit(self._model, state["model"])
+        put_buffers(self._model, state["ranks"][0]["buffers"])
+        self._model.eval()
+        self._order = _Order(self._chosen(), launch.config.batch_size)
+        self._workers = launch.config.loader_workers
+        if launch.config.mixed_precision:
+            self._notes.append(
+                "The job measured in half precision on a GPU; these figures are in full precision."
+            )
+
+    def result(self) -> dict[str, Any]:
+        measured: list[tuple[int, dict[str, float]]] = []
+        unread: dict[int, UserCodeError] = {}
+        with (
+            PredictionResults(
+                Path(self._request["table"]), self._data, len(self._order.chosen), self._files
+            ) as results,
+            torch.no_grad(),
+        ):
+            batches = iter(self._batches_of_files(unread) if self._files else self._batches())
+            done = 0
+            while True:
+                self._report("Computing predictions…", done, len(self._order.chosen))
+                with _within("Reading a batch"):
+                    rows, batch = next(batches, ([], None))
+                if not rows:
+                    break
+                data, target = user_code.split_batch(batch)
+                with _within("The model's forward"):
+                    output = user_code.compute_output(self._model, data)
+                if output is None:
+                    raise UserCodeError(
+                        "The model's forward returns nothing.",
+                        "End it with return and the output.",
+                    )
+                if not self._files:
+                    self._measure(measured, output, target)
+                results.add(rows, output, None if self._files else target, target)
+                done += len(rows)
+            if unread and not done:
+                raise next(iter(unread.values()))
+            if unread:
+                names = number_format.some([Path(self._files[index]).name for index in unread])
+                count = f"{len(unread)} file{'s' if len(unread) > 1 else ''}"
+                self._notes.append(f"{count} could not be read: {names}.")
+            self._report("Choosing samples to show…")
+            metrics = mean_of(measured, self._order) if measured else {}
+            return results.prediction(metrics, self._notes).to_dict()
+
+    def _measure(
+        self, measured: list[tuple[int, dict[str, float]]], output: Any, target: Any
+    ) -> None:
+        """Add loss and metrics of a batch; without them there are predictions all the same."""
+        if not self._has_metrics:
+            return
+        try:
+            loss = user_code.compute_loss(self._model, output, target)
+            metrics = user_code.compute_metrics(self._model, output, target)
+        except UserCodeError as error:
+            self._has_metrics = False
+            measured.clear()
+            self._notes.append(f"There are no metrics: {error.sentence}")
+            return
+        measured.append((len(measured), values_of(loss, metrics)))
+
+    def _of_split(self, subject: Subject) -> UserData:
+        if self._request.get("split", "validation") == "training":
+            return subject.training
+        if subject.validation is None:
+            self._notes.append("There is no validation set; these are the training samples.")
+        return subject.validation or subject.training
+
+    def _of_files(self, subject: Subject) -> UserData:
+        for data in filter(None, (subject.validation, subject.training)):
+            if callable(getattr(data.user_dataset, "read", None)):
+                return UserData(data.source, data.class_name, _Files(data, self._files))
+        raise UserCodeError(
+            f"{subject.training.class_name} has no method read, which makes the data of a sample "
+            "of a file.",
+            "Add def read(self, path) to it, or choose samples of the dataset.",
+        )
+
+    def _chosen(self) -> Sequence[int]:
+        count = len(self._data)
+        chosen = [int(number) for number in self._request.get("samples", ())]
+        if chosen and max(chosen) >= count:
+            raise BackendError(
+                f"There is no sample {number_format.count(max(chosen))}: the "
+                f"{number_format.count(count)} samples are counted from 0."
+            )
+        return chosen or range(count)
+
+    def _batches(self) -> Iterator[tuple[list[int], Any]]:
+        """Yield the batches that the job's validation makes."""
+        made = loader(self._data, self._order, self._workers, on_gpu=False)
+        yield from zip(self._order, made, strict=True)
+
+    def _batches_of_files(
+        self, unread: dict[int, UserCodeError]
+    ) -> Iterator[tuple[list[int], Any]]:
+        """Yield batches of the files; pictures of different sizes are batches of one."""
+        for share in self._order:
+            items = {}
+            for index in share:
+                item = self._data[index]
+                if isinstance(item, user_code.ItemFailure):
+                    unread[index] = item.error
+                else:
+                    items[index] = item
+            batch = self._data.collate(list(items.values())) if items else None
+            if isinstance(batch, user_code.ItemFailure) and len(items) > 1:
+                for index, item in items.items():
+                    yield [index], self._data.collate([item])
+            elif items:
+                yield list(items), batch
+
+
+class _Order(ValidationOrder):
+    """The chosen samples, in batches as a validation has them."""
+
+    def __init__(self, chosen: Sequence[int], batch_size: int) -> None:
+        super().__init__(len(chosen), batch_size, 0, 1)
+        self.chosen = chosen
+
+    def share(self, batch: int) -> BatchIndices:
+        places = super().share(batch)
+        return BatchIndices([self.chosen[place] for place in places], places.number)
+
+
+class _Files:
+    """A user's dataset with files in place of its samples."""
+
+    def __init__(self, data: UserData, files: Sequence[str]) -> None:
+        self._data = data
+        self._files = files
+        self._dataset = data.user_dataset
+        # Its collate may need a target; the output is not compared with it.
+        self._sample = data.item(0)
+        if callable(getattr(self._dataset, "collate", None)):
+            self.collate = self._dataset.collate
+
+    @property
+    def classes(self) -> Any:
+        return getattr(self._dataset, "classes", None)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        path = self._files[index]
+        with user_code.calling(
+            f"{self._data.class_name}.read of {Path(path).name}", self._data.source
+        ):
+            found = self._dataset.read(path)
+        data, target = self._sample
+        if _is_pair(found) and not _is_pair(data):
+            # It returns what __getitem__ returns.
+            found = found[0]
+        return found, target
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2
+
+
+@contextlib.contextmanager
+def _within(what: str) -> Iterator[None]:
+    try:
+        with tool_protocol.at_most(BATCH_S):
+            yield
+    except tool_protocol.OutOfTime:
+        raise BackendError(
+            f"{what} did not end within {BATCH_S:.0f} s.",
+            "Check the code for an endless loop or a download.",
+        ) from None
+
+
+def _idle_cores() -> int:
+    """Return the number of cores that no job keeps busy: threads that wait for one are slow."""
+    return max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0]))
+
+
+if __name__ == "__main__":
+    tool_protocol.main(predict)

@@ -1,0 +1,255 @@
+"""Predictions as a tool computes them: outputs of any form, and users' code at its worst."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.base.errors import BackendError
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.config import parse_job
+from backend.records.jobs.launch import Launch
+from backend.records.jobs.prediction import BOXES, CLASSES, VALUES, Prediction
+from backend.training.checkpoint import FORMAT, write_checkpoint
+from backend.training.tools import predict as predict_tool
+from backend.training.tools import protocol as tool_protocol
+from backend.training.user_code import load_model
+from tests.integration.tiny import LOADER, MODEL, raw_job, write_sources
+
+LINEAR = "return self.layer(data)"
+
+
+class Rig:
+    """Sources, and a checkpoint of the model with the weights that it is built with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.table = folder / "table.csv"
+        self.write(MODEL, LOADER)
+
+    def write(self, model: str, loader: str = LOADER) -> None:
+        self.sources = write_sources(self.folder)
+        (self.sources[0] / "bks_model.py").write_text(model)
+        (self.sources[1] / "bks_dataset.py").write_text(loader)
+
+    def forward(self, text: str, loader: str = LOADER) -> None:
+        """Write a model with this end of its forward."""
+        self.write(MODEL.replace(LINEAR, text), loader)
+
+    def save(self) -> Path:
+        torch.manual_seed(1)
+        state = {
+            "format": FORMAT,
+            "model": load_model(self.sources[0]).state_dict(),
+            "ranks": [{"buffers": {}}],
+        }
+        record = Checkpoint("epoch-0001", 1, 1, 8, 0, 0, "", "c" * 64, "2026-11-27T12:00:00Z")
+        return Path(write_checkpoint(self.folder, state, record).path)
+
+    def predict(self, checkpoint: Path | None = None, **request: Any) -> Prediction:
+        config = parse_job(raw_job(1, batch_size=16)).config
+        assert config is not None
+        model, loader, dataset = map(str, self.sources)
+        launch = Launch("job", 1, config, (), (), model, loader, dataset)
+        whole: Mapping[str, Any] = {
+            "launch": launch.to_dict(),
+            "checkpoint": str(checkpoint or self.save()),
+            "table": str(self.table),
+            **request,
+        }
+        progress = self.folder / "progress"
+        with contextlib.closing(tool_protocol.Report(progress)) as report:
+            return Prediction.from_dict(predict_tool.predict(whole, report))
+
+    def rows(self) -> list[dict[str, str]]:
+        with self.table.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def refused(self, **request: Any) -> BackendError:
+        with pytest.raises(BackendError) as caught:
+            self.predict(**request)
+        return caught.value
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_mistakes_are_shown_the_most_confident_first_with_the_names_of_the_classes(
+    rig: Rig,
+) -> None:
+    rig.write(
+        MODEL,
+        LOADER.replace("seed, count = 1, 512", 'classes, seed, count = "no yes".split(), 1, 512'),
+    )
+    found = rig.predict()
+    assert found.task == CLASSES
+    assert [one.name for one in found.classes] == ["no", "yes"]
+    wrong = [row for row in rig.rows() if row["prediction"] != row["target"]]
+    wrong.sort(key=lambda row: -float(row["confidence"]))
+    assert [str(one.sample.index) for one in found.mistakes] == [row["index"] for row in wrong[:48]]
+    assert found.mistakes[0].sample.target != found.mistakes[0].prediction
+    assert {one.prediction for one in found.best} == {"no", "yes"}
+    assert len(found.best) == 10
+
+
+def test_an_output_that_is_a_probability_already_stays_one(rig: Rig) -> None:
+    rig.forward("return self.layer(data).softmax(1)")
+    told = rig.predict().shown[0].guesses
+    rig.forward(LINEAR)
+    assert rig.predict().shown[0].guesses == told
+
+
+def test_without_a_validation_set_the_training_samples_are_predicted(rig: Rig) -> None:
+    rig.write(MODEL, LOADER.partition("class UserValDataset")[0])
+    found = rig.predict()
+    assert found.samples == 512
+    assert found.notes == ("There is no validation set; these are the training samples.",)
+
+
+def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
+    model = MODEL.replace(LINEAR, "return self.layer(data)[:, 0]").replace(
+        "nn.functional.cross_entropy(output, target)", "((output - target) ** 2).mean()"
+    )
+    rig.write(model.partition("    def metrics")[0], LOADER.replace(".long()", ".float()"))
+    found = rig.predict()
+    assert (found.task, found.classes, found.confusion) == (VALUES, (), ())
+    first, row = found.shown[0], rig.rows()[0]
+    assert float(row["prediction"]) == pytest.approx(float(first.prediction), rel=1e-5)
+    assert row["target"] in ("0", "1")
+    assert first.output[0].look == "values"
+    assert found.metrics["validation/loss"] == pytest.approx(
+        sum((float(r["prediction"]) - float(r["target"])) ** 2 for r in rig.rows()) / 64, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "look"),
+    [
+        ("self.layer(data)[:, :1].repeat(1, 100)", "wave"),
+        ("self.layer(data)[:, :1].repeat(1, 6)", "values"),
+        ("self.layer(data)[:, :1, None, None].repeat(1, 3, 8, 8)", "image"),
+        ("{'all': self.layer(data)[:, None].repeat(1, 4, 1)}", "table"),
+    ],
+)
+def test_an_output_of_another_form_is_shown_by_its_shape(rig: Rig, output: str, look: str) -> None:
+    rig.forward(f"return {output}", LOADER.replace(".long()", ".float()"))
+    found = rig.predict(samples=[2, 5])
+    assert [one.sample.index for one in found.shown] == [2, 5]
+    assert [part.look for part in found.shown[0].output] == [look]
+    assert found.notes[0].startswith("There are no metrics: The model's ")
+    assert len(rig.rows()) == 2
+
+
+def test_boxes_are_shares_of_the_picture(rig: Rig) -> None:
+    boxes = (
+        "return [{'boxes': torch.tensor([[4.0, 2.0, 8.0, 6.0]]), 'labels': torch.tensor([1]),"
+        " 'scores': torch.tensor([0.75])} for _ in data]"
+    )
+    loader = LOADER.replace(
+        "self.data = torch.randn(self.count, 4, generator=made)",
+        "self.data = torch.rand(self.count, 3, 8, 16, generator=made)",
+    ).replace("self.data.sum(1) > 0", "self.data.sum((1, 2, 3)) > 0")
+    rig.forward(boxes, loader.replace("seed, count = 1", "classes, seed, count = ['a', 'ox'], 1"))
+    found = rig.predict()
+    assert found.task == BOXES
+    box = found.shown[0].boxes[0]
+    assert (box.name, box.confidence, box.corners) == ("ox", 0.75, (0.25, 0.25, 0.5, 0.75))
+    assert rig.rows()[0]["prediction"] == "ox 0.75 [4.0, 2.0, 8.0, 6.0]"
+    assert rig.rows()[0]["confidence"] == "0.75"
+
+
+READ = """
+    def read(self, path):
+        if path.endswith("bad"):
+            raise OSError("cannot identify image file")
+        return torch.full((4,), float(path[-1]))
+"""
+
+
+def test_files_with_a_loader_that_returns_a_whole_sample(rig: Rig) -> None:
+    rig.write(MODEL, LOADER + READ.replace("float(path[-1]))", "float(path[-1])), 1"))
+    found = rig.predict(files=["/x/1", "/x/2"])
+    assert (found.samples, found.task) == (2, CLASSES)
+    assert [one.file for one in found.shown] == ["/x/1", "/x/2"]
+    assert found.shown[0].sample.target == ""
+
+
+def test_files_of_different_sizes_are_batches_of_one(rig: Rig) -> None:
+    own = READ.replace("torch.full((4,)", "torch.full((4 * int(path[-1]),)")
+    rig.forward("return self.layer(data[:, :4])", LOADER + own)
+    assert rig.predict(files=["/x/1", "/x/2"]).samples == 2
+
+
+def test_a_file_that_is_no_picture_is_a_sentence_with_its_name(rig: Rig) -> None:
+    rig.write(MODEL, LOADER + READ)
+    sentence = rig.refused(files=["/x/bad"]).sentence
+    assert sentence.startswith("UserValDataset.read of bad raised OSError: cannot identify")
+
+
+def test_a_loader_without_read_says_how_to_read_files(rig: Rig) -> None:
+    error = rig.refused(files=["/x/1"])
+    assert "has no method read" in error.sentence
+    assert "def read(self, path)" in error.remedy
+
+
+def test_more_classes_than_are_measured_are_a_note(rig: Rig) -> None:
+    rig.write(MODEL.replace("Linear(4, 2)", "Linear(4, 300)"))
+    found = rig.predict()
+    assert (found.task, found.classes, found.confusion) == (CLASSES, (), ())
+    assert "at most 200 classes; there are 300" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("self.layer(data)", "The model's forward returns nothing."),
+        ("return self.layer(data.cuda())", "The model's forward raised "),
+        ("return self.layer(data).squeeze(1)[0, 0, 0]", "The model's forward raised IndexError"),
+    ],
+)
+def test_a_forward_that_gives_no_output_is_a_sentence(rig: Rig, text: str, sentence: str) -> None:
+    rig.forward(text)
+    assert rig.refused().sentence.startswith(sentence)
+
+
+def test_a_model_that_needs_a_gpu_gets_a_remedy(rig: Rig) -> None:
+    rig.forward("raise RuntimeError('No CUDA GPUs are available')")
+    assert "device of the data" in rig.refused().remedy
+
+
+def test_a_forward_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict_tool, "BATCH_S", 0.3)
+    rig.forward("import time; time.sleep(60)")
+    assert rig.refused().sentence == "The model's forward did not end within 0 s."
+
+
+def test_a_checkpoint_of_another_model_is_refused(rig: Rig) -> None:
+    checkpoint = rig.save()
+    rig.write(MODEL.replace("nn.Linear(4, 2)", "nn.Linear(4, 3)"))
+    assert rig.refused(checkpoint=checkpoint).sentence.startswith(
+        "The checkpoint does not fit the model"
+    )
+
+
+def test_a_damaged_checkpoint_is_refused(rig: Rig) -> None:
+    checkpoint = rig.save()
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 1
+    checkpoint.write_bytes(content)
+    assert "cannot be used" in rig.refused(checkpoint=checkpoint).sentence
+
+
+def test_a_class_that_looks_like_a_formula_is_text_in_the_table(rig: Rig) -> None:
+    rig.write(
+        MODEL, LOADER.replace("seed, count = 1, 512", "classes, seed, count = ['=1', '@a'], 1, 512")
+    )
+    rig.predict()
+    assert {row["target"] for row in rig.rows()} == {"'=1", "'@a"}

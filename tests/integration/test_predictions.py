@@ -1,0 +1,181 @@
+"""A checkpoint is tried on data: by the service, and by `job predict`."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.jobs.prediction import CLASSES, PredictionInput
+from backend.records.library.item import Kind
+from backend.services.context.container import Services
+from backend.services.tools import tool_process
+from tests.integration.test_cli import Cli
+from tests.integration.tiny import LOADER, raw_job
+
+READING = f"""{LOADER}
+    def read(self, path):
+        with open(path) as file:
+            return torch.tensor([float(word) for word in file.read().split()])
+"""
+
+
+@pytest.fixture
+def cli(workplace: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(workplace, capsys)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_metrics_are_those_that_the_job_reported_for_the_checkpoint(
+    services: Services, finished: str
+) -> None:
+    checkpoints = services.jobs.queries.checkpoints(finished)
+    assert len(checkpoints) > 1
+    for one in checkpoints:
+        found = services.predictions.predict(finished, one.name)
+        assert (found.task, found.samples) == (CLASSES, 64)
+        for name in ("validation/loss", "validation/accuracy"):
+            assert found.metrics[name] == pytest.approx(one.metrics[name], abs=1e-6), one.name
+
+
+def test_job_predict_prints_the_measures_and_writes_all_predictions(
+    cli: Cli, finished: str, tmp_path: Path
+) -> None:
+    output = tmp_path / "all.csv"
+    words = ("job", "predict", finished, "--checkpoint", "latest", "--output", output)
+    found = cli.json(*words)
+    assert found["samples"] == 64
+    assert found["output"] == str(output)
+    table = rows(output)
+    assert list(table[0])[:6] == [
+        *("index", "target", "prediction", "confidence", "top_2", "top_2_confidence")
+    ]
+    assert list(table[0])[-1] == "top_5_confidence"
+    assert [row["index"] for row in table] == [str(n) for n in range(64)]
+    right = [row for row in table if row["target"] == row["prediction"]]
+    assert len(right) / 64 == pytest.approx(found["metrics"]["validation/accuracy"])
+    for n, one in enumerate(found["classes"]):
+        true = [row for row in table if row["target"] == one["class"]]
+        said = [row for row in table if row["prediction"] == one["class"]]
+        hits = sum(row in said for row in true)
+        assert one["count"] == len(true) == sum(found["confusion"][n])
+        assert one["precision"] == pytest.approx(hits / len(said))
+        assert one["recall"] == pytest.approx(hits / len(true))
+        assert one["f1"] == pytest.approx(2 * hits / (len(said) + len(true)))
+    confidences = [float(row["confidence"]) + float(row["top_2_confidence"]) for row in table]
+    assert confidences == pytest.approx([1.0] * 64, abs=1e-5)
+    before = output.read_bytes()
+    assert cli.error(*words) == f"{output} exists already and was not changed."
+    assert output.read_bytes() == before
+
+
+def test_the_dataset_of_the_job_by_name_is_its_validation_set(
+    services: Services, finished: str
+) -> None:
+    own = services.predictions.predict(finished, "best")
+    named = services.predictions.predict(finished, "best", PredictionInput(dataset="tiny@1"))
+    assert named.metrics == own.metrics
+
+
+def test_files_are_read_by_the_loader_and_named_in_the_table(
+    services: Services, cli: Cli, finished: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sources/loader/bks_dataset.py").write_text(READING)
+    services.library.import_item(Kind.LOADER, tmp_path / "sources/loader", "tiny")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "high.txt").write_text("1 1 1 1")
+    (folder / "low.txt").write_text("-1 -1 -1 -1")
+    (folder / "not.txt").write_text("a picture")
+    output = tmp_path / "files.csv"
+    with pytest.raises(BackendError, match="has no method read"):
+        services.predictions.predict(finished, "best", PredictionInput(files=(str(folder),)))
+    words = ("--checkpoint", "best", "--file", folder, "--loader", "tiny@2", "--output", output)
+    found = cli.json("job", "predict", finished, *words)
+    assert (found["samples"], found["metrics"]) == (2, {})
+    assert found["notes"] == ["1 file could not be read: not.txt."]
+    high, low = rows(output)
+    assert (Path(high["file"]).name, high["prediction"]) == ("high.txt", "1")
+    assert (Path(low["file"]).name, low["prediction"]) == ("low.txt", "0")
+    assert high["target"] == ""
+    alone = PredictionInput(loader="tiny@2", files=(str(folder / "not.txt"),))
+    with pytest.raises(BackendError, match=r"read of not\.txt raised ValueError"):
+        services.predictions.predict(finished, "best", alone)
+
+
+def test_chosen_samples_are_all_shown_with_their_guesses(services: Services, finished: str) -> None:
+    given = PredictionInput(split="training", samples="3, 10-11")
+    found = services.predictions.predict(finished, "best", given)
+    assert [one.sample.index for one in found.shown] == [3, 10, 11]
+    for one in found.shown:
+        assert one.sample.parts[0].shape == (4,)
+        assert one.prediction == one.guesses[0].name
+        assert sum(guess.confidence or 0.0 for guess in one.guesses) == pytest.approx(1.0)
+    with pytest.raises(BackendError, match="There is no sample 512"):
+        services.predictions.predict(finished, "best", replace(given, samples="512"))
+    with pytest.raises(BackendError, match="“ten” is no number of a sample"):
+        services.predictions.predict(finished, "best", replace(given, samples="ten"))
+
+
+def test_an_answer_is_computed_once_for_the_same_files(
+    services: Services, finished: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = services.predictions.predict(finished, "best")
+
+    def computed(*_: object) -> None:
+        raise AssertionError("the answer is known")
+
+    with monkeypatch.context() as now:
+        now.setattr(tool_process, "run_tool", computed)
+        assert replace(services.predictions.predict(finished, "best"), output="") == replace(
+            first, output=""
+        )
+        with pytest.raises(AssertionError):
+            services.predictions.predict(finished, "best", PredictionInput(split="training"))
+    Path(first.table).unlink()
+    again = services.predictions.predict(finished, "best")
+    assert Path(again.table).exists()
+
+
+def test_a_cancelled_prediction_leaves_no_file(services: Services, finished: str) -> None:
+    progress = Progress()
+    progress.cancel()
+    with pytest.raises(Cancelled):
+        services.predictions.predict(finished, "best", progress=progress)
+    cache = list(Path(services.catalogue.path).parent.rglob("predictions/*"))
+    assert [path for path in cache if path.suffix in (".csv", ".tmp")] == []
+
+
+def test_a_folder_of_too_many_files_is_refused_before_they_are_read(
+    services: Services, finished: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.services.jobs.prediction.MOST_FILES", 3)
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.png").touch()
+    with pytest.raises(BackendError, match="has more than 3 files"):
+        services.predictions.predict(finished, "best", PredictionInput(files=(str(folder),)))
+
+
+def test_a_dataset_that_is_gone_is_a_sentence(
+    services: Services, finished: str, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "data/datasets/tiny")
+    with pytest.raises(BackendError, match="tiny"):
+        services.predictions.predict(finished, "best")
+
+
+def test_a_job_without_checkpoints_says_so(services: Services) -> None:
+    view = services.jobs.create(raw_job())
+    with pytest.raises(BackendError, match="has no checkpoint “best”"):
+        services.predictions.predict(view.id, "best")
