@@ -62,7 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
         "clear", "remove local copies that can be fetched again"
     )
     for kind, does in (
-        ("dataset", "import, list, show, preview and remove datasets"),
+        ("dataset", "import, list, show, preview, scan and remove datasets"),
         ("model", "import, list, show, check and remove models, and store weights with them"),
         ("loader", "import, list, show and remove loaders"),
     ):
@@ -102,6 +102,9 @@ def _library(words: SubcommandGroup, kind: str) -> None:
         _reference(leaf, kind)
         leaf.add_argument("--loader", required=True, metavar="NAME", help="NAME or NAME@VERSION")
         leaf.add_argument("--split", choices=("training", "validation"), default="training")
+        leaf = words.leaf("scan", "read all samples: broken ones, duplicates, leaks, shifts")
+        _reference(leaf, kind)
+        leaf.add_argument("--loader", required=True, metavar="NAME", help="NAME or NAME@VERSION")
     if kind == "model":
         leaf = words.leaf("check", "load a model, and train it on one batch of a dataset")
         _reference(leaf, kind)

@@ -19,11 +19,14 @@ from backend.cli.printing import (
     print_note,
     print_table,
 )
+from backend.records.base import number_format
 from backend.records.base.validation import sanitize
 
 if TYPE_CHECKING:
     from backend.records.library.item import Kind, LibraryItem
     from backend.services.context.container import Services
+
+_GROUPS_SHOWN = 10
 
 
 def import_item(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
@@ -158,6 +161,26 @@ def preview(services: Services, arguments: argparse.Namespace, as_json: bool) ->
             arguments.reference, arguments.loader, split=arguments.split, progress=bar
         )
     _print_record(preview, as_json)
+    return OK
+
+
+def scan(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
+    with progress_bar(as_json) as bar:
+        found = services.scans.scan(arguments.reference, arguments.loader, bar)
+    if as_json:
+        print_json(found)
+        return OK
+    validation = found.validation
+    read = [("Training", found)] + ([("Validation", validation)] if validation else [])
+    print_facts((name, f"{number_format.count(one.samples)} samples") for name, one in read)
+    for finding in found.findings():
+        print_line(finding.sentence)
+        for group in finding.groups[:_GROUPS_SHOWN]:
+            print_line("  " + ", ".join(f"{split} {index}" for split, index in group))
+        if len(finding.groups) > _GROUPS_SHOWN:
+            print_line("  …")
+    if not found.findings():
+        print_line("No findings.")
     return OK
 
 

@@ -151,6 +151,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     },
     ("project", "import"): library.import_project,
     ("dataset", "preview"): library.preview,
+    ("dataset", "scan"): library.scan,
     ("model", "check"): library.check_model,
     ("model", "layers"): library.model_layers,
     ("model", "weights"): library.give_weights,

@@ -490,6 +490,10 @@ def test_this_computer_is_well_and_its_check_begins_with_what_the_doctor_found(c
 def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
     preview = filled.json("dataset", "preview", "tiny", "--loader", "tiny")
     assert preview["count"] == 512
+    scan = filled.json("dataset", "scan", "tiny", "--loader", "tiny")
+    assert (scan["samples"], scan["not_finite"], scan["broken"]) == (512, 0, [])
+    for key in ("duplicates", "near_duplicates", "leaks"):
+        assert all(len(pair) == 2 for pair in scan[key])
     check = filled.json("model", "check", "tiny", "--dataset", "tiny", "--loader", "tiny")
     assert check["parameters"] == 10
     report = filled.json("rescan")

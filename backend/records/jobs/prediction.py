@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.base.schema import READ, Record, plain
-from backend.records.library.preview import RULES, SamplePart, SamplePreview
+from backend.records.library.preview import TOOL_RULES, SamplePart, SamplePreview
 
 CLASSES, BOXES, VALUES = "classes", "boxes", "values"
 """Tasks of a model, recognised by its output."""
@@ -103,7 +103,7 @@ class ClassMeasures:
 
 
 @dataclass(frozen=True)
-class Prediction(Record, what="prediction", rules=RULES):
+class Prediction(Record, what="prediction", rules=TOOL_RULES):
     """The predictions of a checkpoint, and how good they are.
 
     ``confusion`` has a row for each class of the targets, a column for each predicted class.

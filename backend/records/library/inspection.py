@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from backend.records.base.schema import READ, Record
-from backend.records.library.preview import RULES, ChannelStatistics, SamplePart
+from backend.records.library.preview import TOOL_RULES, ChannelStatistics, SamplePart
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SaliencyMap:
 
 
 @dataclass(frozen=True)
-class CheckpointInspection(Record, what="inspection of a checkpoint", rules=RULES):
+class CheckpointInspection(Record, what="inspection of a checkpoint", rules=TOOL_RULES):
     """The weights of a checkpoint, and one sample of the training data passed through them.
 
     ``top_output`` is the number of the sample's largest output, None if the model has no such.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from backend.records.base.schema import READ, Record
-from backend.records.library.preview import RULES
+from backend.records.library.preview import TOOL_RULES
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class ModelLayers(Record, what="list of layers", rules=RULES):
+class ModelLayers(Record, what="list of layers", rules=TOOL_RULES):
     """Every layer of a model. A parameter that several layers share is counted once."""
 
     batch_size: int

@@ -26,7 +26,7 @@ def _number(raw: Any) -> float | None:
     return None if raw is None else finite(LENIENT.readers[float](raw))
 
 
-RULES = Rules(
+TOOL_RULES = Rules(
     {**LENIENT.readers, str: _text, Union[float, None]: _number}, as_is=frozenset({int, bool})
 )
 _AS_IT_IS = {READ: str}
@@ -154,7 +154,7 @@ class ItemFault:
 
 
 @dataclass(frozen=True)
-class Preview(Record, what="preview", rules=RULES):
+class Preview(Record, what="preview", rules=TOOL_RULES):
     """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
 
     ``faults`` prevent training; ``warnings`` are sentences about data that can be trained on but
@@ -206,7 +206,7 @@ class LayerRow:
 
 
 @dataclass(frozen=True)
-class ModelCheck(Record, what="model check", rules=RULES):
+class ModelCheck(Record, what="model check", rules=TOOL_RULES):
     """A model that was imported and built, and the result of one step on one batch.
 
     ``loss`` is None if no batch was tried; then ``warnings`` says why.

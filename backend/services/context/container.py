@@ -29,6 +29,7 @@ from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.service import JobService
 from backend.services.jobs.templates import TemplateService
 from backend.services.jobs.trial_run import CanaryService
+from backend.services.library.data_scan import DataScanService
 from backend.services.library.service import LibraryService
 from backend.services.nodes.head_node import HeadNodeLauncher
 from backend.services.nodes.provisioning import SetUpService, default_places
@@ -49,6 +50,7 @@ class Services:
     """The services of one data root. Close it at the end."""
 
     library: LibraryService
+    scans: DataScanService
     jobs: JobService
     nodes: NodeService
     cluster: ClusterService
@@ -149,6 +151,7 @@ def open_services(
     sweeps = SweepService(jobs, queue)
     services = Services(
         library=library,
+        scans=DataScanService(library, cache / "looks"),
         jobs=jobs,
         nodes=nodes,
         cluster=cluster,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from array import array as numbers
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ _MOST_FAULTS = 20
 _MOST_CHANNELS = 64
 _MOST_SHAPES = 64
 _OF_EACH, _IN_ALL = 24, 240
+_AT_ONCE = 1 << 16
 
 
 def preview(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
@@ -91,12 +94,25 @@ class _ClassSamples:
 
 
 class Survey:
-    """Reads the items and gathers their statistics."""
+    """Reads the items and gathers their statistics.
 
-    def __init__(self, data: UserData, split: str, report: tool_protocol.Report) -> None:
+    ``observe`` gets each item that was read: its index, its leaves, and whether a value is NaN or
+    infinite. ``most_faults`` are listed; all are counted.
+    """
+
+    def __init__(
+        self,
+        data: UserData,
+        split: str,
+        report: tool_protocol.Report,
+        observe: Callable[[int, list[tuple[str, Any]], bool], None] | None = None,
+        most_faults: int = _MOST_FAULTS,
+    ) -> None:
         self._data = data
         self._split = split
         self._report = report
+        self._observe = observe
+        self._most_faults = most_faults
         self._count = len(data)
         self._names = class_names(data.user_dataset)
         self._samples: list[SamplePreview] = []
@@ -104,11 +120,12 @@ class Survey:
         self._kept: dict[int, Any] = {}
         self._faults: list[ItemFault] = []
         self._fault_count = 0
-        self._times_ms: list[float] = []
+        self._times_ms = numbers("d")
         self._shapes: Counter[tuple[str, tuple[int, ...] | None, str]] = Counter()
         self._classes: Counter[str | int] = Counter()
         self._all_classes = True
         self._sums: dict[tuple[str, int], Spread] = {}
+        self._waiting: dict[tuple[str, int, str], list[Array]] = {}
         self._bad_items: list[int] = []
 
     def take(self, samples: int, budget_s: float) -> dict[str, Any]:
@@ -121,10 +138,23 @@ class Survey:
                 break
             told = f"Read {number_format.of(examined, self._count)} samples, next is item "
             self._report(told + number_format.count(index), examined, self._count)
-            if not self._examine(index, left, index in shown):
+            if not self.examine(index, left, index in shown):
                 break
             examined += 1
         self._try_batch()
+        cut = (
+            f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the "
+            "available time; the figures are for those."
+        )
+        found = self.result(examined)
+        if examined < self._count:
+            found = replace(found, warnings=(cut, *found.warnings))
+        return found.to_dict()
+
+    def result(self, examined: int) -> Preview:
+        """Return the findings after reading this number of items."""
+        for (path, *_), waiting in self._waiting.items():
+            self._sum_up(path, waiting)
         return Preview(
             split=self._split,
             class_name=self._data.class_name,
@@ -140,10 +170,10 @@ class Survey:
             faults=tuple(
                 sorted(self._faults, key=lambda fault: (fault.index is None, fault.index or 0))
             ),
-            warnings=tuple(self._warnings(examined)),
-        ).to_dict()
+            warnings=tuple(self._warnings()),
+        )
 
-    def _examine(self, index: int, left_s: float, is_shown: bool) -> bool:
+    def examine(self, index: int, left_s: float, is_shown: bool) -> bool:
         """Read one item; return False if the time ran out."""
         begin = time.perf_counter()
         try:
@@ -177,6 +207,8 @@ class Survey:
                 is_bad |= self._add(path, array)
         if is_bad and len(self._bad_items) < _MOST_FAULTS:
             self._bad_items.append(index)
+        if self._observe is not None:
+            self._observe(index, leaves, is_bad)
         target = item[1] if _is_pair(item) else None
         of_class = self._count_class(target)
         if is_shown:
@@ -200,7 +232,7 @@ class Survey:
         self._faults.append(fault)
         # The first ones by number, in any order of reading.
         self._faults.sort(key=lambda one: one.index or 0)
-        del self._faults[_MOST_FAULTS:]
+        del self._faults[self._most_faults :]
 
     def _add(self, path: str, array: Array) -> bool:
         """Add to the statistics; return True if a value is NaN or infinite."""
@@ -210,10 +242,18 @@ class Survey:
             values = values.transpose(2, 0, 1)
         by_row = layout in ("CHW", "HWC") or _has_columns(values)
         rows = values.reshape(len(values), -1) if by_row else values.reshape(1, -1)
-        bad = False
-        for number, row in enumerate(rows[:_MOST_CHANNELS]):
-            bad |= self._sums.setdefault((path, number), Spread()).add(row)
-        return bad
+        # Of small items many at once: 64 columns of 100 000 rows take 5 s and not minutes.
+        waiting = self._waiting.setdefault((path, len(rows), rows.dtype.str), [])
+        waiting.append(rows[:_MOST_CHANNELS].copy())
+        if len(waiting) * rows.size >= _AT_ONCE:
+            self._sum_up(path, waiting)
+        return array.dtype.kind in "fc" and not numpy.isfinite(array).all()
+
+    def _sum_up(self, path: str, waiting: list[Array]) -> None:
+        if waiting:
+            for number, row in enumerate(numpy.concatenate(waiting, axis=1)):
+                self._sums.setdefault((path, number), Spread()).add(row)
+            waiting.clear()
 
     def _count_class(self, target: Any) -> str:
         """Return the name of the item's class, "" if targets are not classes."""
@@ -283,12 +323,7 @@ class Survey:
                 )
                 return
 
-    def _warnings(self, examined: int) -> Iterator[str]:
-        if examined < self._count:
-            yield (
-                f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the "
-                "available time; the figures are for those."
-            )
+    def class_warnings(self) -> Iterator[str]:
         if self._all_classes and len(self._classes) == 1 and sum(self._classes.values()) > 1:
             name = self._name(next(iter(self._classes)))
             seen = number_format.count(sum(self._classes.values()))
@@ -299,6 +334,9 @@ class Survey:
         rare = rare_words(self._class_counts())
         if rare:
             yield rare
+
+    def _warnings(self) -> Iterator[str]:
+        yield from self.class_warnings()
         nan = sum(total.nan_count for total in self._sums.values())
         inf = sum(total.inf_count for total in self._sums.values())
         if nan or inf:

@@ -32,6 +32,7 @@ WORDS = {
     },
     ("project", "import"): ["PATH", "--name", "N"],
     ("dataset", "preview"): ["N", "--loader", "L"],
+    ("dataset", "scan"): ["N", "--loader", "L"],
     ("model", "check"): ["N"],
     ("model", "weights"): ["N", "FILE"],
     ("node", "add"): ["HOST"],

@@ -1,0 +1,76 @@
+"""Read all samples of a dataset in a process on this computer; keep the results."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from backend.base.progress import Progress
+from backend.records.base.number_format import count
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.scan import DatasetScan
+from backend.services.library.service import LibraryService
+from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.tool_process import ToolError, run_tool
+
+_BUDGET_S = 3600.0
+_STALL_S = 120.0
+"""The tool skips a sample after 30 s, unless the sample hangs in a C library."""
+
+
+class DataScanService:
+    """Scans of datasets. Every call blocks and may run on any thread."""
+
+    def __init__(self, library: LibraryService, cache: Path) -> None:
+        self._library = library
+        self._kept = KeptResults(cache)
+
+    def scan(self, dataset: str, loader: str, progress: Progress | None = None) -> DatasetScan:
+        """Read all samples with a loader, or return the result for exactly these files.
+
+        Raises:
+            ToolError: The loader cannot be used, or a sample hangs and cannot be interrupted.
+            Cancelled: The user cancelled.
+        """
+        data = self._library.show(Kind.DATASET, dataset)
+        code = self._library.show(Kind.LOADER, loader)
+        return self._kept.get(
+            ("scan", data.sha256, code.sha256),
+            DatasetScan.from_dict,
+            lambda: self._scan(data, code, progress or Progress()),
+        )
+
+    def _scan(self, data: LibraryItem, code: LibraryItem, progress: Progress) -> DatasetScan:
+        request = {
+            "loader": str(self._library.open_content(Kind.LOADER, code.reference, progress)),
+            "dataset": str(self._library.open_content(Kind.DATASET, data.reference, progress)),
+            "budget_s": _BUDGET_S,
+        }
+        watch = StallWatch(progress, _STALL_S)
+        return run_tool(
+            "scan", request, DatasetScan.from_dict, "The scan", _BUDGET_S + _STALL_S, watch
+        )
+
+
+class StallWatch(Progress):
+    """Pass reports on, and raise if the number of samples read stands still for too long."""
+
+    def __init__(self, progress: Progress, limit_s: float) -> None:
+        super().__init__()
+        self._progress = progress
+        self._limit_s = limit_s
+        self._done = self._total = 0.0
+        self._what = ""
+        self._since = time.monotonic()
+
+    def step(self, done: float, total: float, what: str) -> None:
+        if total or what != self._what:
+            self._done, self._total, self._what = done, total, what
+            self._since = time.monotonic()
+        elif self._total and time.monotonic() - self._since > self._limit_s:
+            raise ToolError(
+                f"A sample after number {count(int(self._done))} was not read within "
+                f"{self._limit_s:.0f} s and cannot be interrupted ({what}).",
+                "Find what hangs in __getitem__: a C library, a file on a dead share, a lock.",
+            )
+        self._progress.step(self._done, self._total, what)
