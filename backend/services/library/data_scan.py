@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from backend.base.progress import Progress
 from backend.records.base.number_format import count
 from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.sample_page import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.service import LibraryService
 from backend.services.tools.kept_results import KeptResults
 from backend.services.tools.tool_process import ToolError, run_tool
 
 _BUDGET_S = 3600.0
+_PAGE_S = 20.0
 _STALL_S = 120.0
 """The tool skips a sample after 30 s, unless the sample hangs in a C library."""
 
@@ -40,12 +45,40 @@ class DataScanService:
             lambda: self._scan(data, code, progress or Progress()),
         )
 
-    def _scan(self, data: LibraryItem, code: LibraryItem, progress: Progress) -> DatasetScan:
-        request = {
+    def page(
+        self,
+        dataset: str,
+        loader: str,
+        asked: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> SamplePage:
+        """Read some samples: ``{"places": [[split, index], …]}``, or the next ones of a split.
+
+        Those are ``{"split": …, "start": …, "count": …}`` and optionally ``of_class``.
+        """
+        data = self._library.show(Kind.DATASET, dataset)
+        code = self._library.show(Kind.LOADER, loader)
+        return self._kept.get(
+            ("page", data.sha256, code.sha256, json.dumps(asked, sort_keys=True)),
+            SamplePage.from_dict,
+            lambda: run_tool(
+                "sample_page",
+                {**self._files(data, code, progress or Progress()), **asked, "budget_s": _PAGE_S},
+                SamplePage.from_dict,
+                "Reading the samples",
+                _PAGE_S + 100,
+                progress,
+            ),
+        )
+
+    def _files(self, data: LibraryItem, code: LibraryItem, progress: Progress) -> dict[str, Any]:
+        return {
             "loader": str(self._library.open_content(Kind.LOADER, code.reference, progress)),
             "dataset": str(self._library.open_content(Kind.DATASET, data.reference, progress)),
-            "budget_s": _BUDGET_S,
         }
+
+    def _scan(self, data: LibraryItem, code: LibraryItem, progress: Progress) -> DatasetScan:
+        request = {**self._files(data, code, progress), "budget_s": _BUDGET_S}
         watch = StallWatch(progress, _STALL_S)
         return run_tool(
             "scan", request, DatasetScan.from_dict, "The scan", _BUDGET_S + _STALL_S, watch

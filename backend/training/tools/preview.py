@@ -30,10 +30,10 @@ from backend.records.library.preview import (
 )
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.histogram import Spread
+from backend.training.tools.overlays import parts
 from backend.training.tools.thumbnails import (
     Array,
     as_array,
-    part,
     parts_of,
     picture_layout,
     target_text,
@@ -209,23 +209,19 @@ class Survey:
             self._bad_items.append(index)
         if self._observe is not None:
             self._observe(index, leaves, is_bad)
-        target = item[1] if _is_pair(item) else None
-        of_class = self._count_class(target)
+        of_class = self.class_of(item)
         if is_shown:
             self._kept[index] = item
-        if is_shown or self._class_samples.wants(of_class):
-            sample = SamplePreview(
-                index,
-                tuple(part(path, value) for path, value in leaves),
-                "" if target is None else target_text(target, self._names),
-                time_ms,
-                of_class,
-            )
-            if is_shown:
-                self._samples.append(sample)
-            else:
-                self._class_samples.add(sample)
+            self._samples.append(self.sample(index, item, time_ms, of_class))
+        elif self._class_samples.wants(of_class):
+            self._class_samples.add(self.sample(index, item, time_ms, of_class))
         return True
+
+    def sample(self, index: int, item: Any, time_ms: float, of_class: str) -> SamplePreview:
+        """Return an item for display."""
+        target = item[1] if _is_pair(item) else None
+        text = "" if target is None else target_text(target, self._names)
+        return SamplePreview(index, parts(parts_of(item)), text, time_ms, of_class)
 
     def _fault(self, fault: ItemFault) -> None:
         self._fault_count += 1
@@ -255,11 +251,12 @@ class Survey:
                 self._sums.setdefault((path, number), Spread()).add(row)
             waiting.clear()
 
-    def _count_class(self, target: Any) -> str:
-        """Return the name of the item's class, "" if targets are not classes."""
+    def class_of(self, item: Any) -> str:
+        """Count the item for its class and return its name, "" if targets are not classes."""
         if not self._all_classes:
             return ""
         key: str | int
+        target = item[1] if _is_pair(item) else None
         array = None if isinstance(target, str) else as_array(target)
         if isinstance(target, str) and target:
             key = target

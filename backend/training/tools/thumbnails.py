@@ -140,12 +140,29 @@ def _floats(array: Array) -> tuple[float | None, ...]:
 
 
 def picture(array: Array, layout: str) -> str:
-    """Return a PNG in base64. Other ranges than 0…255 or 0…1 are scaled from lowest to highest."""
+    """Return a PNG in base64."""
+    return encoded(bytes_of(array, layout))
+
+
+def encoded(pixels: Array) -> str:
+    return base64.b64encode(png(pixels)).decode("ascii")
+
+
+def thinning(height: int, width: int) -> int:
+    """Return which row and column of a picture is shown: every, every other …"""
+    return max(1, math.ceil(max(height, width) / LARGEST_SIDE))
+
+
+def bytes_of(array: Array, layout: str) -> Array:
+    """Return a thumbnail's pixels as height × width × channels.
+
+    Other ranges than 0…255 or 0…1 are scaled from lowest to highest.
+    """
     if layout == "HW":
         array = array[:, :, None]
     elif layout == "CHW":
         array = array.transpose(1, 2, 0)
-    step = max(1, math.ceil(max(array.shape[:2]) / LARGEST_SIDE))
+    step = thinning(*array.shape[:2])
     array = array[::step, ::step]
     if array.dtype != numpy.uint8:
         values = array.astype(numpy.float64)
@@ -157,7 +174,7 @@ def picture(array: Array, layout: str) -> str:
             255 / ((high - low) or 1.0)
         )
         array = scaled.round().clip(0, 255).astype(numpy.uint8)
-    return base64.b64encode(png(array)).decode("ascii")
+    return array
 
 
 def png(pixels: Array) -> bytes:

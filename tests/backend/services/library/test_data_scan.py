@@ -104,3 +104,14 @@ def test_waiting_for_the_loader_to_open_is_no_stall() -> None:
     watch.step(0, 0, "Comparing the samples…")
     watch.step(0, 0, "Comparing the samples…")
     assert progress.seen == [(7, 9, "Reading training samples")]
+
+
+def test_a_page_of_samples_is_read_once(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(services, tmp_path, "return torch.tensor([float(index)]), index % 3")
+    asked = {"split": "training", "start": 2900, "count": 2, "of_class": "1"}
+    found = services.scans.page("tiny", "tiny", asked)
+    assert [one.sample.index for one in found.samples] == [2902, 2905]
+    monkeypatch.setattr(data_scan, "run_tool", None)
+    assert services.scans.page("tiny", "tiny", asked) == found

@@ -1,0 +1,33 @@
+"""Samples of a dataset that were requested by their numbers or their class.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.records.base.schema import Record
+from backend.records.library.preview import TOOL_RULES, ItemFault, SamplePreview
+
+
+@dataclass(frozen=True)
+class PageSample:
+    """A sample, and the split that it is from."""
+
+    split: str
+    sample: SamplePreview
+
+
+@dataclass(frozen=True)
+class SamplePage(Record, what="page of samples", rules=TOOL_RULES):
+    """Samples in the requested order. ``faults`` are those that the loader could not read.
+
+    ``end`` is the number of the first sample that was not read, of ``total`` in the split. It is
+    less than requested if the time was over.
+    """
+
+    samples: tuple[PageSample, ...]
+    end: int = 0
+    total: int = 0
+    faults: tuple[ItemFault, ...] = ()

@@ -1,0 +1,87 @@
+"""Targets of pictures drawn over them: boxes, masks of objects, and a class for each pixel.
+
+The targets are those of torchvision: ``boxes`` (left, top, right, bottom in pixels) and ``masks``
+in a dict for detection, and an array as large as the picture for segmentation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from backend.records.library.preview import SamplePart
+from backend.training.tools.thumbnails import (
+    Array,
+    as_array,
+    bytes_of,
+    encoded,
+    part,
+    picture_layout,
+    thinning,
+)
+
+_COLOURS = numpy.array(
+    [(230, 25, 75), (60, 180, 75), (0, 130, 200), (245, 130, 48), (145, 30, 180), (70, 240, 240),
+     (240, 50, 230), (210, 245, 60)], numpy.uint8,
+)  # fmt: skip
+_MOST_BOXES = 100
+_OPACITY = 0.5
+
+
+def parts(leaves: list[tuple[str, Any]]) -> tuple[SamplePart, ...]:
+    """Return the leaves for display, the first picture of the data with its targets over it."""
+    shown = [part(path, value) for path, value in leaves]
+    for number, (path, value) in enumerate(leaves):
+        array = as_array(value)
+        if not path.startswith("target") and array is not None and shown[number].png:
+            drawn = _drawn(array, [one for one in leaves if one[0].startswith("target")])
+            if drawn is not None:
+                shown[number] = replace(shown[number], png=encoded(drawn))
+            break
+    return tuple(shown)
+
+
+def _drawn(picture: Array, targets: list[tuple[str, Any]]) -> Array | None:
+    """Return the thumbnail's pixels with its targets, None without any."""
+    layout = picture_layout(tuple(picture.shape))
+    height, width = picture.shape[1:] if layout == "CHW" else picture.shape[:2]
+    step = thinning(height, width)
+    pixels = bytes_of(numpy.abs(picture) if picture.dtype.kind == "c" else picture, layout)
+    pixels = numpy.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else pixels[:, :, :3].copy()
+    is_drawn = False
+    for path, value in targets:
+        array = as_array(value)
+        if array is None or array.dtype.kind not in "biuf":
+            continue
+        shape = tuple(array.shape)
+        if path.endswith(".boxes") and array.ndim == 2 and shape[1] == 4 and len(array):
+            _outline(pixels, array[:_MOST_BOXES] / step)
+        elif shape[-2:] == (height, width) and path.endswith(".masks") and array.ndim == 3:
+            for number, mask in enumerate(array[:_MOST_BOXES]):
+                _cover(pixels, (mask[::step, ::step] > 0) * (number + 1))
+        elif shape in ((height, width), (1, height, width)) and array.dtype.kind != "f":
+            _cover(pixels, array.reshape(height, width)[::step, ::step].astype(numpy.int64))
+        else:
+            continue
+        is_drawn = True
+    return pixels if is_drawn else None
+
+
+def _outline(pixels: Array, boxes: Array) -> None:
+    most = numpy.array([pixels.shape[1], pixels.shape[0]] * 2) - 1
+    finite = boxes[numpy.isfinite(boxes).all(axis=1)]
+    for number, box in enumerate(finite):
+        left, top, right, bottom = numpy.clip(box.round(), 0, most).astype(int)
+        colour = _COLOURS[number % len(_COLOURS)]
+        pixels[top, left : right + 1] = pixels[bottom, left : right + 1] = colour
+        pixels[top : bottom + 1, left] = pixels[top : bottom + 1, right] = colour
+
+
+def _cover(pixels: Array, classes: Array) -> None:
+    """Tint each pixel with the colour of its class; 0 is the background, 255 often "ignore"."""
+    is_covered = (classes > 0) & (classes != 255)
+    colours = _COLOURS[(classes[is_covered] - 1) % len(_COLOURS)]
+    mixed = (1 - _OPACITY) * pixels[is_covered] + _OPACITY * colours
+    pixels[is_covered] = mixed.astype(numpy.uint8)

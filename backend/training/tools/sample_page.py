@@ -1,0 +1,98 @@
+"""Some samples of a dataset: at given places, or the next ones, of all classes or of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backend.records.base import number_format
+from backend.records.jobs.config import JobConfig
+from backend.records.library.preview import ItemFault
+from backend.records.library.sample_page import PageSample, SamplePage
+from backend.training.tools import protocol as tool_protocol
+from backend.training.tools.preview import Survey
+from backend.training.user_code import UserCodeError, UserData, load_loader
+
+
+def page(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
+    """``loader``, ``dataset``; ``places`` ([split, index], …), or ``split``, ``start``, ``count``.
+
+    ``of_class`` leaves out other classes. ``budget_s`` (20) limits the time for all samples.
+    """
+    report("Opening the loader…")
+    from backend.training.data import seed_everything
+
+    # As a rank of a job does it: random data are the same there.
+    seed_everything(JobConfig.seed)
+    pages = _Pages(request, report)
+    if "places" in request:
+        return pages.at([(str(split), int(index)) for split, index in request["places"]]).to_dict()
+    wanted = str(request["split"]), int(request["start"]), int(request["count"])
+    return pages.onwards(*wanted, str(request.get("of_class", ""))).to_dict()
+
+
+class _Pages:
+    def __init__(self, request: Mapping[str, Any], report: tool_protocol.Report) -> None:
+        self._report = report
+        self._loader = load_loader(Path(request["loader"]))
+        self._folder = Path(request["dataset"])
+        self._deadline = time.monotonic() + float(request.get("budget_s", 20.0))
+        self._splits: dict[str, tuple[UserData, Survey]] = {}
+        self._samples: list[PageSample] = []
+        self._faults: list[ItemFault] = []
+
+    def at(self, places: list[tuple[str, int]]) -> SamplePage:
+        for number, (split, index) in enumerate(places):
+            self._report("Reading samples", number, len(places))
+            if not self._read(split, index, ""):
+                break
+        return SamplePage(tuple(self._samples), faults=tuple(self._faults))
+
+    def onwards(self, split: str, start: int, count: int, of_class: str) -> SamplePage:
+        total = len(self._opened(split)[0])
+        end = start
+        for end in range(start, total):
+            if len(self._samples) + len(self._faults) >= count:
+                return SamplePage(tuple(self._samples), end, total, tuple(self._faults))
+            self._report("Reading samples", end, total)
+            if not self._read(split, end, of_class):
+                return SamplePage(tuple(self._samples), end, total, tuple(self._faults))
+        return SamplePage(tuple(self._samples), total, total, tuple(self._faults))
+
+    def _opened(self, split: str) -> tuple[UserData, Survey]:
+        if split not in self._splits:
+            loader = self._loader
+            opened = loader.validation if split == "validation" else loader.training
+            data = opened(self._folder)
+            self._splits[split] = data, Survey(data, split, self._report)
+        return self._splits[split]
+
+    def _read(self, split: str, index: int, of_class: str) -> bool:
+        """Keep one sample, or its error; return False if the time is over."""
+        data, survey = self._opened(split)
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            return False
+        begin = time.perf_counter()
+        try:
+            with tool_protocol.at_most(left):
+                item = data.item(index)
+        except tool_protocol.OutOfTime:
+            words = f"Sample {number_format.count(index)} was not read within {left:.0f} s."
+            self._faults.append(ItemFault(words, index=index))
+            return True
+        except UserCodeError as error:
+            self._faults.append(ItemFault(error.sentence, error.remedy, index, error.traceback))
+            return True
+        time_ms = (time.perf_counter() - begin) * 1000
+        its_class = survey.class_of(item)
+        if of_class in ("", its_class):
+            sample = survey.sample(index, item, time_ms, its_class)
+            self._samples.append(PageSample(split, sample))
+        return True
+
+
+if __name__ == "__main__":
+    tool_protocol.main(page)
