@@ -33,7 +33,7 @@ class CpuWait:
 
 
 def waited_ms() -> float:
-    """Return the wait of all threads so far; 0 where the kernel does not count it."""
+    """Return the wait of all threads until now; 0 where the kernel does not count it."""
     total_ns = 0
     with suppress(OSError):
         for task in Path("/proc/self/task").iterdir():

@@ -23,8 +23,8 @@ class Cause(Enum):
 class StepTimes(Record, what="step times"):
     """Milliseconds of a step over the last steps, one number for each rank.
 
-    ``communication_ms`` is the same on all ranks. None: it cannot be told from computing and is in
-    ``compute_ms``, as on a GPU, where the CPU waits for both at once.
+    ``communication_ms`` is the same on all ranks. None: it is part of ``compute_ms``, as on a GPU,
+    where the CPU waits for both at once.
     """
 
     data_ms: tuple[float, ...]

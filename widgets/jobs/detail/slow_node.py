@@ -1,4 +1,4 @@
-"""What slows a running job: a node with its cost and the likely cause, or all ranks alike."""
+"""The culprit that slows a running job: a node with its cost and cause, or a part of all."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class _Cells(QWidget):
         x, whole = bar.left(), sum(parts) or 1.0
         for number, part in enumerate(parts):
             width = part / whole * bar.width()
-            # One pixel between two parts: they are told apart without colour, too.
+            # One pixel between two parts separates them without colour.
             painter.fillRect(
                 QRectF(x, bar.top(), max(0.0, width - 1), bar.height()), _part_colour(number)
             )
