@@ -253,6 +253,7 @@ class Trainer:
     def _step(self, data: Any, target: Any, rate: float, began: float) -> list[StepResult]:
         """Make one optimizer step; return the known results of this and earlier ones."""
         loaded = time.perf_counter()
+        self._cpu_wait.begin()
         self.beat.beat(Phase.COMPUTING)
         on_gpu = self.device.type == "cuda"
         if on_gpu:
@@ -274,6 +275,7 @@ class Trainer:
         self.batch.where = "backward"
         strategy.backward(self._scaler.scale(loss))
         computed = time.perf_counter() - strategy.exchange_s
+        cpu_wait_ms = self._cpu_wait.end()
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
         self.beat.beat(Phase.COMPUTING)
@@ -293,7 +295,7 @@ class Trainer:
             (loaded - began) * 1e3,
             (computed - loaded + ended - reduced) * 1e3,
             (reduced - computed) * 1e3,
-            self._cpu_wait.step(ended),
+            cpu_wait_ms,
         )
         course = self.course
         self._book.facts.append(

@@ -26,7 +26,7 @@ class RankStep(NamedTuple):
     """One step of one rank, in milliseconds.
 
     ``exchange_ms`` is the time inside the exchange of gradients, ``cpu_wait_ms`` the time in which
-    threads of the rank waited for a core.
+    it waited for a core while it computed.
     """
 
     data_ms: float = 0.0

@@ -17,7 +17,7 @@ from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
 from tests.cluster.ready import made_ready
-from tests.cluster.seeded_causes import RANK_OF, named, stock
+from tests.cluster.seeded_causes import is_named, slowed, stock
 
 RUNS = 10
 
@@ -33,18 +33,19 @@ def measure(runs: int = RUNS) -> list[Figure]:
         ready = stack.enter_context(made_ready(cluster, folder))
         stock(ready, folder / "sources")
         for cause in Cause:
-            found = [named(ready, cause) for _ in range(runs)]
-            right = [
-                one is not None and (one.cause, one.rank) == (cause, RANK_OF[cause])
-                for one in found
-            ]
-            texts = Counter(one.evidence if one is not None else "nothing" for one in found)
-            context = f"{runs} runs; such as: {texts.most_common(1)[0][0]}"
+            views = [slowed(ready, cause) for _ in range(runs)]
+            right = sum(is_named(view, cause) for view in views)
+            said = Counter(
+                view.slow_cause.cause.value if view.slow_cause is not None else "nothing"
+                for view in views
+            )
+            counts = ", ".join(f"{name} {count}" for name, count in said.items())
+            context = f"{runs} runs: {counts}; such as “{views[0].why_slow()}”"
             figures.append(
                 Figure(
                     "X4",
                     f"named rightly, {cause.value}",
-                    (sum(right) / runs,),
+                    (right / runs,),
                     0.9,
                     at_least=True,
                     context=context,

@@ -8,18 +8,20 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.records.jobs.slow_cause import Cause, SlowCause
+from backend.records.jobs.slow_cause import Cause
+from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import of_runs, reaches, starting
 from tests.integration.tiny import write_sources
 
-RANK_OF = {Cause.DATA: 1, Cause.COMPUTE: 1, Cause.CPU: 1, Cause.COMMUNICATION: None}
+_RANK_OF = {Cause.DATA: 1, Cause.COMPUTE: 1, Cause.CPU: 1, Cause.COMMUNICATION: None}
 """Each cause, and the rank at which it is made; rank 1 is on node2."""
 _NAME = "slow"
 _STEPS = 130
 _ROUND_TRIP_MS = 20.0
+_NICENESS = -15
 
 _MODEL = """
 import os
@@ -84,8 +86,8 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
         library.import_item(kind, path, _NAME)
 
 
-def named(ready: ReadyCluster, cause: Cause | None) -> SlowCause | None:
-    """Return what is named when a job has trained with this cause for some steps."""
+def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
+    """Return a job that has trained with this cause for some steps."""
     environment = {"SLOW": cause.value if cause is not None else "", "HOROVOD_CYCLE_TIME": "1"}
     with contextlib.ExitStack() as stack:
         if cause is Cause.COMMUNICATION:
@@ -98,10 +100,15 @@ def named(ready: ReadyCluster, cause: Cause | None) -> SlowCause | None:
         if cause is Cause.CPU:
             processes.append(stack.enter_context(_spinning(ready)))
         _prefer(processes)
-        begun = view.step
+        begun = ready.services.jobs.queries.show(view.id).step
         view = reaches(ready, view.id, lambda v: v.step >= begun + _STEPS or not v.state.is_live)
         assert view.state.is_live, view.error
-        return view.slow_cause
+        return view
+
+
+def is_named(view: JobView, cause: Cause) -> bool:
+    found = view.slow_cause
+    return found is not None and (found.cause, found.rank) == (cause, _RANK_OF[cause])
 
 
 @contextlib.contextmanager
@@ -122,6 +129,9 @@ def _spinning(ready: ReadyCluster) -> Iterator[Process]:
 def _prefer(processes: list[Process]) -> None:
     """Let them come before what others do on this machine, which is no node of theirs."""
     for process in processes:
+        folder = Path("/proc", str(process.host_pid))
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for task in Path("/proc", str(process.host_pid), "task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(task.name), -10)
+            for task in (folder / "task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(task.name), _NICENESS)
+            if (group := folder / "autogroup").exists():
+                group.write_text(str(_NICENESS))

@@ -6,7 +6,7 @@ import pytest
 
 from backend.records.jobs.slow_cause import Cause
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeded_causes import RANK_OF, named, stock
+from tests.cluster.seeded_causes import is_named, slowed, stock
 
 pytestmark = pytest.mark.slow
 
@@ -19,10 +19,10 @@ def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_the_cause_that_was_made_is_named(stocked: ReadyCluster, cause: Cause) -> None:
-    found = named(stocked, cause)
-    assert found is not None
-    assert (found.cause, found.rank) == (cause, RANK_OF[cause]), found.evidence
+    view = slowed(stocked, cause)
+    assert is_named(view, cause), (view.slow_cause, view.step_times)
 
 
 def test_a_healthy_job_has_no_cause(stocked: ReadyCluster) -> None:
-    assert named(stocked, None) is None
+    view = slowed(stocked, None)
+    assert view.slow_cause is None, view.step_times

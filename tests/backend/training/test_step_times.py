@@ -130,11 +130,16 @@ def test_the_parts_of_each_rank_add_up_to_its_step_and_one_rank_waits_for_none(
     assert (times.waiting_ms[0], times.communication_ms) == (0.0, 0.0)
 
 
-def test_the_wait_for_a_core_is_spread_over_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = iter((500.0, 600.0, 590.0))
-    monkeypatch.setattr(cpu_wait, "waited_ms", lambda: next(waits))
-    wait = CpuWait()
-    assert [wait.step(now_s) for now_s in (0.0, 0.5, 1.0, 1.5, 2.5)] == [0, 0, 50, 50, 0]
+def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    figures = iter((500.0, 504.0, 600.0, 607.0))
+    monkeypatch.setattr(cpu_wait, "waited_ms", lambda: next(figures))
+    wait, found = CpuWait(), []
+    for _ in range(10):
+        wait.begin()
+        found.append(wait.end())
+    assert found == [4.0] * 8 + [7.0] * 2
 
 
 def test_the_kernel_counts_the_wait_for_a_core() -> None:
