@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
+from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName
 from backend.records.studies.table import StudyTable
 from backend.records.sweeps.spec import SweepMade, sweep_name
@@ -45,6 +47,7 @@ class StudyController(QObject):
         self._studies = studies
         self._sweeps = sweeps
         self._runner = runner
+        self._page = page
         self._pane = page.sweep
         self._window = window
         self.dialog: DialogHolder[StudyDialog] = DialogHolder()
@@ -112,17 +115,20 @@ class StudyController(QObject):
     def _stop(self) -> None:
         self._runner.notify("Stopping the study; each running job saves a checkpoint first")
         stop = partial(self._sweeps.stop, self._pane.tag)
-        self._runner.run(_LANE, stop, lambda _views: None, self._notify)
+        self._runner.run(_LANE, stop, self._show_views, self._notify)
 
     @Slot()
     def _resume(self) -> None:
+        def resumed(views: Sequence[JobView]) -> None:
+            self._show_views(views)
+            self._runner.notify("The rest of the study is in the queue")
+
         resume = partial(self._sweeps.resume, self._pane.tag)
-        self._runner.run(
-            _LANE,
-            resume,
-            lambda _views: self._runner.notify("The rest of the study is in the queue"),
-            self._notify,
-        )
+        self._runner.run(_LANE, resume, resumed, self._notify)
+
+    def _show_views(self, views: Sequence[JobView]) -> None:
+        for view in views:
+            self._page.show_view(view)
 
     @Slot()
     def _ask_file(self) -> None:

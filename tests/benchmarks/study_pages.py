@@ -41,14 +41,20 @@ def measure(services: Services, name: str) -> bool:
     made = services.studies.start(name)
     ends = []
     for number, view in enumerate(made.jobs, 1):
-        ends.append(services.jobs.queries.wait(view.id))
+        # Between the queue and the start of its run a job is a draft for a moment.
+        ended = services.jobs.queries.wait(view.id, until=lambda now: now.state.is_over)
+        ends.append(ended)
         services.jobs.lifecycle.reap(view.id)
         sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.word}\n")
-    started = services.studies.named(made.tag)
-    when = f"{datetime.now(UTC):%Y-%m-%d}"
-    table = in_markdown(services.studies.table(started))
-    write(PAGES / f"{name}.md", f"{table}\nMeasured on {os.cpu_count()} cores, {when}.\n")
+    write_table(services, name, made.tag)
     return all(view.state is JobState.FINISHED for view in ends)
+
+
+def write_table(services: Services, name: str, sweep: str) -> None:
+    """Write the table of a started study into its page."""
+    table = in_markdown(services.studies.table(services.studies.named(sweep)))
+    when = f"{datetime.now(UTC):%Y-%m-%d}"
+    write(PAGES / f"{name}.md", f"{table}\nMeasured on {os.cpu_count()} cores, {when}.\n")
 
 
 def write(path: Path, measured: str) -> None:

@@ -12,6 +12,7 @@ import tomli_w
 from backend.node.queue.keeper import lock_of
 from backend.node.system import process_identity
 from backend.records.jobs.state import JobState
+from backend.records.jobs.view import JobView
 from backend.records.studies.table import figure
 from backend.services.context.container import Services
 from tests.integration.conftest import is_training
@@ -67,7 +68,7 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
 
     released.touch()
     queue.sweeps.resume(made.tag)
-    ends = [queue.jobs.queries.wait(job) for job in (large, small)]
+    ends = [queue.jobs.queries.wait(job, until=_is_done) for job in (large, small)]
     assert [view.state for view in ends] == [JobState.FINISHED] * 2
     assert ends[0].run == 2
     rows = queue.studies.table(started).rows
@@ -77,3 +78,8 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
     assert all(row.value.n == 1 and (row.also[0].mean or 0) > 0 for row in rows)
     text = queue.studies.export(started, tmp_path / "table.md").read_text()
     assert f"| large | {figure(rows[0].value.mean)} | 50.0 |" in text
+
+
+def _is_done(view: JobView) -> bool:
+    """It is finished, or failed and the test shows why; stopped it was before."""
+    return view.state is JobState.FINISHED or view.state.has_failed

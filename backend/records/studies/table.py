@@ -139,7 +139,7 @@ def _value(
 def in_markdown(table: StudyTable) -> str:
     """Return the table as a page of documentation; all its figures are measured or published."""
     seeds = ", ".join(map(str, table.seeds))
-    notes = [f"**Source.** {table.source}", f"**Form.** {table.form.value}, seeds {seeds}."]
+    notes = [f"**Source.** {table.source}.", f"**Form.** {table.form.value}, seeds {seeds}."]
     if table.note:
         notes[-1] += f" {table.note}"
     head = [f"{table.value.label}{_in_unit(table.value)}", "published", "difference", "jobs"]

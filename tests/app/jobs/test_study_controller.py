@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,12 +12,14 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.jobs.study_controller import StudyController
 from backend.base.errors import BackendError
+from backend.records.jobs.state import JobState
 from backend.records.studies.study import FormName
 from backend.records.sweeps.spec import SweepMade
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
 from tests.windows import on_screen
+from widgets.common.buttons import Button
 from widgets.jobs.page.jobs_page import JobsPage
 
 LEFT = Qt.MouseButton.LeftButton
@@ -78,8 +81,8 @@ def asked():
 @pytest.fixture
 def controller(page, studies, asked, immediately):
     sweeps = SimpleNamespace(
-        stop=lambda tag: asked.append(("stop", tag)),
-        resume=lambda tag: asked.append(("resume", tag)),
+        stop=lambda tag: asked.append(("stop", tag)) or LR_JOBS[4:],
+        resume=lambda tag: asked.append(("resume", tag)) or LR_JOBS[4:],
     )
     made = StudyController(studies, sweeps, immediately, page, page, page)
     made.heard = immediately.heard
@@ -87,8 +90,6 @@ def controller(page, studies, asked, immediately):
 
 
 def press(part, text):
-    from widgets.common.buttons import Button
-
     (found,) = (one for one in part.findChildren(Button) if one.text().startswith(text))
     QTest.mouseClick(found, LEFT)
 
@@ -157,18 +158,12 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     page.show_lines((0,))
     assert studies.read == [LR]
     studies.table_of[LR] = split()
-    ended = tuple(view if view.state.is_over else _finished(view) for view in LR_JOBS)
+    ended = tuple(
+        view if view.state.is_over else replace(view, state=JobState.FINISHED) for view in LR_JOBS
+    )
     show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *ended))
     assert studies.read == [LR, LR]
     assert page.sweep.study.table == split()
-
-
-def _finished(view):
-    from dataclasses import replace
-
-    from backend.records.jobs.state import JobState
-
-    return replace(view, state=JobState.FINISHED)
 
 
 def test_stop_resume_and_export_act_on_the_open_study(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSizePolicy, QTableView, QWidget
 
@@ -93,9 +95,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
 
     also = tuple(
         TableColumn[TableRow](
-            titled(column.label, column.unit),
-            lambda one, number=number: spread(one.also[number]) or formats.NONE,  # type: ignore[misc]
-            is_figure=True,
+            titled(column.label, column.unit), partial(_further, number), is_figure=True
         )
         for number, column in enumerate(table.also)
     )
@@ -115,6 +115,10 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
         ),
         *also,
     )
+
+
+def _further(number: int, row: TableRow) -> str:
+    return spread(row.also[number]) or formats.NONE
 
 
 def _jobs(row: TableRow) -> str:

@@ -83,7 +83,7 @@ def test_the_exported_bytes_have_measured_and_published_values() -> None:
         Measure.STALENESS,
     )
     assert in_markdown(found) == (
-        "# Rates\n\nWhich rate?\n\n**Source.** A paper\n\n**Form.** small, seeds 1, 2.\n\n"
+        "# Rates\n\nWhich rate?\n\n**Source.** A paper.\n\n**Form.** small, seeds 1, 2.\n\n"
         "| | Error, % | published | difference | jobs | Staleness, updates |\n"
         "|---|---|---|---|---|---|\n"
         "| a, 1 | 3.00 ± 1.41 |  |  | 2 of 2 |  |\n"
