@@ -105,7 +105,7 @@ def show(services: Services, arguments: argparse.Namespace, as_json: bool) -> in
     rows = (
         (
             row.name,
-            f"{row.value.n}/{row.jobs}",
+            f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
             spread(row.value),
             figure(row.published),
             figure(row.difference, "+"),
