@@ -19,8 +19,8 @@ atexit.register(lambda: print("compiler:", "torch._dynamo.utils" in sys.modules)
 
 @pytest.mark.slow
 def test_a_rank_does_not_load_the_compiler_nor_does_one_that_is_resumed(tmp_path: Path) -> None:
-    # Not `alone`: such a rank of a test is forked from a process that put the compiler off.
     training = new_training(tmp_path, model=_TELLS_AT_ITS_END + MODEL, processes=1)
+    training.is_forked = False
     training.train_well()
     assert "compiler: False" in training.log()
     training.with_config(processes=1, epochs=4)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import json
-import multiprocessing
 import os
-import signal
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.training import rank
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
@@ -43,6 +42,29 @@ class UserModel(nn.Module):
     def metrics(self, output, target):
         return {"accuracy": (output.argmax(1) == target).float().mean().item()}
 """
+
+
+def held(model: str, moment: str = "self.steps > 4", at: str = "return self.layers(x)") -> str:
+    """Return a model that waits, at a moment, until its job knows that it is to stop.
+
+    It does so in runs that get `Training.hold`. So a stop comes when it is meant to, and at once.
+
+    Args:
+        moment: An expression of ``self.steps``, the steps that it made, ``self.judged``, whether it
+            was in a validation since, and ``self.training``.
+    """
+    return model.replace(
+        at,
+        "import os, time\n"
+        "        self.steps = getattr(self, 'steps', 0) + self.training\n"
+        "        self.judged = getattr(self, 'judged', 0) or self.steps and not self.training\n"
+        f"        status = {moment} and os.environ.get('STATUS')\n"
+        "        while status and 'STOPPING' not in open(status).read():\n"
+        "            time.sleep(0.01)\n"
+        "        time.sleep(0.3 if status else 0)\n"
+        f"        {at}",
+    )
+
 
 LOADER = """
 import torch
@@ -81,40 +103,28 @@ def job(**settings: Any) -> dict[str, Any]:
     return raw
 
 
-multiprocessing.set_forkserver_preload(["tests.backend.training.preloaded"])
+_PRELOADED = Path(__file__).with_name("preloaded.py")
 
 
-class LoneRank(ForkServerProcess):
-    """The only rank of a job, forked from a process that imported torch: a tenth of its time.
+@cache
+def _server() -> str:
+    """Start the process that forks ranks, once in a session; return its address."""
+    folder = tempfile.mkdtemp(prefix="ranks-")
+    address = f"{folder}/socket"
+    # It ends when its input does, so at the latest with this process.
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.backend.training.preloaded", "--serve", address],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+    )
 
-    It has as much of the interface of a `Popen` as `Training` needs.
-    """
+    def end() -> None:
+        server.communicate()
+        shutil.rmtree(folder)
 
-    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        super().__init__()
-        self.arguments, self.environment, self.log = arguments, environment, str(log)
-
-    def run(self) -> None:
-        os.setsid()
-        os.chdir(ROOT)
-        os.environ.clear()
-        os.environ.update(self.environment)
-        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        rank.main(self.arguments)
-
-    def poll(self) -> int | None:
-        return self.exitcode
-
-    def wait(self) -> int:
-        self.join()
-        assert self.exitcode is not None
-        assert self.pid is not None
-        # The workers of its loader, as the guard of a real rank does.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        return self.exitcode
+    atexit.register(end)
+    wait_for(lambda: Path(address).exists(), "the process that forks ranks")
+    return address
 
 
 @dataclass
@@ -128,6 +138,8 @@ class Training:
     nodes: tuple[str, ...] = ("here",)
     """Of the ranks, in turn, as the job is told; all are processes of this computer."""
     run: int = 0
+    is_forked: bool = True
+    """Whether its ranks are forked from a process that has torch, and not started anew."""
 
     def prepare(self, resume_from: str = "", start_from: str = "") -> None:
         self.run += 1
@@ -156,16 +168,15 @@ class Training:
     def with_config(self, **settings: Any) -> None:
         self.config = parsed(job(**settings))
 
-    def start(self, **environment: str) -> subprocess.Popen[bytes] | LoneRank:
-        arguments = ["--job", str(self.folder.path), "--run", str(self.run)]
+    def start(self, **environment: str) -> subprocess.Popen[bytes]:
         variables = clean_environment(**environment)
         log = self.folder.path / f"output-{self.run}.log"
-        if self.config.strategy.name == "alone":
-            lone = LoneRank(arguments, variables, log)
-            lone.start()
-            return lone
-        ranks = [sys.executable, "-m", "backend.training.rank", *arguments]
-        command = [*mpirun(self.config.world_size), *ranks]
+        command = [sys.executable, "-m", "backend.training.rank"]
+        if self.is_forked:
+            command = [sys.executable, "-I", "-S", str(_PRELOADED), _server()]
+        command += ["--job", str(self.folder.path), "--run", str(self.run)]
+        if self.config.strategy.name != "alone":
+            command = [*mpirun(self.config.world_size), *command]
         with log.open("wb") as file:
             return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=file, stderr=file)
 
@@ -189,6 +200,11 @@ class Training:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+    @property
+    def hold(self) -> dict[str, str]:
+        """The environment in which a model that is `held` waits."""
+        return {"STATUS": str(self.folder.status), "HOROVOD_CYCLE_TIME": "50"}
 
     def train_well(self, **given: Any) -> None:
         code = self.train(**given)
