@@ -8,22 +8,17 @@ from typing import Any
 import pytest
 import torch
 
-from tests.backend.training.test_resume import RANDOM_LOADER, assert_bit_equal, napping
-from tests.backend.training.training_rig import MODEL, Training, new_training
+from tests.backend.training.test_resume import RANDOM_LOADER, assert_bit_equal
+from tests.backend.training.training_rig import MODEL, Training, held, new_training
 
-NAPPING = MODEL.replace(
-    "class UserModel",
-    "import os, time\n"
-    "class Nap(nn.Module):\n"
-    "    steps = 0\n"
-    "    def forward(self, x):\n"
-    "        self.steps += self.training\n"
-    "        if self.steps > 2:\n"
-    "            time.sleep(float(os.environ.get('NAP', 0)))\n"
-    "        return x\n"
-    "\n"
-    "class UserModel",
-).replace("nn.ReLU()", "Nap(), nn.ReLU()")
+HELD = held(
+    MODEL.replace(
+        "class UserModel",
+        "class Hold(nn.Module):\n    def forward(self, x):\n        return x\n\nclass UserModel",
+    ).replace("nn.ReLU()", "Hold(), nn.ReLU()"),
+    "self.steps > 8",
+    at="return x\n",
+)
 
 
 BYTES = ("of part 1", "of part 2", "of part 3", "whole")
@@ -73,13 +68,13 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "parts": 3,
         "epochs": 2,
-        "model": NAPPING.replace("nn.ReLU(), ", "nn.Linear(16, 16), nn.ReLU(), "),
+        "model": HELD.replace("nn.ReLU(), ", "nn.Linear(16, 16), nn.ReLU(), "),
         "loader": RANDOM_LOADER,
         "strategy": {"cut": ["layers.0", "layers.2"], "inner_rounds": 2},
     }
     straight, halves = (split(tmp_path, name, **settings) for name in ("straight", "halves"))
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 2, **napping(1))
+    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
     assert halves.step() < 24
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)

@@ -7,22 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
-
-NAPPING = MODEL.replace(
-    "return self.layers(x)",
-    "import os, time\n"
-    "        self.steps = getattr(self, 'steps', 0) + self.training\n"
-    "        if self.steps > 2 or not self.training:\n"
-    "            time.sleep(float(os.environ.get('NAP', 0)))\n"
-    "        return self.layers(x)",
-)
-"""Where NAP is set, the run lasts far longer than the wish to stop takes to arrive."""
-
-
-def napping(seconds: int) -> dict[str, str]:
-    return {"NAP": str(seconds), "HOROVOD_CYCLE_TIME": "50"}
-
+from tests.backend.training.training_rig import LOADER, MODEL, Training, held, new_training
 
 RANDOM_LOADER = LOADER.replace(
     "return self.x[index], self.y[index]",
@@ -68,11 +53,11 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(
         "epochs": 3,
     }
     straight, halves = (
-        new_training(tmp_path, model=NAPPING, loader=RANDOM_LOADER, name=name, **settings)
+        new_training(tmp_path, model=held(MODEL), loader=RANDOM_LOADER, name=name, **settings)
         for name in ("straight", "halves")
     )
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 2, **napping(processes))
+    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
     stopped = torch.load(halves.latest(), weights_only=True)
     assert stopped["course"]["step"] < 3 * 96 // (8 * processes)
     halves.train_well(resume_from=halves.latest())
@@ -84,13 +69,13 @@ def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path:
     """The loader draws random numbers in the validation too, which begins anew in the resume."""
     settings = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 3}
     loader = RANDOM_LOADER.replace("37, 2", "400, 2")
-    model = NAPPING.replace("self.steps > 2 or ", "")
+    model = held(MODEL, "self.judged and not self.training")
     straight, halves = (
         new_training(tmp_path, model=model, loader=loader, name=name, **settings)
         for name in ("straight", "halves")
     )
     straight.train_well()
-    halves.train_well(when=lambda: halves.status_is("EVALUATING"), **napping(1))
+    halves.train_well(when=lambda: halves.status_is("EVALUATING"), **halves.hold)
     assert halves.curve("validation/loss") == {}
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
@@ -108,8 +93,8 @@ def test_on_other_ranks_by_smaller_batches_the_epoch_goes_on_at_the_same_sample(
         "                file.write(f'{index}\\n')\n"
         "        return self.x[index], self.y[index]",
     )
-    training = new_training(tmp_path, model=NAPPING, loader=logging, epochs=4, batch_size=4)
-    training.train_well(when=lambda: training.step() >= 2, **napping(1))
+    training = new_training(tmp_path, model=held(MODEL), loader=logging, epochs=4, batch_size=4)
+    training.train_well(when=lambda: training.step() >= 2, **training.hold)
     course = torch.load(training.latest(), weights_only=True)["course"]
     taken = seen.read_text().split()
     assert len(taken) == course["step"] * 8 < 4 * 96

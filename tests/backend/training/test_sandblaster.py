@@ -11,7 +11,7 @@ import torch
 from backend.training.data import portions
 from tests.backend.training.test_asynchronous import slow
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import MODEL, ROOT, Training, new_training
+from tests.backend.training.training_rig import MODEL, ROOT, Training, held, new_training
 
 DIGITS = ROOT / "resources" / "gallery" / "digits"
 MLP = """
@@ -94,18 +94,9 @@ def test_the_number_of_workers_changes_nothing_but_rounding(tmp_path: Path) -> N
 
 # Running means of batch normalization also see the part of the iteration that is made again.
 STEADY = MODEL.replace("nn.BatchNorm1d(16)", "nn.Identity()")
-HELD = STEADY.replace(
-    "return self.layers(x)",
-    "import os, time\n"
-    "        self.trained = getattr(self, 'trained', False) or self.training\n"
-    "        self.judged = getattr(self, 'judged', False) or self.trained and not self.training\n"
-    "        status = os.environ.get('STATUS') if self.judged and self.training else None\n"
-    "        while status and 'STOPPING' not in open(status).read():\n"
-    "            time.sleep(0.01)\n"
-    "        return self.layers(x)",
-)
-"""Where STATUS is set, its second iteration does not end before the job knows of the stop. Under
-load, a stop came as late as the validation after it."""
+HELD = held(STEADY, "self.judged and self.training")
+"""Its second iteration waits for the stop: under load, the stop of a model that napped came as late
+as the validation after it."""
 
 
 def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
@@ -118,7 +109,7 @@ def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_pa
     }
     straight, halves = (sandblaster(tmp_path, name, **settings) for name in ("straight", "halves"))
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 1, STATUS=str(halves.folder.status))
+    halves.train_well(when=lambda: halves.step() >= 1, **halves.hold)
     course = torch.load(halves.latest(), weights_only=True)["course"]
     assert (course["step"], course["epoch_step"]) == (1, 0)
     halves.train_well(resume_from=halves.latest())

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from backend.training.stop_watcher import stop_requested
-from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training
+from tests.backend.training.training_rig import LOADER, MODEL, Training, held, new_training
 
 
 def counting(tmp_path: Path, sleep_s: float = 0.005) -> str:
@@ -66,18 +66,11 @@ def test_f22_a_stop_while_the_job_is_set_up_saves_where_it_is(tmp_path: Path) ->
 
 
 def test_a_stop_in_the_validation_does_not_wait_for_its_end(tmp_path: Path) -> None:
-    model = MODEL.replace(
-        "return nn.functional",
-        "if not self.training:\n"
-        "            import os, time; time.sleep(float(os.environ.get('NAP', 0)))\n"
-        "        return nn.functional",
-    )
+    model = held(MODEL, "self.judged and not self.training")
     training = new_training(
         tmp_path, model=model, loader=LOADER.replace("37, 2", "4000, 2"), epochs=1
     )
-    training.train_well(
-        when=lambda: training.status_is("EVALUATING"), NAP="1", HOROVOD_CYCLE_TIME="50"
-    )
+    training.train_well(when=lambda: training.status_is("EVALUATING"), **training.hold)
     course = torch.load(training.latest(), weights_only=True)["course"]
     assert (course["epoch"], course["step"]) == (1, 6)
     assert training.curve("validation/loss") == {}
