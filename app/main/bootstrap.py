@@ -279,6 +279,7 @@ class Program(QObject):
         from app.jobs.status_poller import StatusPoller
         from app.jobs.study_controller import StudyController
         from app.jobs.trash_controller import JobTrash
+        from app.library.layers_controller import LayersController
         from app.library.library_controller import LibraryController
         from app.nodes.node_controller import NodeController
         from backend.services.jobs.feed import JobList
@@ -304,6 +305,8 @@ class Program(QObject):
         self._library_controller = LibraryController(
             services.library, runner, self.library, window, self
         )
+        look = services.inspection, runner
+        self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self
         )

@@ -16,6 +16,8 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Together
+from backend.records.library.layer_graph import LayerGraph
+from backend.records.library.layers import ModelLayers
 from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
 from widgets.common import formats
 from widgets.common.banner import Banner
@@ -40,12 +42,17 @@ _TABS = {
         ("source", "Files"),
         ("versions", "Versions"),
     ),
-    Kind.MODEL: (("source", "Source"), ("check", "Check"), ("versions", "Versions")),
+    Kind.MODEL: (
+        ("source", "Source"),
+        ("check", "Check"),
+        ("layers", "Layers"),
+        ("versions", "Versions"),
+    ),
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
 }
 _NARROW_BELOW_W = 680
 _CHOOSE = ("", "Choose…")
-_TRIED = ("samples", "statistics", "check")
+_TRIED = ("samples", "statistics", "check", "layers")
 """The tabs that a preview or a check fills."""
 
 
@@ -67,6 +74,7 @@ class LibraryDetail(QWidget):
         job_requested: The reference to begin a new job with.
         preview_requested: A `Trial`; answer with `show_preview` or `show_trial_error`.
         check_requested: A `Trial` with a model; answer with `show_check` or `show_trial_error`.
+        layers_requested: A complete `Trial`; answer with `show_layers` or `show_trial_error`.
         cancel_requested: Cancel the running preview or check.
         files_requested: A reference whose files to list; answer with `show_files`.
         text_requested: Reference and path of a source file; answer with `show_text`.
@@ -80,6 +88,7 @@ class LibraryDetail(QWidget):
     job_requested = Signal(str)
     preview_requested = Signal(object)
     check_requested = Signal(object)
+    layers_requested = Signal(object)
     cancel_requested = Signal()
     files_requested = Signal(str)
     text_requested = Signal(str, str)
@@ -204,6 +213,17 @@ class LibraryDetail(QWidget):
         self._banner.hide()
         self._show_facts([Fact("Parameters", formats.count(check.parameters))])
 
+    def show_layers(self, trial: Trial, layers: ModelLayers) -> None:
+        if self._concerns(trial):
+            self._end_trial()
+            self._trial.show_layers(layers)
+            self._banner.hide()
+
+    def show_layer_graph(self, trial: Trial, graph: LayerGraph | str) -> None:
+        """Take the graph of the shown layers, or why there is none."""
+        if self._concerns(trial):
+            self._trial.layers.show_graph(graph)
+
     def show_trial_progress(self, share: float | None, text: str) -> None:
         """Show a running preview or check, or weights being copied."""
         self._progress.set_progress(share, text)
@@ -252,7 +272,7 @@ class LibraryDetail(QWidget):
         for box in (self._dataset_box, self._loader_box):
             box.choose("")
             box.activated.connect(self._partner_chosen)
-        self._go = Button("Check" if self._kind is Kind.MODEL else "Preview", icon="play")
+        self._go = Button("", icon="play")
         self._go.clicked.connect(self._wish_trial)
         self._trial_row = QWidget()
         boxes: list[QWidget | None] = []
@@ -349,6 +369,7 @@ class LibraryDetail(QWidget):
         self._pages.setCurrentWidget(self._by_key[key])
         self._trial_row.setVisible(key in _TRIED)
         self._trial.samples.filter.setVisible(key == "samples")
+        self._go.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
         self._look_inside()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -369,7 +390,7 @@ class LibraryDetail(QWidget):
         elif key in _TRIED and self._can_try():
             self._shown_for[key] = reference
             self._wish_trial()
-        elif key in _TRIED:
+        elif key in _TRIED and self._kind is not Kind.MODEL:
             self._ask_for_partner()
 
     @Slot(str)
@@ -403,7 +424,12 @@ class LibraryDetail(QWidget):
         return self._loader_box if self._kind is Kind.DATASET else self._dataset_box
 
     def _can_try(self) -> bool:
-        return self._kind is Kind.MODEL or bool(self._partner_box.key())
+        if self._kind is Kind.MODEL:
+            return self._tabs.key() != "layers" or self._has_both()
+        return bool(self._partner_box.key())
+
+    def _has_both(self) -> bool:
+        return bool(self._dataset_box.key() and self._loader_box.key())
 
     def _choose_known(self) -> bool:
         """Select what worked with the entry before, if nothing is selected; True if found."""
@@ -443,6 +469,8 @@ class LibraryDetail(QWidget):
         ):
             return
         if self._can_try():
+            # The other tabs show the data that was chosen before.
+            self._shown_for = {self._tabs.key(): self._reference()}
             self._wish_trial()
         else:
             self._look_inside()
@@ -462,12 +490,16 @@ class LibraryDetail(QWidget):
         elif self._kind is Kind.LOADER:
             self.preview_requested.emit(Trial(self._dataset_box.key(), reference))
         else:
-            both = bool(self._dataset_box.key() and self._loader_box.key())
+            both = self._has_both()
             dataset = self._dataset_box.key() if both else ""
             loader = self._loader_box.key() if both else ""
-            self.check_requested.emit(Trial(dataset, loader, reference))
+            wanted = self._tabs.key() == "layers"
+            request = self.layers_requested if wanted else self.check_requested
+            request.emit(Trial(dataset, loader, reference))
 
     def _nothing_to_try_with(self) -> str:
+        if self._kind is Kind.MODEL:
+            return "Choose a dataset and a loader to see the layers."
         missing = self._partner.value
         if self._partner_box.count() > 1:
             return f"Choose a {missing} to preview samples."

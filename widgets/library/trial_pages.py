@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.base.validation import sanitize
+from backend.records.library.layers import ModelLayers
 from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -17,6 +18,7 @@ from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S2, S4
 from widgets.library.check_view import CheckView
+from widgets.library.layers_view import LayersView
 from widgets.library.sample_parts import shape_words
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
@@ -27,6 +29,10 @@ _EMPTY, _QUESTION = 1, 2
 _NOT_LOOKED = (
     "No preview yet",
     "A loader reads the files and shows samples, classes and possible problems.",
+)
+_NO_LAYERS = (
+    "No layers yet",
+    "Choose a dataset and a loader: one batch passes through the model and shows its layers.",
 )
 _NOT_CHECKED = (
     "Not checked yet",
@@ -48,11 +54,14 @@ class TrialPages:
         self.statistics = StatisticsView()
         self.check = CheckView()
         self._no_check = EmptyState("cube", "")
+        self.layers = LayersView()
+        self._no_layers = EmptyState("stack", "")
         self.questions = (PartnerQuestion(), PartnerQuestion())
         self.pages = {
             "samples": _with_empty(self.samples, self.no_samples, self.questions[0]),
             "statistics": _with_empty(self.statistics, self._no_statistics, self.questions[1]),
             "check": _with_empty(self.check, self._no_check),
+            "layers": _with_empty(self.layers, self._no_layers),
         }
         self.say_not_yet()
 
@@ -84,10 +93,15 @@ class TrialPages:
         self.check.show_check(check)
         self.pages["check"].setCurrentWidget(self.check)
 
+    def show_layers(self, layers: ModelLayers) -> None:
+        self.layers.show_layers(layers)
+        self.pages["layers"].setCurrentWidget(self.layers)
+
     def say_not_yet(self) -> None:
         for empty in (self.no_samples, self._no_statistics):
             empty.say("database", *_NOT_LOOKED)
         self._no_check.say("cube", *_NOT_CHECKED)
+        self._no_layers.say("stack", *_NO_LAYERS)
 
     def say_under_way(self) -> None:
         for pages in self.pages.values():
@@ -96,6 +110,7 @@ class TrialPages:
         for empty in (self.no_samples, self._no_statistics):
             empty.say("database", "Reading the samples…", _NOT_LOOKED[1])
         self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
+        self._no_layers.say("stack", "Reading the layers…", _NO_LAYERS[1])
 
     def say_failed(self) -> None:
         for empty, title in (
@@ -104,6 +119,7 @@ class TrialPages:
         ):
             empty.say("database", title, "Fix the problem above, then try again.")
         self._no_check.say("cube", "No result", "Fix the problem above, then check again.")
+        self._no_layers.say("stack", "No layers", "Fix the problem above, then try again.")
 
 
 def preview_facts(preview: Preview) -> list[Fact]:

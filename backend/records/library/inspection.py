@@ -1,4 +1,4 @@
-"""What is in a checkpoint: its weights, and what they do with one sample.
+"""Content of a checkpoint: its weights, and their effect on one sample.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -52,7 +52,7 @@ class ActivationRow:
 
 @dataclass(frozen=True)
 class SaliencyMap:
-    """Where in the sample the largest output comes from; bright parts matter most."""
+    """A map of the parts of a sample that the largest output comes from, the brightest most."""
 
     method: str
     part: SamplePart

@@ -5,7 +5,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backend.records.base.schema import READ, Record
 from backend.records.library.preview import TOOL_RULES
@@ -31,6 +31,14 @@ class Layer:
     inputs: tuple[str, ...] = ()
     """The layers whose output it reads."""
 
+    def of_batch(self, before: int, after: int) -> Layer:
+        """Return the layer for a batch of ``after`` samples in place of ``before``."""
+        shape = self.output_shape
+        if shape and shape[0] == before:
+            shape = (after, *shape[1:])
+        size = round(self.activation_bytes * after / before)
+        return replace(self, output_shape=shape, activation_bytes=size)
+
 
 @dataclass(frozen=True)
 class ModelLayers(Record, what="list of layers", rules=TOOL_RULES):
@@ -41,6 +49,14 @@ class ModelLayers(Record, what="list of layers", rules=TOOL_RULES):
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata={READ: str})
     """The end of what the user's code printed."""
+
+    def of_batch(self, batch_size: int) -> ModelLayers:
+        """Return the layers for another batch size; shapes and memory grow with it."""
+        return replace(
+            self,
+            batch_size=batch_size,
+            layers=tuple(one.of_batch(self.batch_size, batch_size) for one in self.layers),
+        )
 
     @property
     def parameters(self) -> int:

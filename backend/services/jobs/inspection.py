@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
+from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
 from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.library.service import LibraryService
+from backend.services.tools.graph_layout import lay_out
 from backend.services.tools.kept_results import KeptResults
 from backend.services.tools.tool_process import run_tool
 
@@ -58,6 +61,12 @@ class InspectionService:
 
         key = ("layers", *(item.sha256 for item in items), str(batch_size))
         return self._kept.get(key, ModelLayers.from_dict, look)
+
+    def graph(self, found: ModelLayers) -> LayerGraph:
+        """Return where the layers stand in a picture."""
+        edges = [(layer.name, *layer.inputs) for layer in found.layers]
+        key = ("graph", hashlib.sha256(repr(edges).encode()).hexdigest())
+        return self._kept.get(key, LayerGraph.from_dict, lambda: lay_out(found.layers))
 
     def checkpoint(
         self,

@@ -43,11 +43,12 @@ def layers(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
     report("Running the model's forward…")
     with step_by_step(batch.model):
         seen, is_counted = _observed(batch)
-    return ModelLayers(
-        batch_size=batch_size,
-        layers=tuple(_rows(seen, batch.samples, batch_size, is_counted)),
+    found = ModelLayers(
+        batch_size=batch.samples,
+        layers=tuple(_rows(seen, batch.samples, is_counted)),
         warnings=() if is_counted else (_NOT_COUNTED,),
-    ).to_dict()
+    )
+    return found.of_batch(batch_size).to_dict()
 
 
 @contextlib.contextmanager
@@ -73,7 +74,7 @@ def tensors_in(*values: Any) -> list[torch.Tensor]:
 
 @dataclass
 class _Seen:
-    """What a forward pass showed of a module. ``order`` is None if it was not called."""
+    """Observations of a module in a forward pass. ``order`` is None if it was not called."""
 
     index: int
     module: LayerModule
@@ -226,25 +227,20 @@ def _chain(seen: Sequence[_Seen]) -> None:
         seen[after].inputs = {before}
 
 
-def _rows(
-    seen: Sequence[_Seen], samples: int, batch_size: int, is_counted: bool
-) -> Iterator[Layer]:
+def _rows(seen: Sequence[_Seen], samples: int, is_counted: bool) -> Iterator[Layer]:
     """Yield the layers in the order of the forward pass, then those that it did not call."""
     for one in sorted(seen, key=lambda one: (one.order is None, one.order or 0)):
         name, module, own, _ = one.module
         if not (one.module.is_layer or one.is_node or one.flops):
             continue
-        shape = one.shape
-        if shape and shape[0] == samples:
-            shape = (batch_size, *shape[1:])
         inputs = sorted(one.inputs - {one.index})[:_MOST_INPUTS]
         yield Layer(
             name=name,
             kind=type(module).__name__,
-            output_shape=shape,
+            output_shape=one.shape,
             parameters=sum(parameter.numel() for parameter in own),
             multiply_adds=round(one.flops / 2 / samples) if is_counted else None,
-            activation_bytes=round(one.bytes * batch_size / samples),
+            activation_bytes=one.bytes,
             trained=any(parameter.requires_grad for parameter in own),
             inputs=tuple(seen[number].module.name for number in inputs),
         )

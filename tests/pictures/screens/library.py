@@ -15,6 +15,8 @@ from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
 from backend.records.library.item import Kind, LibraryItem, Together, VersionChanges
+from backend.records.library.layer_graph import NODE_H, GraphEdge, GraphNode, LayerGraph
+from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
@@ -318,6 +320,62 @@ screen("model", EVERY)(
         Trial("coco", "coco-boxes", "retinanet-r50@3"), CHECK
     )
 )
+
+
+def _layers() -> tuple[ModelLayers, LayerGraph]:
+    """A network of five blocks with a bypass each, one of them frozen, and its graph."""
+    rows = [Layer("stem.conv", "Conv2d", (1, 64, 112, 112), 9_408, 118_013_952, 3_211_264, False)]
+    places = [GraphNode("stem.conv", 200, 40)]
+    edges: list[GraphEdge] = []
+
+    def add(
+        name: str, kind: str, parameters: int, x: float, *inputs: str, step: float = 70
+    ) -> None:
+        y = places[-1].y + step
+        at = {one.name: one for one in places}
+        rows.append(Layer(name, kind, (1, 256, 56, 56), parameters, parameters * 3136,
+                          3_211_264, parameters > 10_000, inputs))  # fmt: skip
+        for one in inputs:
+            top, bottom = at[one].y + NODE_H / 2, y - NODE_H / 2
+            bend = (at[one].x, top + 30, x, bottom - 30, x, bottom - 9)
+            edges.append(GraphEdge((at[one].x, top, *bend, x, bottom - 9, x, bottom, x, bottom)))
+        places.append(GraphNode(name, x, y))
+
+    for n in range(5):
+        before = rows[-1].name
+        add(f"backbone.layer{n}.0.conv", "Conv2d", 73_728 * (n > 0) + 9_000, 110, before)
+        add(f"backbone.layer{n}.0.norm", "BatchNorm2d", 512, 110, rows[-1].name)
+        add(f"backbone.layer{n}.0.downsample", "Conv2d", 16_384, 330, before, step=0)
+        add(f"backbone.layer{n}.relu", "ReLU", 0, 200, rows[-2].name, rows[-1].name)
+    add("head", "Linear", 2_048_000, 200, rows[-1].name)
+    rows.append(Layer("auxiliary", "Linear", None, 512_000, 0, 0, True))
+    return ModelLayers(1, tuple(rows)), LayerGraph(
+        430, places[-1].y + 40, tuple(places), tuple(edges)
+    )
+
+
+def _shown_layers(stage: Stage) -> LibraryPage:
+    page = _models(stage, "layers")
+    trial = Trial("coco", "coco-boxes", "retinanet-r50@3")
+    layers, graph = _layers()
+    page.detail.show_layers(trial, layers)
+    page.detail.show_layer_graph(trial, graph)
+    return page
+
+
+screen("model-layers", EVERY)(_shown_layers)
+
+
+@screen("model-layer-graph", EVERY)
+def model_layer_graph(stage: Stage) -> None:
+    view = _shown_layers(stage).detail._trial.layers
+    view._as.choose("graph")
+    view._choose("graph")
+    view.search.setText("downsample")
+    view.search._say()
+
+
+screen("model-no-layers")(lambda stage: _models(stage, "layers").detail.end_trial())
 screen("model-source")(
     lambda stage: _source(_models(stage, "source"), "retinanet-r50@3", "model", "bks_model.py")
 )

@@ -1,0 +1,46 @@
+"""The picture of a model's layers: where each one stands, and the lines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from backend.records.base.schema import Record
+from backend.records.library.layers import Layer
+
+NODE_W, NODE_H = 204.0, 44.0
+"""The size of each layer, in the units of all places: pixels at 100 %."""
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A layer by its name, and its centre."""
+
+    name: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """A line as cubic curves: its first point, then three for each curve, as x, y, x, y …"""
+
+    points: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class LayerGraph(Record, what="graph of layers"):
+    """The first layers are at the top; y grows downwards."""
+
+    width: float = 0.0
+    height: float = 0.0
+    nodes: tuple[GraphNode, ...] = ()
+    edges: tuple[GraphEdge, ...] = ()
+
+
+def drawn(layers: Iterable[Layer]) -> list[Layer]:
+    """Return the layers of a graph: those that ran and read others, or are read."""
+    found = list(layers)
+    read = {name for layer in found for name in layer.inputs}
+    joined = [one for one in found if one.inputs or one.name in read]
+    return joined or [one for one in found if one.output_shape is not None]

@@ -1,0 +1,101 @@
+"""Lay the graph of a model's layers out with Graphviz, in a process that has a time limit.
+
+Graphviz is the library of ``pygraphviz``, whose wheels bring it along. A graph with very many edges
+may take it minutes, and it cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.base.errors import BackendError
+from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, drawn
+from backend.records.library.layers import Layer
+
+_ROOT = Path(__file__).resolve().parents[3]
+_LIMIT_S = 30.0
+_POINTS_PER_INCH = 72.0
+_MOST_LAYERS = 5000
+_USE_TABLE = "Use the table."
+
+
+def lay_out(layers: Sequence[Layer]) -> LayerGraph:
+    """Return the places of the layers that are joined to others.
+
+    Raises:
+        BackendError: The graph is too large, or Graphviz failed or is missing.
+    """
+    shown = drawn(layers)
+    if len(shown) > _MOST_LAYERS:
+        raise BackendError(f"A graph of {len(shown)} layers is too large to draw.", _USE_TABLE)
+    known = {layer.name for layer in shown}
+    edges = [(name, layer.name) for layer in shown for name in layer.inputs if name in known]
+    request = json.dumps({"nodes": [layer.name for layer in shown], "edges": edges})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "backend.services.tools.graph_layout"],
+            input=request.encode(),
+            capture_output=True,
+            cwd=_ROOT,
+            timeout=_LIMIT_S,
+            check=True,
+        )
+        return LayerGraph.from_dict(json.loads(done.stdout))
+    except subprocess.TimeoutExpired as error:
+        raise BackendError(
+            f"Graphviz did not lay {len(shown)} layers out within {_LIMIT_S:.0f} s.", _USE_TABLE
+        ) from error
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise BackendError(
+            "Graphviz could not lay the graph out.",
+            f"Install it with {sys.executable} -m pip install pygraphviz. {_USE_TABLE}",
+        ) from error
+
+
+def _places(nodes: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return a `LayerGraph` as JSON."""
+    import pygraphviz
+
+    # By number: a name may be a word of Graphviz' language.
+    number = {name: str(index) for index, name in enumerate(nodes)}
+    graph = pygraphviz.AGraph(directed=True)
+    graph.graph_attr.update(nodesep="0.3", ranksep="0.35")
+    size = {"width": NODE_W / _POINTS_PER_INCH, "height": NODE_H / _POINTS_PER_INCH}
+    graph.node_attr.update(shape="box", fixedsize="true", label="", **size)
+    graph.add_nodes_from(number.values())
+    graph.add_edges_from((number[one], number[other]) for one, other in edges)
+    graph.layout("dot")
+    _, _, width, height = map(float, graph.graph_attr["bb"].split(","))
+    places = [_point(graph.get_node(number[name]).attr["pos"], height) for name in nodes]
+    return {
+        "width": width,
+        "height": height,
+        "nodes": [
+            {"name": name, "x": x, "y": y} for name, (x, y) in zip(nodes, places, strict=True)
+        ],
+        "edges": [{"points": _curve(edge.attr["pos"], height)} for edge in graph.edges()],
+    }
+
+
+def _point(text: str, height: float) -> tuple[float, float]:
+    x, y = map(float, text.split(","))
+    return x, height - y
+
+
+def _curve(text: str, height: float) -> list[float]:
+    """Return the points of an edge, whose text has the end of its arrow first: ``e,x,y x,y …``."""
+    end, *points = text.split()
+    flat = [value for point in points for value in _point(point, height)]
+    tip = _point(end.removeprefix("e,"), height)
+    # The curve ends where the arrow begins; a straight piece leads to its end.
+    return [*flat, *flat[-2:], *tip, *tip]
+
+
+if __name__ == "__main__":
+    asked = json.load(sys.stdin)
+    json.dump(_places(asked["nodes"], asked["edges"]), sys.stdout)

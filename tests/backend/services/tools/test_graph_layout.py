@@ -1,0 +1,51 @@
+"""The graph of a model's layers as Graphviz lays it out."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.records.library.layer_graph import NODE_H, NODE_W, drawn
+from backend.records.library.layers import Layer
+from backend.services.tools import graph_layout
+
+
+def layer(name: str, *inputs: str, ran: bool = True) -> Layer:
+    return Layer(name, "Linear", (1, 4) if ran else None, 20, 16, 16, True, inputs)
+
+
+def test_layers_stand_below_those_they_read_and_none_covers_another() -> None:
+    rows = [
+        *(layer("node"), layer("graph", "node"), layer('a"b', "node")),
+        *(layer("end", "graph", 'a"b', "node"), layer("never", ran=False)),
+    ]
+    found = graph_layout.lay_out(rows)
+    places = {node.name: (node.x, node.y) for node in found.nodes}
+    assert list(places) == ["node", "graph", 'a"b', "end"]
+    assert places["node"][1] < places["graph"][1] == places['a"b'][1] < places["end"][1]
+    assert abs(places["graph"][0] - places['a"b'][0]) >= NODE_W
+    assert len(found.edges) == 5
+    for x, y in places.values():
+        assert NODE_W / 2 <= x <= found.width - NODE_W / 2
+        assert NODE_H / 2 <= y <= found.height - NODE_H / 2
+    for edge in found.edges:
+        assert len(edge.points) % 6 == 2, "one point, then three for each curve"
+
+
+def test_a_model_of_one_layer_is_a_graph_of_one_node() -> None:
+    assert [one.name for one in drawn([layer("only"), layer("never", ran=False)])] == ["only"]
+
+
+def test_a_layout_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_layout, "_LIMIT_S", 0.01)
+    with pytest.raises(BackendError, match="did not lay 1 layers out within"):
+        graph_layout.lay_out([layer("a")])
+
+
+def test_without_graphviz_the_sentence_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(BackendError) as caught:
+        graph_layout.lay_out([layer("a")])
+    assert "pip install pygraphviz" in caught.value.remedy

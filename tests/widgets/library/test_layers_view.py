@@ -1,0 +1,167 @@
+"""The tab Layers of a model: the table, the graph, the search, and the requests for them."""
+
+import time
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QPainter, QWheelEvent
+from PySide6.QtWidgets import QApplication
+
+from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
+from backend.records.library.layers import Layer, ModelLayers
+from tests.windows import on_screen
+from widgets.common import formats
+from widgets.library.layer_graph import LayerGraphView, colour_of
+from widgets.library.layers_view import LayersView, short_count
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
+
+LAYERS = ModelLayers(
+    1,
+    (
+        Layer("stem", "Conv2d", (1, 4, 8, 8), 40, 2304, 1024, False),
+        Layer("act", "ReLU", (1, 4, 8, 8), 0, 0, 1024, False, ("stem",)),
+        Layer("head", "Linear", (1, 10), 2570, 2560, 40, True, ("act",)),
+        Layer("never", "Linear", None, 6, 0, 0, True),
+    ),
+)
+
+
+def chain(count):
+    """A graph of layers below each other, with a line from each to the next."""
+    nodes = [GraphNode(f"layer{n}", 110, 40 + 70 * n) for n in range(count)]
+    edges = [
+        GraphEdge((110, y + 22, 110, y + 30, 110, y + 40, 110, y + 44, *(110, y + 48) * 3))
+        for y in (node.y for node in nodes[:-1])
+    ]
+    layers = [Layer(node.name, "Conv2d", (1, 4), 4, 4, 4, True) for node in nodes]
+    return LayerGraph(220, 70 * count, tuple(nodes), tuple(edges)), layers
+
+
+@pytest.fixture
+def view(qtbot):
+    view = on_screen(qtbot, LayersView(), 1000, 700)
+    view.show_layers(LAYERS)
+    return view
+
+
+def shown(view, column=0):
+    model = view._model
+    return [model.index(row, column).data() for row in range(model.rowCount())]
+
+
+def test_the_table_has_every_layer_in_the_order_in_which_they_ran(view, qtmodeltester):
+    qtmodeltester.check(view._model)
+    assert shown(view) == ["stem", "act", "head", "never"]
+    assert shown(view, 2) == ["1 × 4 × 8 × 8", "1 × 4 × 8 × 8", "1 × 10", "not run"]
+    assert shown(view, 4) == ["frozen", "–", "trained", "trained"]
+
+
+def test_a_click_on_a_column_sorts_and_a_third_brings_the_order_back(view):
+    header = view._table.horizontalHeader()
+    header.setSortIndicator(3, Qt.SortOrder.DescendingOrder)
+    assert shown(view) == ["head", "stem", "never", "act"]
+    header.setSortIndicator(3, Qt.SortOrder.AscendingOrder)
+    assert shown(view) == ["act", "never", "stem", "head"]
+    header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+    assert shown(view) == ["stem", "act", "head", "never"]
+
+
+def test_memory_and_shapes_are_those_of_the_chosen_batch_size(view):
+    view.batch.setValue(1000)
+    assert shown(view, 2)[0] == formats.shape((1000, 4, 8, 8))
+    assert LAYERS.of_batch(1000).activation_bytes == 1000 * LAYERS.activation_bytes
+    assert view._shown is LAYERS, "nothing was computed again"
+
+
+def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_graph(view, qtbot):
+    graph, _ = chain(2)
+    nodes = tuple(
+        GraphNode(one, *place)
+        for one, place in zip(("stem", "head"), ((110, 40), (110, 900)), strict=True)
+    )
+    view.show_graph(LayerGraph(220, 960, nodes, graph.edges[:1]))
+    view._as.choose("graph")
+    view._choose("graph")
+    view.search.setText("LINEAR")
+    view.search._say()
+    assert shown(view) == ["head", "never"]
+    assert view._matches.text() == "2 of 4"
+    assert [node.layer.name for node in view.graph._marked] == ["head"]
+    centre = view.graph.mapToScene(view.graph.viewport().rect().center())
+    assert abs(centre.y() - 900) < view.graph.viewport().height() / view.graph.zoom / 2
+    view.search.clear()
+    assert shown(view) == ["stem", "act", "head", "never"]
+    assert view.graph._marked == []
+
+
+def test_without_a_graph_the_reason_stands_in_its_place(view):
+    view._as.choose("graph")
+    view._choose("graph")
+    assert view._pages.currentWidget() is view._no_graph
+    view.show_graph("Graphviz could not lay the graph out.")
+    assert view._pages.currentWidget() is view._no_graph
+    view.show_graph(chain(1)[0])
+    assert view._pages.currentWidget() is view.graph
+
+
+def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
+    view = on_screen(qtbot, LayerGraphView(), 600, 400)
+    view.show_graph(*chain(50))
+    assert view.zoom == 1.0
+    at = QPointF(view.viewport().rect().center())
+    wheel = QWheelEvent(
+        *(at, view.mapToGlobal(at), QPoint(), QPoint(0, 240)),
+        *(Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier),
+        *(Qt.ScrollPhase.NoScrollPhase, False),
+    )
+    QApplication.sendEvent(view.viewport(), wheel)
+    assert view.zoom == pytest.approx(1.25**2)
+    qtbot.keyClicks(view, "-")
+    assert view.zoom == pytest.approx(1.25)
+    qtbot.keyClicks(view, "0")
+    seen = view.mapToScene(view.viewport().rect()).boundingRect()
+    assert seen.contains(view.scene().itemsBoundingRect())
+
+
+def test_a_thousand_layers_are_painted_within_a_frame(qtbot):
+    view = on_screen(qtbot, LayerGraphView(), 1200, 800)
+    view.show_graph(*chain(1000))
+    picture = QImage(view.size(), QImage.Format.Format_ARGB32_Premultiplied)
+    for fits in (False, True):
+        if fits:
+            view.fit()
+        begin = time.process_time()
+        for _ in range(10):
+            painter = QPainter(picture)
+            view.render(painter)
+            painter.end()
+        assert (time.process_time() - begin) / 10 < 0.05
+
+
+def test_kinds_have_colours_of_their_own():
+    kinds = ("Conv2d", "Linear", "BatchNorm2d", "MaxPool2d", "LSTM", "Embedding", "Dropout", "Mine")
+    assert len({colour_of(kind).name() for kind in kinds}) == len(kinds)
+
+
+def test_large_numbers_are_short():
+    assert [short_count(n) for n in (0, 12, 259_435_008)] == ["–", "12", f"259{formats.GAP}M"]
+
+
+def test_layers_are_requested_once_both_partners_are_known(qtbot):
+    page = on_screen(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
+    detail = page.detail
+    one = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
+    page.show_items((one,))
+    detail.show_companions(("digits",), ("digits",))
+    detail._tabs.choose("layers")
+    with qtbot.assertNotEmitted(detail.layers_requested):
+        detail._tab_chosen("layers")
+    with qtbot.waitSignal(detail.layers_requested) as wished:
+        detail.show_companions(("digits",), ("digits",), (Together("digits", "digits", "net"),))
+    assert wished.args == [Trial("digits", "digits", "net@1")]
+    detail.show_layers(Trial("digits", "digits", "net@1"), LAYERS)
+    assert shown(detail._trial.layers)[0] == "stem"
+    detail.show_layers(Trial("digits", "digits", "other@1"), ModelLayers(1))
+    assert shown(detail._trial.layers)[0] == "stem", "of another model"
