@@ -271,6 +271,7 @@ class Program(QObject):
         from app.jobs.checkpoint_drag import CarryOut
         from app.jobs.compare_controller import CompareController
         from app.jobs.file_export import TakeAway
+        from app.jobs.inspection_controller import InspectionController
         from app.jobs.job_controller import JobController
         from app.jobs.list_controller import JobFinder
         from app.jobs.log_controller import LogController
@@ -307,6 +308,7 @@ class Program(QObject):
         )
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
+        self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self
         )

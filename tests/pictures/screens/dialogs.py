@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backend.records.bundles.job_archive import Bundled, Unbundled
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
@@ -12,8 +14,10 @@ from tests.pictures.screens.jobs import open_job, table
 from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
 from tests.widgets.jobs import preflight_samples as looks
+from tests.widgets.jobs.checkpoints import test_inspection_dialog as inspected
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
+from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
 from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
@@ -85,6 +89,42 @@ screen("import-refused")(
     lambda stage: _import(stage, "/home/mai/plankton").show_error(
         "“plankton.zip” holds a path that leads out of it: ../../etc/passwd.",
         "Nothing was imported.",
+    )
+)
+
+
+def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
+    open_job(stage, lab.FINISHED)
+    names = [one.name for one in lab.checkpoints(lab.FINISHED)]
+    dialog = stage.lay_over(InspectionDialog(names, names[0], stage.window))
+    if tab:
+        count = range(12)
+        shown = replace(
+            inspected.FOUND,
+            weights=tuple(
+                replace(inspected.FOUND.weights[n % 2], name=f"backbone.layer{n // 2}.{n % 2}.conv")
+                for n in count
+            ),
+            activations=tuple(
+                replace(inspected.FOUND.activations[0], name=f"backbone.layer{n}.conv")
+                for n in count
+            ),
+        )
+        dialog.show_found(shown)
+        dialog._tabs.choose(tab)
+        dialog._choose(tab)
+    return dialog
+
+
+for _tab in ("weights", "activations", "saliency"):
+    screen(f"inspection-{_tab}", (LARGE, SMALL, SMALLEST))(
+        lambda stage, tab=_tab: _inspection(stage, tab)
+    )
+screen("inspection-under-way")(lambda stage: _inspection(stage).ask())
+screen("inspection-refused")(
+    lambda stage: _inspection(stage).show_error(
+        "The weights in epoch-3 do not belong to this model: no name matches the model's. "
+        "Choose weights that were trained with this model."
     )
 )
 

@@ -67,6 +67,7 @@ class JobActions(QObject):
         earlier_requested: And the number of an earlier run; show its curves and log.
         newest_requested: Show the newest run.
         keep_requested: And a `Checkpoint` to keep always, or no more.
+        inspect_requested: And the name of a checkpoint to look into, and all checkpoints.
         export_requested: An `ExportRequest`.
         export_kind_chosen: The format of an export, to be stored for the next one.
         file_requested: Path of an exported file, to be shown in the file manager.
@@ -109,6 +110,7 @@ class JobActions(QObject):
     newest_requested = Signal(str)
     keep_requested = Signal(str, object)
     verify_requested = Signal(str, str)
+    inspect_requested = Signal(str, str, object)
     export_requested = Signal(ExportRequest)
     export_cancelled = Signal()
     export_kind_chosen = Signal(str)

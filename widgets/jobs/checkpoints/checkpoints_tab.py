@@ -95,6 +95,9 @@ class CheckpointsTab(QWidget):
         self._verify = Button("Check file", icon="shield-check")
         self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
         self._verify.clicked.connect(partial(self._request, actions.verify_requested))
+        self._look = Button("Look inside…", icon="magnifying-glass")
+        self._look.set_tip("Weights, gradients, and one sample on its way through the layers")
+        self._look.clicked.connect(self._request_look)
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
@@ -104,7 +107,7 @@ class CheckpointsTab(QWidget):
             col(
                 (card, 1),
                 row(self._resume, self._new, self._export, STRETCH, gap=S2),
-                row((self._policy, 1), self._keep, self._verify, gap=S2, top=True),
+                row((self._policy, 1), self._look, self._keep, self._verify, gap=S2, top=True),
                 REST,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
@@ -205,6 +208,11 @@ class CheckpointsTab(QWidget):
             self._actions.keep_requested.emit(self._view.id, self._chosen_one())
 
     @Slot()
+    def _request_look(self) -> None:
+        if self._view is not None:
+            self._actions.inspect_requested.emit(self._view.id, self._chosen(), self.model.rows)
+
+    @Slot()
     def _ask_export(self) -> None:
         if self._view is not None:
             self._exports.ask(self._view, self.model.rows, self._chosen())
@@ -231,6 +239,7 @@ class CheckpointsTab(QWidget):
         one = self._chosen_one()
         self._keep.setEnabled(chosen)
         self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
+        self._look.setEnabled(chosen)
         self._verify.setEnabled(chosen)
         self._resume.setEnabled(chosen and not self._live)
         self._resume.set_tip("The job is running" if self._live else "")

@@ -1,0 +1,78 @@
+"""Open the dialog that looks inside a checkpoint, and answer what it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtWidgets import QWidget
+
+from app.runtime.background import Runner
+from backend.base.errors import BackendError
+from backend.base.progress import Progress
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.library.inspection import CheckpointInspection
+from backend.services.jobs.inspection import InspectionService
+from widgets.common.dialog_holder import DialogHolder
+from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
+
+
+class InspectionController(QObject):
+    """Serve `JobActions.inspect_requested`."""
+
+    def __init__(
+        self,
+        inspection: InspectionService,
+        runner: Runner,
+        actions: JobActions,
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._inspection = inspection
+        self._runner = runner
+        self._window = window
+        self._progress: Progress | None = None
+        self.dialog: DialogHolder[InspectionDialog] = DialogHolder()
+        actions.inspect_requested.connect(self._open)
+
+    @Slot(str, str, object)
+    def _open(self, job_id: str, chosen: str, checkpoints: Sequence[Checkpoint]) -> None:
+        dialog = InspectionDialog([one.name for one in checkpoints], chosen, self._window)
+        dialog.requested.connect(partial(self._look, job_id, dialog))
+        dialog.cancelled.connect(self._cancel)
+        dialog.finished.connect(self._cancel)
+        self.dialog.open(dialog)
+        dialog.ask()
+
+    def _look(self, job_id: str, dialog: InspectionDialog, wanted: InspectionRequest) -> None:
+        self._cancel()
+
+        def report(share: float | None, text: str) -> None:
+            if self.dialog.now is dialog:
+                dialog.show_progress(share, text)
+
+        def show(found: CheckpointInspection) -> None:
+            if self.dialog.now is dialog:
+                dialog.show_found(found)
+
+        def refuse(error: BackendError) -> None:
+            if self.dialog.now is dialog:
+                dialog.show_error(error.with_remedy)
+
+        progress = self._progress = self._runner.progress(report)
+        self._runner.run(
+            "inspect",
+            lambda: self._inspection.checkpoint(
+                job_id, wanted.checkpoint, wanted.against, wanted.sample, progress=progress
+            ),
+            show,
+            refuse,
+        )
+
+    @Slot()
+    def _cancel(self) -> None:
+        if self._progress is not None:
+            self._progress.cancel()

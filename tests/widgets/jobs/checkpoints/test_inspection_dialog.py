@@ -1,0 +1,143 @@
+"""Look inside a checkpoint: what is asked, what is shown, and what a late answer does."""
+
+import base64
+
+import numpy
+import pytest
+
+from app.jobs.inspection_controller import InspectionController
+from backend.base.errors import BackendError
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.library.inspection import (
+    ActivationRow,
+    CheckpointInspection,
+    SaliencyMap,
+    TensorValues,
+    WeightRow,
+)
+from backend.records.library.preview import ChannelStatistics, Histogram, SamplePart
+from backend.training.tools.thumbnails import png
+from tests.windows import on_screen
+from widgets.common import formats
+from widgets.common.labels import Label
+from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
+
+NAMES = ("epoch-3", "epoch-2")
+
+
+def values(std, zeros=0):
+    histogram = Histogram(-1.0, 0.5, (1, 5, 3, 1))
+    return TensorValues(10, zeros, ChannelStatistics("", 0, 0.1, std, -1.0, 1.0, 0, 0, histogram))
+
+
+def image(side=8):
+    grey = numpy.linspace(0, 255, side * side).astype(numpy.uint8).reshape(side, side, 1)
+    text = base64.b64encode(png(grey)).decode()
+    return SamplePart("[0]", (side, side), "float32", "image", png=text)
+
+
+FOUND = CheckpointInspection(
+    7,
+    "3",
+    (image(),),
+    2,
+    0.5,
+    (
+        WeightRow("stem.weight", (4, 1, 3, 3), True, values(0.2), values(0.01), values(0.003)),
+        WeightRow("head.bias", (10,), False, values(0.4)),
+    ),
+    (ActivationRow("stem", "Conv2d", (1, 4, 8, 8), values(0.3, 5), (image(),) * 4),),
+    (SaliencyMap("Input gradient", image()), SaliencyMap("Grad-CAM of stem", image())),
+)
+
+
+@pytest.fixture
+def dialog(qtbot):
+    return on_screen(qtbot, InspectionDialog(NAMES, "epoch-3"), 860, 620)
+
+
+def cells(rows, column):
+    return [rows.model.index(row, column).data() for row in range(rows.model.rowCount())]
+
+
+def words(widget):
+    return [one.text() for one in widget.findChildren(Label) if one.isVisible()]
+
+
+def test_it_asks_for_two_checkpoints_and_a_sample(dialog, qtbot):
+    dialog._against.choose("epoch-2")
+    dialog._sample.setValue(7)
+    with qtbot.waitSignal(dialog.requested) as asked:
+        dialog._go.click()
+    assert asked.args == [InspectionRequest("epoch-3", "epoch-2", 7)]
+    assert not dialog._go.isEnabled()
+    assert dialog._progress.isVisible()
+    dialog.show_found(FOUND)
+    assert dialog._go.isEnabled()
+    assert not dialog._progress.isVisible()
+
+
+def test_weights_are_listed_with_their_change_and_gradient(dialog):
+    dialog.show_found(FOUND)
+    assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
+    assert cells(dialog._weights, 3) == ["0.0100", "–"]
+    assert dialog._weights.table.isColumnHidden(5), "there is no NaN"
+    shown = words(dialog._weights)
+    assert [one for one in shown if one in ("Weights", "Change", "Gradient of one batch")] == [
+        *("Weights", "Change", "Gradient of one batch")
+    ]
+    dialog._weights.table.selectRow(1)
+    assert "Change" not in words(dialog._weights)
+
+
+def test_activations_and_saliency_are_shown_as_pictures(dialog):
+    dialog.show_found(FOUND)
+    dialog._tabs.choose("activations")
+    dialog._choose("activations")
+    assert cells(dialog._activations, 5) == [formats.percent(0.5)]
+    assert any(f"{formats.percent(0.5)} zeros" in one for one in words(dialog._activations))
+    dialog._choose("saliency")
+    assert words(dialog._pages.currentWidget()) == [
+        "Sample 7, target 3",
+        "Input gradient for output 2",
+        "Grad-CAM of stem for output 2",
+    ]
+
+
+def test_a_refusal_is_one_sentence_and_what_was_shown_stays(dialog):
+    dialog.ask()
+    dialog.show_error("The weights in a.pt do not belong to this model.")
+    assert "The weights in a.pt do not belong to this model." in words(dialog)
+    dialog.show_found(FOUND)
+    dialog.show_error("There is no sample 5000.")
+    assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
+
+
+class Inspection:
+    """In place of the service: the answer is `FOUND`, or an error for a sample beyond the end."""
+
+    def __init__(self):
+        self.asked = []
+
+    def checkpoint(self, *asked, progress):
+        self.asked.append(asked)
+        if asked[-1]:
+            raise BackendError("There is no sample 1.", "They are numbered from 0.")
+        return FOUND
+
+
+def test_the_button_of_a_job_opens_it_with_the_chosen_checkpoint(qtbot, immediately):
+    actions, service = JobActions(), Inspection()
+    controller = InspectionController(service, immediately, actions, None)
+    made = [Checkpoint(n, 1, 1, 1, 0, 0, "", "", "2026-11-20T14:02:00Z") for n in NAMES]
+    actions.inspect_requested.emit("job-1", "epoch-2", made)
+    dialog = controller.dialog.now
+    qtbot.addWidget(dialog)
+    assert service.asked == [("job-1", "epoch-2", "", 0)]
+    assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
+    dialog._sample.setValue(1)
+    dialog.ask()
+    assert "There is no sample 1. They are numbered from 0." in dialog._said.text()
+    dialog.reject()
+    assert controller.dialog.now is None

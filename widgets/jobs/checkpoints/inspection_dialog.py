@@ -1,0 +1,254 @@
+"""Look inside a checkpoint: its weights, and one sample on its way through the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtWidgets import QAbstractItemView, QDialog, QLabel, QTableView, QWidget
+
+from backend.records.library.inspection import (
+    ActivationRow,
+    CheckpointInspection,
+    TensorValues,
+    WeightRow,
+)
+from backend.records.library.preview import SamplePart
+from widgets.common import formats
+from widgets.common.buttons import Button, SegmentedControl
+from widgets.common.cards import Card, EmptyState, ProgressLine, Scroll
+from widgets.common.fields import ComboBox, SpinBox
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, clear, col, row
+from widgets.common.page_stack import Stack
+from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
+from widgets.common.theme import S1, S2, S3, S4, S6
+from widgets.common.view_style import dress, share_width
+from widgets.library.distribution_card import ValuesPlot, spread_words
+from widgets.library.sample_parts import decoded, scaled, sketched
+
+_SIZE = (860, 560)
+_SIDE_W, _MAP, _PICTURE = 300, 84, 220
+_NONE = ("", "none")
+_TABS = (("weights", "Weights"), ("activations", "Activations"), ("saliency", "Saliency"))
+_KEYS = [key for key, _ in _TABS]
+
+
+@dataclass(frozen=True)
+class InspectionRequest:
+    """Names of one or two checkpoints ("" for no second), and the number of a sample."""
+
+    checkpoint: str
+    against: str
+    sample: int
+
+
+def _values(title: str, of: Callable[[Any], TensorValues | None]) -> TableColumn[Any]:
+    def deviation(one: Any) -> str:
+        values = of(one)
+        return formats.NONE if values is None else formats.metric(values.spread.std)
+
+    return TableColumn[Any](title, deviation, lambda _: "Standard deviation", is_figure=True)
+
+
+def _nan(values: TensorValues) -> str:
+    count = values.spread.nan_count + values.spread.inf_count
+    return formats.count(count) if count else formats.NONE
+
+
+_WEIGHTS: tuple[TableColumn[Any], ...] = (
+    TableColumn[Any]("Weight", lambda one: one.name, lambda one: one.name),
+    TableColumn[Any]("Shape", lambda one: formats.shape(one.shape)),
+    _values("Std", lambda one: one.values),
+    _values("Change", lambda one: one.change),
+    _values("Gradient", lambda one: one.gradient),
+    TableColumn[Any]("NaN", lambda one: _nan(one.values), is_figure=True),
+)
+_ACTIVATIONS: tuple[TableColumn[Any], ...] = (
+    TableColumn[Any]("Layer", lambda one: one.name, lambda one: one.name),
+    TableColumn[Any]("Kind", lambda one: one.kind),
+    TableColumn[Any]("Output", lambda one: formats.shape(one.shape)),
+    TableColumn[Any]("Mean", lambda one: formats.metric(one.values.spread.mean), is_figure=True),
+    TableColumn[Any]("Std", lambda one: formats.metric(one.values.spread.std), is_figure=True),
+    TableColumn[Any]("Zeros", lambda one: formats.percent(one.values.zero_share), is_figure=True),
+)
+_CHANGE_COLUMN, _NAN_COLUMN = 3, 5
+
+
+class _Rows(QWidget):
+    """A table, and the distributions and pictures of its selected row."""
+
+    def __init__(self, columns: Sequence[TableColumn[Any]], name: str) -> None:
+        super().__init__()
+        self.model: RowTableModel[Any] = RowTableModel(columns)
+        self.table = QTableView()
+        self.table.setModel(self.model)
+        self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        dress(self.table, name)
+        share_width(self.table, 0)
+        self.table.selectionModel().selectionChanged.connect(self._show)
+        self._side = col(gap=S2)
+        side = QWidget()
+        side.setLayout(self._side)
+        scroll = Scroll(side)
+        scroll.setFixedWidth(_SIDE_W)
+        self.setLayout(row((Card((self.table, 1), margins=(0, 0, 0, S1)), 1), scroll, gap=S3))
+
+    def put(self, rows: Sequence[Any]) -> None:
+        self.model.put(rows)
+        if rows and not self.table.selectionModel().hasSelection():
+            self.table.selectRow(0)
+        self._show()
+
+    @Slot()
+    def _show(self) -> None:
+        clear(self._side)
+        chosen = self.table.selectionModel().selectedRows()
+        one = chosen[0].data(RECORD_ROLE) if chosen else None
+        if isinstance(one, WeightRow):
+            self._add("Weights", one.values)
+            self._add("Change", one.change)
+            self._add("Gradient of one batch", one.gradient)
+        elif isinstance(one, ActivationRow):
+            self._add("Output", one.values)
+            pictures = [picture_of(part, _MAP) for part in one.maps]
+            for begin in range(0, len(pictures), 3):
+                self._side.addLayout(row(*pictures[begin : begin + 3], STRETCH, gap=S1))
+        self._side.addStretch(1)
+
+    def _add(self, title: str, values: TensorValues | None) -> None:
+        if values is None:
+            return
+        plot = ValuesPlot()
+        plot.show_channel(values.spread)
+        words = f"{spread_words(values.spread)}, {formats.percent(values.zero_share)} zeros"
+        self._side.addWidget(Label(title, "strong"))
+        self._side.addWidget(plot)
+        self._side.addWidget(Label(words, "small", "text2", wrap=True))
+
+
+def picture_of(part: SamplePart, side: int) -> QLabel:
+    """Return a part as a picture, or as a sketch if it is none."""
+    label = QLabel()
+    ratio = label.devicePixelRatioF()
+    image = decoded(part)
+    label.setPixmap(sketched(part, side, ratio) if image.isNull() else scaled(image, side, ratio))
+    label.setAccessibleName(part.path)
+    return label
+
+
+class InspectionDialog(QDialog):
+    """Asks for a checkpoint, another one, and a sample; shows what is in them.
+
+    Signals:
+        requested: An `InspectionRequest`; answer with `show_found` or `show_error`.
+        cancelled: Cancel the running one.
+    """
+
+    requested = Signal(InspectionRequest)
+    cancelled = Signal()
+
+    def __init__(self, names: Sequence[str], chosen: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Look inside")
+        self.setObjectName("dialog")
+        self.resize(*_SIZE)
+        self._checkpoint = ComboBox(name="Checkpoint")
+        self._checkpoint.set_options([(name, name) for name in names], chosen)
+        self._against = ComboBox(name="Compare with")
+        self._against.set_options([_NONE, *((name, name) for name in names)])
+        self._sample = SpinBox(0, least=0, name="Sample")
+        self._go = Button("Show", kind="primary", icon="magnifying-glass")
+        self._go.setDefault(True)
+        self._go.clicked.connect(self.ask)
+        self._progress = ProgressLine("Starting")
+        self._progress.cancelled.connect(self.cancelled)
+        self._said = Label("", "body", "warn", wrap=True)
+        self._said.hide()
+        self._tabs = SegmentedControl(_TABS, name="Shown")
+        self._tabs.chosen.connect(self._choose)
+        self._weights = _Rows(_WEIGHTS, "Weights")
+        self._activations = _Rows(_ACTIVATIONS, "Activations")
+        self._pictures = row(gap=S4)
+        pictures = QWidget()
+        pictures.setLayout(col(self._pictures, STRETCH, gap=0))
+        self._nothing = EmptyState("magnifying-glass", "")
+        self._pages = Stack()
+        for page in (self._weights, self._activations, Scroll(pictures), self._nothing):
+            self._pages.addWidget(page)
+        self._pages.setCurrentWidget(self._nothing)
+        asked = row(
+            *(Label("Checkpoint", "small", "text2"), self._checkpoint),
+            *(Label("Compare with", "small", "text2"), self._against),
+            *(Label("Sample", "small", "text2"), self._sample, STRETCH, self._go),
+            gap=S2,
+        )
+        close = Button("Close")
+        close.clicked.connect(self.reject)
+        self.setLayout(
+            col(
+                *(Label("Look inside", "title"), asked, self._progress, self._said),
+                *(row(self._tabs, STRETCH), (self._pages, 1), row(STRETCH, close)),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
+
+    @Slot()
+    def ask(self) -> None:
+        """Request what is chosen."""
+        self._said.hide()
+        self._go.setEnabled(False)
+        self._progress.set_can_cancel(True)
+        self.show_progress(None, "Starting")
+        if not self._weights.model.rows:
+            self._nothing.say("magnifying-glass", "Looking inside…")
+        wanted = self._checkpoint.key(), self._against.key(), self._sample.value()
+        self.requested.emit(InspectionRequest(*wanted))
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self._progress.set_progress(share, text)
+        self._progress.show()
+
+    def show_found(self, found: CheckpointInspection) -> None:
+        self._end(" ".join(found.warnings))
+        self._weights.put(found.weights)
+        has_change = any(one.change is not None for one in found.weights)
+        self._weights.table.setColumnHidden(_CHANGE_COLUMN, not has_change)
+        has_nan = any(_nan(one.values) != formats.NONE for one in found.weights)
+        self._weights.table.setColumnHidden(_NAN_COLUMN, not has_nan)
+        self._activations.put(found.activations)
+        clear(self._pictures)
+        target = f", target {found.target}" if found.target else ""
+        for part in found.data:
+            self._add(f"Sample {formats.count(found.sample)}{target}", part)
+        for one in found.saliency:
+            top = "" if found.top_output is None else f" for output {found.top_output}"
+            self._add(f"{one.method}{top}", one.part)
+        self._pictures.addStretch(1)
+        self._choose(self._tabs.key())
+
+    def show_error(self, sentence: str) -> None:
+        """Show why nothing could be read; what was shown before stays."""
+        self._end(sentence)
+        if not self._weights.model.rows:
+            self._nothing.say("magnifying-glass", "Nothing to show", "See above.")
+
+    def _end(self, sentence: str) -> None:
+        self._progress.hide()
+        self._go.setEnabled(True)
+        self._said.setText(sentence)
+        self._said.setVisible(bool(sentence))
+
+    def _add(self, title: str, part: SamplePart) -> None:
+        words = Label(title, "small", "text2", wrap=True)
+        words.setFixedWidth(_PICTURE)
+        self._pictures.addLayout(col(words, picture_of(part, _PICTURE), STRETCH, gap=S1))
+
+    @Slot(str)
+    def _choose(self, key: str) -> None:
+        if self._weights.model.rows or self._activations.model.rows:
+            self._pages.setCurrentIndex(_KEYS.index(key))
