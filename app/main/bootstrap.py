@@ -276,6 +276,7 @@ class Program(QObject):
         from app.jobs.list_controller import JobFinder
         from app.jobs.log_controller import LogController
         from app.jobs.onboarding import OwnJob
+        from app.jobs.prediction_controller import PredictionController
         from app.jobs.queue_controller import QueueController
         from app.jobs.status_poller import StatusPoller
         from app.jobs.study_controller import StudyController
@@ -302,6 +303,9 @@ class Program(QObject):
         self._job_trash = JobTrash(services, runner, jobs, window, self)
         self._carry_out = CarryOut(services.jobs, runner, jobs.job_actions, self)
         self._bundle_controller = BundleController(services, runner, jobs, window, self)
+        self._prediction_controller = PredictionController(
+            services, runner, jobs.job_actions, window, self
+        )
         self._log_controller = LogController(services.logs, runner, jobs.detail.log, self)
         self._library_controller = LibraryController(
             services.library, runner, self.library, window, self

@@ -24,9 +24,9 @@ _MOST_CHOSEN = 100_000
 
 @dataclass(frozen=True)
 class PredictionInput:
-    """What a checkpoint is tried on.
+    """Files or samples that a checkpoint is tried on.
 
-    With ``files``, those, as the loader's ``read`` returns them. Otherwise a ``split`` of the
+    ``files`` are read by the loader's ``read``. Without them it is a ``split`` of the
     ``dataset`` through the ``loader``, by default those of the job; all of its samples unless some
     are named in ``samples``: ``0-99, 205``.
     """
@@ -90,7 +90,7 @@ class PredictedSample:
 
 @dataclass(frozen=True)
 class ClassMeasures:
-    """How well one class is recognised; a share that is not defined is None.
+    """Measures of one class; a share that is not defined is None.
 
     ``count`` is the number of its samples.
     """

@@ -21,7 +21,7 @@ def confusion(target: Array, predicted: Array, classes: int) -> Array:
 
 
 def measures(counts: Array) -> tuple[Array, Array, Array, Array]:
-    """Return count, precision, recall and F1 of each class; NaN where one is not defined."""
+    """Return count, precision, recall and their harmonic mean; NaN where one is not defined."""
     hits = numpy.diag(counts).astype(float)
     true, predicted = counts.sum(axis=1), counts.sum(axis=0)
     with numpy.errstate(invalid="ignore"):

@@ -13,4 +13,5 @@ from tests.pictures.screens import (  # noqa: F401
     studies,
     sweeps,
     templates,
+    tries,
 )

@@ -61,7 +61,7 @@ def datasets() -> tuple[LibraryItem, ...]:
 
 
 @cache
-def _digits() -> tuple[SamplePreview, ...]:
+def digits() -> tuple[SamplePreview, ...]:
     """The first digits of the gallery, as the preview makes pictures of them."""
     samples = []
     with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
@@ -102,8 +102,8 @@ def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
         "UserDataset",
         1797,
         1797,
-        _digits()[:49],
-        _digits()[49:],
+        digits()[:49],
+        digits()[49:],
         classes=tuple(ClassCount(str(n), counts[n % 10]) for n in range(classes)),
         statistics=(_ink(),),
         item_time_ms=0.8,
@@ -167,7 +167,7 @@ def dataset_long_classes(stage: Stage) -> None:
     shown = replace(
         preview(),
         classes=tuple(ClassCount(name, 4100 - 630 * n) for n, name in enumerate(names)),
-        class_samples=tuple(replace(one, of_class=names[2], target=names[2]) for one in _digits()),
+        class_samples=tuple(replace(one, of_class=names[2], target=names[2]) for one in digits()),
     )
     page = _datasets(stage, "plankton")
     page.detail.show_preview(Trial("plankton@2", "digits"), shown)

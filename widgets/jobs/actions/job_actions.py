@@ -66,6 +66,7 @@ class JobActions(QObject):
         checkpoints_requested, settings_requested, history_requested, runs_requested: Read them.
         earlier_requested: And the number of an earlier run; show its curves and log.
         newest_requested: Show the newest run.
+        try_requested: A `JobView`, its checkpoints, and the name of the one to try.
         keep_requested: And a `Checkpoint` to keep always, or no more.
         inspect_requested: And the name of a checkpoint to look into, and all checkpoints.
         export_requested: An `ExportRequest`.
@@ -108,6 +109,7 @@ class JobActions(QObject):
     runs_requested = Signal(str)
     earlier_requested = Signal(str, int)
     newest_requested = Signal(str)
+    try_requested = Signal(object, object, str)
     keep_requested = Signal(str, object)
     verify_requested = Signal(str, str)
     inspect_requested = Signal(str, str, object)

@@ -88,6 +88,9 @@ class CheckpointsTab(QWidget):
         self._resume.clicked.connect(partial(self._request, actions.resume_requested))
         self._new = Button("New job from this", icon="plus")
         self._new.clicked.connect(partial(self._request, actions.new_from_requested))
+        self._try = Button("Try it", icon="magic-wand")
+        self._try.set_tip("See the answers of this checkpoint for files or samples")
+        self._try.clicked.connect(self._request_try)
         self._export = Button("Export…", icon="upload-simple")
         self._export.clicked.connect(self._ask_export)
         self._keep = Button(_KEEP, icon="push-pin")
@@ -106,8 +109,10 @@ class CheckpointsTab(QWidget):
         table.setLayout(
             col(
                 (card, 1),
-                row(self._resume, self._new, self._export, STRETCH, gap=S2),
-                row((self._policy, 1), self._look, self._keep, self._verify, gap=S2, top=True),
+                row(
+                    self._resume, self._new, self._try, self._look, self._export, STRETCH, gap=S2
+                ),
+                row((self._policy, 1), self._keep, self._verify, gap=S2, top=True),
                 REST,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
@@ -203,6 +208,11 @@ class CheckpointsTab(QWidget):
             signal.emit(self._view.id, self._chosen())
 
     @Slot()
+    def _request_try(self) -> None:
+        if self._view is not None:
+            self._actions.try_requested.emit(self._view, self.model.rows, self._chosen())
+
+    @Slot()
     def _request_keep(self) -> None:
         if self._view is not None:
             self._actions.keep_requested.emit(self._view.id, self._chosen_one())
@@ -244,6 +254,7 @@ class CheckpointsTab(QWidget):
         self._resume.setEnabled(chosen and not self._live)
         self._resume.set_tip("The job is running" if self._live else "")
         self._new.setEnabled(chosen)
+        self._try.setEnabled(chosen)
         self._export.setEnabled(chosen)
 
 

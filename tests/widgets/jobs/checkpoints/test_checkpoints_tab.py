@@ -81,3 +81,14 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     tab.begin_reading()
     tab.show_checkpoints(judged(BY_ACCURACY), MADE)
     assert cells(tab, "") == ["latest, best", ""], "another job"
+
+
+def test_a_checkpoint_can_be_tried(tab, qtbot):
+    tab._table.selectRow(1)
+    with qtbot.waitSignal(tab._actions.try_requested) as told:
+        tab._try.click()
+    view, made, chosen = told.args
+    assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)
+    tab.model.put(())
+    tab._fit_buttons()
+    assert not tab._try.isEnabled()

@@ -1,0 +1,81 @@
+"""“Try it” in the window: the service is asked in the background, and its answer shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.jobs.prediction_controller import PredictionController
+from backend.base.errors import BackendError
+from tests.pictures.screens import tries
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.checkpoints.prediction_view import PredictionView
+
+MADE = (checkpoint(1), checkpoint(2))
+
+
+class Predictions:
+    """Answers, or refuses."""
+
+    def __init__(self):
+        self.asked, self.written, self.error = [], [], None
+
+    def predict(self, job_id, name, given, progress):
+        self.asked.append((job_id, name, given.files))
+        progress.step(1, 2, "Computing predictions…")
+        if self.error is not None:
+            raise self.error
+        return tries.photo()
+
+    def write_table(self, found, path):
+        self.written.append((found, path))
+        return path
+
+
+@pytest.fixture
+def predictions():
+    return Predictions()
+
+
+@pytest.fixture
+def controller(qtbot, predictions, immediately):
+    window = QWidget()
+    window.resize(1200, 800)
+    qtbot.addWidget(window)
+    library = SimpleNamespace(list=lambda kind: [SimpleNamespace(reference=f"{kind.value}@1")])
+    services = SimpleNamespace(predictions=predictions, library=library)
+    made = PredictionController(services, immediately, JobActions(), window)
+    made.ask(LIVE, MADE, MADE[1].name)
+    yield made
+    if made.dialog.now is not None:
+        made.dialog.now.reject()
+
+
+def test_a_file_is_answered_in_the_dialog(controller, predictions):
+    dialog = controller.dialog.now
+    dialog.try_files(("/home/three.png",))
+    assert predictions.asked == [(LIVE.id, MADE[1].name, ("/home/three.png",))]
+    assert len(dialog.findChildren(PredictionView)) == 1
+    assert dialog._dataset.key() == "dataset@1"
+
+
+def test_a_refusal_is_a_sentence_in_the_dialog_and_it_can_be_tried_again(controller, predictions):
+    predictions.error = BackendError("The loader has no method read.", "Add one.")
+    dialog = controller.dialog.now
+    dialog.try_files(("/home/three.png",))
+    assert dialog._status.message.text() == "The loader has no method read. Add one."
+    assert dialog._try.isEnabled()
+
+
+def test_all_predictions_are_saved_where_the_user_says(controller, predictions, monkeypatch):
+    dialog = controller.dialog.now
+    assert not dialog._save.isEnabled()
+    dialog.try_files(("/home/three.png",))
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: ("/home/all.csv", ""))
+    dialog._save.click()
+    assert predictions.written == [(tries.photo(), Path("/home/all.csv"))]
+    assert dialog._status.message.text() == "Saved to /home/all.csv"

@@ -1,0 +1,117 @@
+"""A checkpoint that is tried: on nothing yet, on a file, on a whole set, next to another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from backend.records.jobs.prediction import (
+    BOXES,
+    CLASSES,
+    Box,
+    ClassMeasures,
+    Guess,
+    PredictedSample,
+    Prediction,
+    PredictionInput,
+)
+from tests.pictures import lab
+from tests.pictures.gallery import BOTH, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.screens.jobs import open_job
+from tests.pictures.screens.library import digits
+from tests.pictures.stage import Stage
+from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
+
+
+def _answer(number: int, said: int, share: float) -> PredictedSample:
+    others = [digit for digit in range(10) if digit != said][:4]
+    guesses = (Guess(str(said), share), *(Guess(str(o), (1 - share) / 4) for o in others))
+    return PredictedSample(digits()[number], str(said), guesses)
+
+
+def photo() -> Prediction:
+    """A file that is a digit."""
+    one = _answer(3, 3, 0.962)
+    sample = replace(one.sample, index=0, target="")
+    return Prediction(
+        CLASSES, 1, shown=(replace(one, sample=sample, file="/home/mai/a three.png"),)
+    )
+
+
+def whole(classes: int = 10, each: int = 36) -> Prediction:
+    """A set with some mistakes."""
+    chance = np.random.default_rng(3)
+    counts = np.zeros((classes, classes), int)
+    for row in range(classes):
+        said = np.where(chance.random(each) < 0.92, row, chance.integers(0, classes, each))
+        counts[row] = np.bincount(said, minlength=classes)
+    hits = counts.diagonal()
+    measures = tuple(
+        ClassMeasures(
+            str(n) if classes <= 10 else f"species {n}",
+            each,
+            hits[n] / counts[:, n].sum(),
+            hits[n] / each,
+            2 * hits[n] / (each + counts[:, n].sum()),
+        )
+        for n in range(classes)
+    )
+    mistakes = tuple(
+        _answer(n, (int(digits()[n].target) + 1) % 10, 0.99 - n / 30) for n in range(14)
+    )
+    best = tuple(_answer(n, int(digits()[n].target), 0.99) for n in range(20, 40))
+    return Prediction(
+        CLASSES,
+        classes * each,
+        {"validation/loss": 0.2514, "validation/accuracy": float(hits.sum() / counts.sum())},
+        measures,
+        tuple(map(tuple, counts.tolist())),
+        mistakes,
+        best,
+    )
+
+
+def _dialog(stage: Stage) -> TryDialog:
+    open_job(stage, lab.FINISHED)
+    made = lab.checkpoints(lab.FINISHED)
+    dialog = TryDialog(lab.FINISHED, made, made[-1].name, "/home/mai", stage.window)
+    dialog.show_library(["digits@2", "plankton@1"], ["digits@1"])
+    return stage.lay_over(dialog)
+
+
+def _answered(stage: Stage, *found: Prediction, kind: str = "validation") -> TryDialog:
+    dialog = _dialog(stage)
+    names = tuple(one.name for one in reversed(lab.checkpoints(lab.FINISHED)))[: len(found)]
+    dialog._what.choose(kind)
+    dialog._fit()
+    if len(names) > 1:
+        dialog._other.choose(names[1])
+    request = TryRequest(lab.FINISHED.id, names, PredictionInput())
+    dialog.show_answers(request, found)
+    return dialog
+
+
+screen("try", (LARGE, SMALL, SMALLEST))(_dialog)
+screen("try-file", BOTH)(lambda stage: _answered(stage, photo(), kind="files"))
+screen("try-set", (LARGE, SMALL, SMALLEST))(lambda stage: _answered(stage, whole()))
+screen("try-other")(lambda stage: _answered(stage, whole(100), kind="other"))
+screen("try-two")(lambda stage: _answered(stage, whole(), whole(10, 30)))
+screen("try-under-way")(lambda stage: _dialog(stage).show_progress(0.3, "Computing predictions…"))
+screen("try-refused")(
+    lambda stage: _dialog(stage).show_error(
+        "The loader has no method read. Add def read(self, path) to UserDataset."
+    )
+)
+
+
+@screen("try-boxes")
+def try_boxes(stage: Stage) -> None:
+    """A detector's answer: no classes, and boxes over the picture."""
+    boxes = (Box("copepod", 0.93, (0.1, 0.1, 0.6, 0.5)), Box("egg", 0.41, (0.5, 0.6, 0.9, 0.9)))
+    shown = tuple(
+        PredictedSample(replace(sample, target=""), "2 boxes", boxes=boxes)
+        for sample in digits()[:12]
+    )
+    note = "There are no metrics: The model's loss raised KeyError: 'boxes'."
+    _answered(stage, Prediction(BOXES, 12, shown=shown, notes=(note,)))

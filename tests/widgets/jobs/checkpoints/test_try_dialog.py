@@ -1,0 +1,156 @@
+"""A checkpoint is tried: what is asked for, and how the answers are read."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+
+from backend.records.jobs.prediction import CLASSES, VALUES, PredictedSample, Prediction
+from backend.records.library.preview import SamplePart, SamplePreview
+from tests.pictures.screens import tries
+from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
+from widgets.jobs.checkpoints.prediction_view import PredictionView
+from widgets.jobs.checkpoints.try_dialog import TryDialog
+
+MADE = (checkpoint(1), checkpoint(2))
+
+
+@pytest.fixture
+def dialog(qtbot, look):
+    dialog = TryDialog(LIVE, MADE, MADE[1].name, "/home")
+    qtbot.addWidget(dialog)
+    dialog.show()
+    dialog.asked = []
+    dialog.try_requested.connect(dialog.asked.append)
+    return dialog
+
+
+def drop(dialog, *paths):
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(path) for path in paths])
+    copy, left, none = (
+        Qt.DropAction.CopyAction,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    entering = QDragEnterEvent(dialog.rect().center(), copy, data, left, none)
+    dialog.dragEnterEvent(entering)
+    assert entering.isAccepted()
+    dialog.dropEvent(QDropEvent(QPointF(dialog.rect().center()), copy, data, left, none))
+
+
+def shown(dialog):
+    return dialog.findChildren(PredictionView)
+
+
+def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
+    assert not dialog._try.isEnabled()
+    drop(dialog, "/home/three.png")
+    (request,) = dialog.asked
+    assert (request.job_id, request.checkpoints) == (LIVE.id, (MADE[1].name,))
+    assert request.given.files == ("/home/three.png",)
+    dialog.show_answers(request, (tries.photo(),))
+    (view,) = shown(dialog)
+    assert view._answer._bars.accessibleDescription().startswith("3: 96\N{NO-BREAK SPACE}%, ")
+    assert view._answer._title.text() == "a three.png"
+    assert view._grid.isHidden() or view._grid.parent() is None
+
+
+def test_nothing_is_tried_twice_at_a_time(dialog):
+    drop(dialog, "/home/three.png")
+    drop(dialog, "/home/four.png")
+    assert len(dialog.asked) == 1
+
+
+def test_some_samples_of_a_set_are_asked_for(dialog):
+    dialog._what.choose("training")
+    dialog._what.chosen.emit("training")
+    dialog._samples.setText("3, 10-20")
+    dialog._try.click()
+    (request,) = dialog.asked
+    assert (request.given.split, request.given.samples) == ("training", "3, 10-20")
+    assert (request.given.dataset, request.given.files) == ("", ())
+
+
+def test_samples_that_are_no_numbers_are_refused_in_the_dialog(dialog):
+    dialog._what.choose("validation")
+    dialog._fit()
+    dialog._samples.setText("ten")
+    dialog._try.click()
+    assert dialog.asked == []
+    assert "“ten” is no number of a sample" in dialog._status.message.text()
+
+
+def test_another_dataset_is_tried_through_a_loader(dialog):
+    dialog._what.choose("other")
+    dialog._fit()
+    assert not dialog._try.isEnabled(), "none is known yet"
+    dialog.show_library(["plankton@2"], ["nets@1"])
+    dialog._loader.choose("nets@1")
+    dialog._try.click()
+    assert dialog.asked[0].given.dataset == "plankton@2"
+    assert dialog.asked[0].given.loader == "nets@1"
+
+
+def test_two_checkpoints_answer_next_to_each_other(dialog):
+    drop(dialog, "/home/three.png")
+    dialog.show_answers(dialog.asked[0], (tries.photo(),))
+    dialog._other.choose(MADE[0].name)
+    request = dialog.asked[1]
+    assert request.checkpoints == (MADE[1].name, MADE[0].name)
+    assert request.given == dialog.asked[0].given
+    dialog.show_answers(request, (tries.whole(), tries.whole()))
+    titles = [view.layout().itemAt(0).widget().text() for view in shown(dialog)[-2:]]
+    assert len(set(titles)) == 2
+
+
+def test_a_cell_of_the_matrix_shows_its_samples(dialog):
+    view = PredictionView("", tries.whole(), False)
+    found = tries.whole()
+    one = found.mistakes[0]
+    view._matrix.chosen.emit(int(one.sample.target), int(one.prediction))
+    grid = view._grid.samples
+    assert grid
+    assert {sample.target for sample in grid} == {f"{one.sample.target} → {one.prediction}"}
+    assert f"samples of {one.sample.target} predicted as {one.prediction}" in view._words.text()
+    view._groups.chosen.emit("best")
+    assert len(view._grid.samples) == len(found.best)
+
+
+def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, look):
+    view = PredictionView("", tries.whole(), False)
+    qtbot.addWidget(view)
+    matrix = view._matrix
+    qtbot.keyClick(matrix, Qt.Key.Key_Down)
+    qtbot.keyClick(matrix, Qt.Key.Key_Right)
+    counts = tries.whole().confusion
+    expected = f"{counts[0][1]} of 36 samples of 0 predicted as 1"
+    assert matrix.accessibleDescription() == expected
+
+
+def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, look):
+    part = SamplePart("output", (), "float32", "values", values=(0.25,))
+    curve = SamplePart("output.curve", (64,), "float32", "wave", values=(0.0, 1.0, 0.5))
+    sample = SamplePreview(4, (), "0.3")
+    one = PredictedSample(sample, "0.25", output=(part, curve))
+    view = PredictionView("", Prediction(VALUES, 1, shown=(one,)), False)
+    qtbot.addWidget(view)
+    view.show()
+    labels = [view._answer._outputs.itemAt(n).widget() for n in range(4)]
+    assert labels[0].text() == "Output, float32"
+    assert labels[1].text() == "0.250"
+    assert labels[3].accessibleName() == "Sketch of output.curve"
+
+
+def test_without_any_sample_to_show_there_are_the_measures(qtbot, look):
+    view = PredictionView("", Prediction(CLASSES, 900, {"validation/loss": 0.5}), False)
+    qtbot.addWidget(view)
+    view.show()
+    assert not view._answer.isVisible()
+
+
+def test_closing_it_cancels(dialog, qtbot):
+    drop(dialog, "/home/three.png")
+    with qtbot.waitSignal(dialog.cancel_requested):
+        dialog.reject()
