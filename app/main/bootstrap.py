@@ -283,6 +283,7 @@ class Program(QObject):
         from app.jobs.trash_controller import JobTrash
         from app.library.layers_controller import LayersController
         from app.library.library_controller import LibraryController
+        from app.library.scan_controller import ScanController
         from app.nodes.node_controller import NodeController
         from backend.services.jobs.feed import JobList
 
@@ -313,6 +314,7 @@ class Program(QObject):
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)
+        self._scan_controller = ScanController(services.scans, runner, self.library, self)
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self
         )

@@ -39,6 +39,7 @@ _TABS = {
     Kind.DATASET: (
         ("samples", "Samples"),
         ("statistics", "Statistics"),
+        ("scan", "Scan"),
         ("source", "Files"),
         ("versions", "Versions"),
     ),
@@ -149,6 +150,16 @@ class LibraryDetail(QWidget):
 
     def open_version(self, version: str) -> None:
         self._version_box.choose(version)
+
+    @property
+    def trial(self) -> Trial:
+        """The selected dataset and loader ("" for none) and the model of the page."""
+        dataset, loader, mine = self._dataset_box.key(), self._loader_box.key(), self._reference()
+        if self._kind is Kind.DATASET:
+            return Trial(mine, loader)
+        if self._kind is Kind.LOADER:
+            return Trial(dataset, mine)
+        return Trial(dataset, loader, mine) if self._has_both() else Trial(model=mine)
 
     def set_alone(self, alone: bool) -> None:
         """Adapt to the room: the list next to it is hidden."""
@@ -280,7 +291,7 @@ class LibraryDetail(QWidget):
             boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self._trial = TrialPages()
+        self.results = self._trial = TrialPages()
         for question in self._trial.questions:
             question.chosen.connect(partial(self.choose_partner, self._partner))
             question.import_requested.connect(partial(self.partner_requested.emit, self._partner))
@@ -294,6 +305,7 @@ class LibraryDetail(QWidget):
         self._pages = Stack()
         self._by_key: dict[str, QWidget] = {
             **self._trial.pages,
+            "scan": self._trial.scan,
             "source": self._source,
             "versions": self.versions,
         }
@@ -367,7 +379,8 @@ class LibraryDetail(QWidget):
     @Slot(str)
     def _tab_chosen(self, key: str) -> None:
         self._pages.setCurrentWidget(self._by_key[key])
-        self._trial_row.setVisible(key in _TRIED)
+        self._trial_row.setVisible(key in _TRIED or key == "scan")
+        self._go.setVisible(key in _TRIED)
         self._trial.samples.filter.setVisible(key == "samples")
         self._go.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
         self._look_inside()
@@ -485,17 +498,11 @@ class LibraryDetail(QWidget):
         self._go.setEnabled(False)
         self._trial.say_under_way()
         self.show_trial_progress(None, "Starting")
-        if self._kind is Kind.DATASET:
-            self.preview_requested.emit(Trial(reference, self._loader_box.key()))
-        elif self._kind is Kind.LOADER:
-            self.preview_requested.emit(Trial(self._dataset_box.key(), reference))
-        else:
-            both = self._has_both()
-            dataset = self._dataset_box.key() if both else ""
-            loader = self._loader_box.key() if both else ""
-            wanted = self._tabs.key() == "layers"
-            request = self.layers_requested if wanted else self.check_requested
-            request.emit(Trial(dataset, loader, reference))
+        request = self.preview_requested
+        if self._kind is Kind.MODEL:
+            is_layers = self._tabs.key() == "layers"
+            request = self.layers_requested if is_layers else self.check_requested
+        request.emit(self.trial)
 
     def _nothing_to_try_with(self) -> str:
         if self._kind is Kind.MODEL:

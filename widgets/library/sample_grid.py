@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from backend.records.library.preview import SamplePreview
 from widgets.common import theme
 from widgets.common.painting import paint_focus, paint_text, text_width
-from widgets.common.theme import R_CELL, S1, S2
+from widgets.common.theme import R_CELL, S1, S2, S3
 from widgets.library.sample_parts import decoded, main_part, scaled, sketched
 
 _CAPTION_H = 18
@@ -37,6 +37,7 @@ class SampleGrid(QWidget):
         self._pictures: dict[int, QPixmap] = {}
         self._pictures_for = (0, 0.0, theme.current())
         self._at = 0
+        self._together = 1
         self._empty_words = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Samples")
@@ -48,9 +49,15 @@ class SampleGrid(QWidget):
     def samples(self) -> tuple[SamplePreview, ...]:
         return self._samples
 
-    def show_samples(self, samples: tuple[SamplePreview, ...], empty_words: str = "") -> None:
-        """Show these, the first one selected; ``empty_words`` if there are none."""
+    def show_samples(
+        self, samples: tuple[SamplePreview, ...], empty_words: str = "", together: int = 1
+    ) -> None:
+        """Show these, the first one selected; ``empty_words`` if there are none.
+
+        So many as are ``together`` stay in one row.
+        """
         self._samples = samples
+        self._together = together
         self._images = [decoded(main_part(sample)) for sample in samples]
         self._pictures.clear()
         self._at = 0
@@ -140,12 +147,19 @@ class SampleGrid(QWidget):
         """The number per row, and their side: together as wide as the grid."""
         least = _LARGE_CELL if width >= _LARGE_FROM_W else _CELL
         room = width - 2 * _EDGE + S2
-        columns = max(1, room // (least + S2))
+        columns = max(1, room // (least + S2 + self._apart() // self._together))
+        columns = max(1, columns - columns % self._together)
+        room -= self._apart() * (columns // self._together - 1)
         return columns, max(least, min(room // columns - S2, int(_MORE * least)))
+
+    def _apart(self) -> int:
+        """The additional space between samples that do not belong together."""
+        return S3 if self._together > 1 else 0
 
     def _cell(self, index: int) -> QRectF:
         columns, side = self._fitted(self.width())
-        x = index % columns * (side + S2) + _EDGE
+        place = index % columns
+        x = place * (side + S2) + place // self._together * self._apart() + _EDGE
         y = index // columns * (side + _CAPTION_H + S2) + _EDGE
         return QRectF(x, y, side, side + _CAPTION_H)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Slot
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.library.preview import Preview, SamplePart, SamplePreview, rare_classes
+from backend.records.library.sample_page import SamplePage
 from widgets.common import formats
+from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, Scroll
-from widgets.common.labels import Label
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import S2, S3, S4, SCROLL_BAR_W
+from widgets.common.theme import S1, S2, S3, S4, SCROLL_BAR_W
 from widgets.library.class_columns import ClassColumns, ClassRows
 from widgets.library.class_filter import ClassFilter
 from widgets.library.distribution_card import ValuesCard
@@ -29,6 +31,7 @@ from widgets.library.sample_parts import (
 
 _SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W = 292, 268, 620
 _ROWS_MOST_H = 224
+PAGE = 48
 _LARGE = 136
 
 
@@ -36,7 +39,13 @@ class SamplesView(QWidget):
     """The tab Samples: grid on the left, classes, values and the selected sample on the right.
 
     ``filter`` selects the class; the owner of the view places it.
+
+    Signals:
+        page_requested: The samples to read, as `DataScanService.page` takes them; answer with
+            `show_page` or `show_page_error`.
     """
+
+    page_requested = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -46,6 +55,14 @@ class SamplesView(QWidget):
         self._grid = SampleGrid()
         self._grid.chosen.connect(self._show_sample)
         self._shown_words = Label("", "small", "text3", elide="right")
+        self._class = ""
+        self._pages: list[int] = []
+        """The first number of each page that was requested; none: the samples of the preview."""
+        self._end = 0
+        self._previous = IconButton("arrow-left", "Previous samples")
+        self._previous.clicked.connect(self._page_back)
+        self._next = IconButton("arrow-right", "Next samples")
+        self._next.clicked.connect(self._page_on)
         self._make_classes()
         self._sample_title = Label("", "strong")
         self._sketch = PartSketch()
@@ -56,7 +73,12 @@ class SamplesView(QWidget):
         self._values = ValuesCard()
         holder = QWidget()
         holder.setLayout(
-            col(self._shown_words, self._grid, STRETCH, gap=S2, margins=(S4, S3, S4, S4))
+            col(
+                row((self._shown_words, 1), self._previous, self._next, gap=S1),
+                *(self._grid, STRETCH),
+                gap=S2,
+                margins=(S4, S3, S4, S4),
+            )
         )
         self._grid_scroll = Scroll(holder)
         grid_card = Card((self._grid_scroll, 1), margins=(0, 0, 0, 0))
@@ -133,15 +155,72 @@ class SamplesView(QWidget):
             samples = tuple(sorted(of_class, key=lambda sample: sample.index))
             total = next((one.count for one in preview.classes if one.name == name), 0)
         empty = f"No sample of class {name} is kept" if name else "No sample could be read"
-        self._grid.show_samples(samples, empty)
-        self._grid_scroll.verticalScrollBar().setValue(0)
+        self._class = name
+        self._pages.clear()
+        self._end = 0
+        for button in (self._previous, self._next):
+            button.setVisible(len(samples) < total)
+        self._show_samples(samples, empty)
+        self._previous.setEnabled(False)
+        self._next.setEnabled(True)
         words = f"{formats.of(len(samples), total)} samples"
         where = f" of class {name}" if name else ", spread evenly"
         self._shown_words.setText(words + where if name or len(samples) < total else words)
         self._shown_words.setVisible(bool(samples))
+
+    def _show_samples(self, samples: tuple[SamplePreview, ...], empty: str) -> None:
+        self._grid.show_samples(samples, empty)
+        self._grid_scroll.verticalScrollBar().setValue(0)
         self._sample_card.setVisible(bool(samples))
         if samples:
             self._show_sample(samples[0])
+
+    @Slot()
+    def _page_on(self) -> None:
+        self._pages.append(self._end)
+        self._request_page()
+
+    @Slot()
+    def _page_back(self) -> None:
+        self._pages.pop()
+        if self._pages:
+            self._request_page()
+        else:
+            self.show_class(self._class)
+
+    def _request_page(self) -> None:
+        for button in (self._previous, self._next):
+            button.setEnabled(False)
+        self._shown_words.setText("Reading samples…")
+        self._shown_words.show()
+        self.page_requested.emit(self._asked())
+
+    def _asked(self) -> dict[str, object]:
+        start = self._pages[-1] if self._pages else -1
+        return {"split": "training", "start": start, "count": PAGE, "of_class": self._class}
+
+    def show_page(self, asked: object, page: SamplePage) -> None:
+        """Show the samples that were requested, unless others were meanwhile."""
+        if self._preview is None or asked != self._asked():
+            return
+        self._end = page.end
+        self._previous.setEnabled(True)
+        self._next.setEnabled(page.end < page.total)
+        samples = tuple(one.sample for one in page.samples)
+        of = f" of class {self._class}" if self._class else ""
+        self._show_samples(samples, f"No sample{of} was read here")
+        last = max(self._pages[-1], page.end - 1)
+        where = f"{formats.count(self._pages[-1])} to {formats.count(last)}"
+        broken = f", {formats.count(len(page.faults))} could not be read" if page.faults else ""
+        words = f"Samples{of}, numbers {where} of {formats.count(page.total)}{broken}"
+        self._shown_words.setText(words)
+        self._shown_words.setToolTip(plain_tip("\n".join(one.sentence for one in page.faults)))
+
+    def show_page_error(self, asked: object, sentence: str) -> None:
+        """Show why the samples cannot be read."""
+        if asked == self._asked():
+            self._previous.setEnabled(True)
+            self._shown_words.setText(sentence)
 
     def _show_sample(self, sample: SamplePreview) -> None:
         self._sample_title.setText(f"Sample {sample.index}")

@@ -21,6 +21,7 @@ from widgets.library.check_view import CheckView
 from widgets.library.layers_view import LayersView
 from widgets.library.sample_parts import shape_words
 from widgets.library.samples_view import SamplesView
+from widgets.library.scan_view import ScanView
 from widgets.library.statistics_view import StatisticsView
 
 _SHOWN = 6
@@ -45,6 +46,7 @@ class TrialPages:
 
     Attributes:
         pages: By the key of its tab, each with its view or with a text.
+        scan: The page of the tab Scan.
         questions: The question on the pages of samples and statistics until a partner is known.
     """
 
@@ -52,6 +54,7 @@ class TrialPages:
         self.samples = SamplesView()
         self.no_samples, self._no_statistics = (EmptyState("database", "") for _ in range(2))
         self.statistics = StatisticsView()
+        self.scan = ScanView()
         self.check = CheckView()
         self._no_check = EmptyState("cube", "")
         self.layers = LayersView()
@@ -69,6 +72,7 @@ class TrialPages:
         """Show another version, which has no results yet."""
         self.say_not_yet()
         self.samples.clear()
+        self.scan.clear()
         for pages in self.pages.values():
             pages.setCurrentIndex(_EMPTY)
 
@@ -104,6 +108,8 @@ class TrialPages:
         self._no_layers.say("stack", *_NO_LAYERS)
 
     def say_under_way(self) -> None:
+        # Another loader may have been chosen.
+        self.scan.clear()
         for pages in self.pages.values():
             if pages.currentIndex() == _QUESTION:
                 pages.setCurrentIndex(_EMPTY)

@@ -30,6 +30,8 @@ from backend.records.library.preview import (
     ShapeCount,
     rare_words,
 )
+from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from backend.training.tools.histogram import Spread
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
@@ -37,6 +39,7 @@ from tests.pictures.stage import Stage
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 from widgets.library.page_texts import WORDS
+from widgets.library.scan_view import ScanView
 
 _DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
 _SHOWN = 96
@@ -255,6 +258,68 @@ def dataset_tables(stage: Stage) -> None:
                               histogram=Histogram(0.5, 1e-12, (90,)))  # fmt: skip
     shown = Preview("training", "UserDataset", 90_000, 90, some, statistics=(alike,))
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+
+
+def _scan(stage: Stage) -> ScanView:
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), rare_preview())
+    page.detail._tabs.choose("scan")
+    page.detail._tab_chosen("scan")
+    return page.detail.results.scan
+
+
+screen("dataset-scan-before")(_scan)
+screen("dataset-scan-running")(
+    lambda stage: _scan(stage).show_progress(0.41, "Reading training samples")
+)
+screen("dataset-scan-failed")(
+    lambda stage: _scan(stage).show_error(
+        "UserDataset() raised FileNotFoundError: no file train.csv (bks_dataset.py, line 12).",
+        "Check that the dataset contains the files that this loader reads.",
+    )
+)
+
+
+@screen("dataset-scan", EVERY)
+def dataset_scan(stage: Stage) -> None:
+    """Leaks are selected: each pair is a sample of training and one of validation."""
+    view = _scan(stage)
+    broken = (
+        "UserDataset, item 7, raised OSError: cannot identify image file (bks_dataset.py, line 9)."
+    )
+    leaks = tuple((18 * n, n) for n in range(31))
+    view.show_scan(
+        DatasetScan(
+            1438, 1438, broken=(BrokenSample(7, broken),), broken_count=3, leaks=leaks,
+            leak_count=31, duplicates=((4, 90), (5, 91)), duplicate_count=2, not_finite=14,
+            not_finite_samples=tuple(range(14)), validation=SplitScan(359, 359), seconds=4.2,
+            sample_time_ms=0.8, shifts=(
+                "Classes of validation differ from training: 31\u00a0% of its samples would have "
+                "to be of other classes.",), warnings=rare_preview().warnings,
+        )
+    )  # fmt: skip
+    number = next(n for n, one in enumerate(view.model.rows) if one.sentence.startswith("31 "))
+    view._table.selectRow(number)
+    places = view._places()
+    by_split = {"training": _digits(), "validation": tuple(_digits())}
+    found = [
+        PageSample(split, replace(by_split[split][n // 2], index=index))
+        for n, (split, index) in enumerate(places)
+    ]
+    view.show_samples(places, SamplePage(tuple(found)))
+
+
+@screen("dataset-page-of-samples")
+def dataset_page_of_samples(stage: Stage) -> None:
+    page = _datasets(stage)
+    page.detail.show_preview(Trial("digits@2", "digits"), preview())
+    view = page.detail.results.samples
+    view._page_on()
+    some = tuple(
+        PageSample("training", replace(one, index=n)) for n, one in enumerate(_digits()[:47])
+    )
+    fault = ItemFault("UserDataset, item 47, raised ValueError: torn file.", index=47)
+    view.show_page(view._asked(), SamplePage(some, 48, 1797, (fault,)))
 
 
 @screen("dataset-unreadable")

@@ -13,11 +13,13 @@ from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
+    ItemFault,
     Preview,
     SamplePart,
     SamplePreview,
     ShapeCount,
 )
+from backend.records.library.sample_page import PageSample, SamplePage
 from tests.windows import on_screen, owned
 from widgets.common.cards import EmptyState
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
@@ -304,3 +306,72 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
     assert view._values._words.text() == "0 to 2.00, mean 1.00 ± 0.500"
     view.show_preview(Preview("training", "UserDataset", 9, 9))
     assert isinstance(view._pages.currentWidget(), EmptyState)
+
+
+def page_of(*indices: int, end: int, faults: int = 0) -> SamplePage:
+    found = tuple(PageSample("training", sample(index, "cat")) for index in indices)
+    torn = tuple(ItemFault(f"Item {n} is torn.", index=n) for n in range(faults))
+    return SamplePage(found, end, 175, torn)
+
+
+def test_s08_all_samples_can_be_paged_through(show: Shown, qtbot: QtBot) -> None:
+    view = show(preview())
+    assert not view._previous.isEnabled()
+    asked = []
+    view.page_requested.connect(asked.append)
+    view._next.click()
+    assert asked[-1] == {"split": "training", "start": 0, "count": 48, "of_class": ""}
+    view.show_page(asked[-1], page_of(*range(47), end=48, faults=1))
+    assert [one.index for one in view._grid.samples] == list(range(47))
+    assert view._shown_words.text() == "Samples, numbers 0 to 47 of 175, 1 could not be read"
+    assert "Item 0 is torn." in view._shown_words.toolTip()
+    view._next.click()
+    assert asked[-1]["start"] == 48
+    view.show_page(asked[-1], page_of(48, 174, end=175))
+    assert not view._next.isEnabled()
+    view._previous.click()
+    assert asked[-1]["start"] == 0
+    view.show_page(asked[-1], page_of(0, end=48))
+    view._previous.click()
+    assert len(view._grid.samples) == 12
+    assert not view._previous.isEnabled()
+
+
+def test_s08_the_samples_of_a_class_can_be_paged_through(show: Shown) -> None:
+    view = show(preview())
+    asked = []
+    view.page_requested.connect(asked.append)
+    view.show_class("dog")
+    view._next.click()
+    assert asked[-1]["of_class"] == "dog"
+    view.show_page(asked[-1], page_of(10, 30, end=90))
+    assert view._shown_words.text() == "Samples of class dog, numbers 0 to 89 of 175"
+    view._next.click()
+    assert asked[-1]["start"] == 90
+    # All five samples of this class are in the preview.
+    view.show_class("owl")
+    assert not view._next.isVisible()
+
+
+def test_a_page_that_comes_late_is_not_shown(show: Shown) -> None:
+    view = show(preview())
+    asked = []
+    view.page_requested.connect(asked.append)
+    view._next.click()
+    view.show_class("dog")
+    before = view._grid.samples
+    view.show_page(asked[-1], page_of(0, end=48))
+    view.show_page_error(asked[-1], "The share is gone.")
+    assert view._grid.samples == before
+    assert "share" not in view._shown_words.text()
+
+
+def test_a_page_that_cannot_be_read_says_why(show: Shown) -> None:
+    view = show(preview())
+    asked = []
+    view.page_requested.connect(asked.append)
+    view._next.click()
+    view.show_page_error(asked[-1], "The share is gone.")
+    assert view._shown_words.text() == "The share is gone."
+    view._previous.click()
+    assert len(view._grid.samples) == 12

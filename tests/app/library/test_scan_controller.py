@@ -1,0 +1,97 @@
+"""Scans and pages of samples, from the window to the service and back."""
+
+import pytest
+
+from app.library.scan_controller import ScanController
+from backend.base.errors import BackendError, Cancelled
+from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.preview import SamplePreview
+from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.scan import DatasetScan
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
+
+
+class Scans:
+    """A service that answers at once."""
+
+    def __init__(self):
+        self.asked = []
+        self.answer = DatasetScan(9, 9, duplicates=((0, 5),), duplicate_count=1)
+
+    def scan(self, dataset, loader, progress):
+        self.asked.append((dataset, loader))
+        if isinstance(self.answer, BackendError):
+            raise self.answer
+        progress.step(1, 9, "Reading training samples")
+        return self.answer
+
+    def page(self, dataset, loader, asked, progress):
+        self.asked.append((dataset, loader, asked))
+        if isinstance(self.answer, BackendError):
+            raise self.answer
+        places = asked.get("places", [["training", 0]])
+        return SamplePage(
+            tuple(PageSample(split, SamplePreview(index, ())) for split, index in places)
+        )
+
+
+@pytest.fixture
+def scans():
+    return Scans()
+
+
+@pytest.fixture
+def detail(qtbot, scans, immediately):
+    pages = {kind: LibraryPage(kind) for kind in Kind}
+    for page in pages.values():
+        qtbot.addWidget(page)
+    controller = ScanController(scans, immediately, pages)
+    page = pages[Kind.DATASET]
+    page.detail.show_companions((), ("reader",), (Together("digits", "reader"),))
+    page.show_items((LibraryItem(Kind.DATASET, "digits", 1, "ab" * 32, 9, 9, "2026-11-27"),))
+    page.show_item("digits")
+    yield page.detail
+    del controller
+
+
+def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
+    view = detail.results.scan
+    view.scan_requested.emit()
+    assert scans.asked[0] == ("digits@1", "reader")
+    assert [one.sentence for one in view.model.rows] == [
+        "1 training sample is equal to earlier ones."
+    ]
+    assert scans.asked[1] == (
+        "digits@1",
+        "reader",
+        {"places": [["training", 0], ["training", 5]]},
+    )
+    assert [one.index for one in view._grid.samples] == [0, 5]
+
+
+def test_a_scan_that_fails_says_why(detail, scans):
+    scans.answer = BackendError("The dataset moved.", "Import it again.")
+    detail.results.scan.scan_requested.emit()
+    assert not detail.results.scan._banner.isHidden()
+
+
+def test_a_scan_that_the_user_cancels_is_no_failure(detail, scans):
+    scans.answer = Cancelled()
+    detail.results.scan.scan_requested.emit()
+    assert detail.results.scan._banner.isHidden()
+    assert "Not scanned yet" in detail.results.scan._empty.accessibleName()
+
+
+def test_without_a_loader_a_scan_asks_for_one(detail, scans):
+    detail._loader_box.choose("")
+    detail.results.scan.scan_requested.emit()
+    assert scans.asked == []
+    assert not detail.results.scan._banner.isHidden()
+
+
+def test_s08_a_page_of_samples_is_read_with_the_selected_loader(detail, scans):
+    asked = {"split": "training", "start": 0, "count": 48, "of_class": ""}
+    detail.results.samples.page_requested.emit(asked)
+    assert scans.asked == [("digits@1", "reader", asked)]
+    assert detail.trial == Trial("digits@1", "reader")

@@ -1,0 +1,135 @@
+"""The tab Scan: findings, and the samples of the selected one next to each other."""
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from pytestqt.qtbot import QtBot
+
+from backend.records.library.preview import ItemFault, SamplePart, SamplePreview
+from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
+from tests.windows import owned
+from widgets.common.buttons import Button
+from widgets.library.scan_view import ScanView
+
+
+def scan(**more: object) -> DatasetScan:
+    known = {"validation": SplitScan(359, 359), "seconds": 4.2, **more}
+    return DatasetScan(1438, 1438, **known)  # type: ignore[arg-type]  # any of its fields
+
+
+def page(places: tuple[tuple[str, int], ...]) -> SamplePage:
+    part = SamplePart("data", (4,), "float32", "values", values=(0.1, 0.2))
+    return SamplePage(
+        tuple(PageSample(split, SamplePreview(index, (part,))) for split, index in places)
+    )
+
+
+LEAKS = tuple((3 * n, n) for n in range(30))
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> ScanView:
+    view = owned(qtbot, ScanView())
+    view.resize(700, 700)
+    view.show()
+    return view
+
+
+def shown(view: ScanView) -> list[int]:
+    return [one.index for one in view._grid.samples]
+
+
+def test_s08_one_press_scans(view: ScanView, qtbot: QtBot) -> None:
+    (button,) = (b for b in view.findChildren(Button) if b.text() == "Scan all samples")
+    with qtbot.waitSignal(view.scan_requested):
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert view._progress.isVisible()
+
+
+def test_s08_a_running_scan_can_be_cancelled(view: ScanView, qtbot: QtBot) -> None:
+    view.show_progress(0.5, "Reading training samples")
+    (button,) = view._progress.findChildren(Button)
+    with qtbot.waitSignal(view.cancel_requested):
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def test_another_version_cancels_the_scan_of_this_one(view: ScanView, qtbot: QtBot) -> None:
+    view.show_progress(0.5, "Reading training samples")
+    with qtbot.waitSignal(view.cancel_requested):
+        view.clear()
+    with qtbot.assertNotEmitted(view.cancel_requested):
+        view.clear()
+
+
+def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -> None:
+    with qtbot.waitSignal(view.samples_requested) as asked:
+        view.show_scan(scan(leaks=LEAKS, leak_count=30))
+    (places,) = asked.args
+    assert places[:4] == (("training", 0), ("validation", 0), ("training", 3), ("validation", 1))
+    view.show_samples(places, page(places))
+    assert shown(view)[:6] == [0, 0, 3, 1, 6, 2]
+    assert view._where.text() == "Pairs 1 to 24 of 30; left training, right validation"
+    for width in range(200, 700, 30):
+        view._grid.resize(width, 600)
+        pairs = [(view._grid._cell(n), view._grid._cell(n + 1)) for n in range(0, 48, 2)]
+        assert all(left.top() == right.top() for left, right in pairs)
+        assert all(right.right() <= width for _, right in pairs)
+
+
+def test_s08_more_pairs_are_on_the_next_page(view: ScanView, qtbot: QtBot) -> None:
+    view.show_scan(scan(leaks=LEAKS, leak_count=30))
+    with qtbot.waitSignal(view.samples_requested) as asked:
+        qtbot.mouseClick(view._next, Qt.MouseButton.LeftButton)
+    (places,) = asked.args
+    view.show_samples(places, page(places))
+    assert shown(view) == [n for pair in LEAKS[24:] for n in pair]
+    assert not view._next.isEnabled()
+    qtbot.mouseClick(view._previous, Qt.MouseButton.LeftButton)
+    # What was requested before is not shown as this page.
+    view.show_samples(places, page(places))
+    assert view._where.text() == "Reading samples…"
+
+
+def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> None:
+    view.show_scan(scan(leaks=LEAKS[:2], leak_count=2))
+    places = view._places()
+    fault = ItemFault("UserDataset, item 0, raised OSError: gone.", index=0)
+    view.show_samples(places, SamplePage(page(places[1:]).samples, faults=(fault,)))
+    assert shown(view) == [3, 1]
+    assert view._faults.text() == fault.sentence
+
+
+def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot) -> None:
+    view.show_scan(
+        scan(
+            broken=(BrokenSample(7, "Item 7 is torn."),),
+            broken_count=1,
+            not_finite=2,
+            not_finite_samples=(4, 9),
+        )
+    )
+    assert [one.sentence for one in view.model.rows] == [
+        "1 training sample was not read: Item 7 is torn.",
+        "2 training samples have NaN or infinite values, so the loss will be NaN too.",
+    ]
+    where = view._table.visualRect(view.model.index(1, 0)).center()
+    with qtbot.waitSignal(view.samples_requested) as asked:
+        qtbot.mouseClick(
+            view._table.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(where.x(), where.y())
+        )
+    assert asked.args == [(("training", 4), ("training", 9))]
+
+
+def test_a_dataset_without_findings_says_so(view: ScanView) -> None:
+    view.show_scan(scan())
+    assert "No findings" in view._empty.accessibleName()
+    assert "1\u202f438 training and 359 validation samples" in view._empty.accessibleName()
+
+
+def test_a_failed_scan_says_why_and_can_be_repeated(view: ScanView, qtbot: QtBot) -> None:
+    view.show_progress(0.5, "Reading training samples")
+    view.show_error("A sample hangs.", "Find it.")
+    assert view._banner.isVisible()
+    with qtbot.waitSignal(view.scan_requested):
+        view._empty.pressed.emit()
+    assert not view._banner.isVisible()
