@@ -270,6 +270,7 @@ class Program(QObject):
         from app.jobs.bundle_controller import BundleController
         from app.jobs.checkpoint_drag import CarryOut
         from app.jobs.compare_controller import CompareController
+        from app.jobs.events_controller import EventsController
         from app.jobs.file_export import TakeAway
         from app.jobs.inspection_controller import InspectionController
         from app.jobs.job_controller import JobController
@@ -314,6 +315,7 @@ class Program(QObject):
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)
+        self._events = EventsController(services.event_viewers, runner, jobs.job_actions, self)
         self._scan_controller = ScanController(services.scans, runner, self.library, self)
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self

@@ -243,6 +243,7 @@ def _job(words: SubcommandGroup) -> None:
         ("runs", "the runs of a job, and their results"),
         ("history", "every step's metrics"),
         ("checkpoints", "the checkpoints of a job"),
+        ("tensorboard", "serve the event files of a job until Ctrl+C"),
         ("acts", "the users who started, stopped and changed a job"),
         ("remove", "move a job to the trash of the data root"),
         ("restore", "move a job back from the trash"),

@@ -27,6 +27,7 @@ from backend.cli import (
     queue,
     study,
     template,
+    tensorboard,
 )
 from backend.cli.arguments import make_parser
 from backend.cli.printing import FAILED, OK, print_json, print_note
@@ -126,7 +127,7 @@ _JOB_COMMANDS = frozenset(
             for action in (
                 *("acts", "annotate", "bundle", "checkpoints", "clone", "compare", "export"),
                 *("history", "keep", "layers", "list", "log", "predict", "remove", "replay"),
-                *("runs", "show", "stop", "tag", "wait"),
+                *("runs", "show", "stop", "tag", "tensorboard", "wait"),
             )
         ),
     }
@@ -197,6 +198,7 @@ _COMMANDS: dict[tuple[str, str], _Command] = {
     ("job", "list"): jobs.list_jobs,
     ("job", "runs"): jobs.runs,
     ("job", "history"): jobs.history,
+    ("job", "tensorboard"): tensorboard.serve,
     ("job", "compare"): compare.compare,
     ("job", "sweep"): jobs.sweep_jobs,
     ("job", "log"): jobs.log,

@@ -40,6 +40,7 @@ from backend.services.preflight.service import PreflightService
 from backend.services.queue.service import QueueService
 from backend.services.studies.service import StudyService
 from backend.services.sweeps.service import SweepService
+from backend.services.tools.event_viewer import EventViewers
 from backend.services.tools.training_python import training_python
 from backend.ssh import persistent_connection
 from backend.ssh.interface import Shell
@@ -51,6 +52,7 @@ class Services:
 
     library: LibraryService
     scans: DataScanService
+    event_viewers: EventViewers
     jobs: JobService
     nodes: NodeService
     cluster: ClusterService
@@ -73,6 +75,7 @@ class Services:
     catalogue: Catalogue
 
     def close(self) -> None:
+        self.event_viewers.close()
         self.share.close()
         self.catalogue.close()
 
@@ -152,6 +155,7 @@ def open_services(
     services = Services(
         library=library,
         scans=DataScanService(library, cache / "looks"),
+        event_viewers=EventViewers(root, share),
         jobs=jobs,
         nodes=nodes,
         cluster=cluster,

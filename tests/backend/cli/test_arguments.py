@@ -51,6 +51,7 @@ WORDS = {
             *("start", "stop", "resume", "wait", "show", "history", "log", "preflight"),
             *("checkpoints", "clone", "annotate", "remove", "queue", "unqueue"),
             *("bundle", "unbundle", "replay", "replayed", "runs", "restore", "acts"),
+            *("tensorboard",),
         )
     },
     ("job", "keep"): ["ID", "--checkpoint", "C"],

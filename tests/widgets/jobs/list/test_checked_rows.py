@@ -177,6 +177,9 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
+    with qtbot.waitSignal(page.job_actions.events_requested) as asked:
+        acts["Open TensorBoard"].trigger()
+    assert asked.args == [ids[1]]
     acts["Export…"].trigger()
     assert page.open_id == ids[1]
     assert page.list.isVisible(), "it is asked about on the page of the job"

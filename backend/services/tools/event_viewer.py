@@ -1,0 +1,135 @@
+"""TensorBoard on the event files of a job: a process for each job, ended with this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from backend.base.errors import BackendError, as_backend_error
+from backend.base.log import suppress
+from backend.base.progress import Progress
+from backend.datastore.access.root_access import MOUNTED, DataRootAccess
+from backend.records.base.layout import DataRoot
+from backend.services.tools.tool_process import ROOT
+from backend.services.tools.training_python import training_python
+
+_START_S = 120.0
+_END_S = 5.0
+
+
+class EventViewers:
+    """The running servers. `open` blocks; both may be called on any thread."""
+
+    def __init__(self, root: DataRoot, share: DataRootAccess = MOUNTED) -> None:
+        self._root = root
+        self._share = share
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[subprocess.Popen[str], str]] = {}
+
+    def open(self, job_id: str, progress: Progress | None = None) -> str:
+        """Return the address for a browser; it has a secret, and only this computer serves it.
+
+        Raises:
+            BackendError: The job has no event files, or TensorBoard is not installed.
+        """
+        progress = progress or Progress()
+        folder = self._root.job(job_id).tensorboard
+        with as_backend_error(f"The event files of the job {job_id} cannot be read"):
+            try:
+                files = self._share.files(folder)
+            except FileNotFoundError:
+                files = []
+            for file in files:
+                self._share.bring_file(folder / file.path, progress)
+        if not files:
+            raise BackendError(
+                f"The job {job_id} has no event files yet.",
+                "A run writes them a few seconds after its first step.",
+            )
+        with self._lock:
+            process, url = self._running.get(job_id, (None, ""))
+            if process is None or process.poll() is not None:
+                process, url = _start(folder, progress)
+                self._running[job_id] = process, url
+        return url
+
+    def close(self) -> None:
+        """End all servers."""
+        with self._lock:
+            for process, _ in self._running.values():
+                _end(process)
+            self._running.clear()
+
+
+def _start(folder: Path, progress: Progress) -> tuple[subprocess.Popen[str], str]:
+    pythons = dict.fromkeys((training_python(), sys.executable))
+    for python in pythons:
+        process = _launched(python, folder)
+        try:
+            answer = _answer(process, progress)
+        except BaseException:
+            _end(process)
+            raise
+        if url := answer.get("url"):
+            return process, url
+        _end(process)
+        if answer["error"]:
+            raise BackendError(f"TensorBoard did not start: {answer['error']}.")
+    raise BackendError(
+        "TensorBoard is not installed.",
+        f"Install it: {shlex.quote(next(iter(pythons)))} -m pip install tensorboard",
+    )
+
+
+def _launched(python: str, folder: Path) -> subprocess.Popen[str]:
+    paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
+    process = subprocess.Popen(
+        [python, "-m", "backend.training.tools.event_viewer"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    asked = {"folder": str(folder.absolute()), "token": secrets.token_urlsafe(24)}
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+    return process
+
+
+def _answer(process: subprocess.Popen[str], progress: Progress) -> dict[str, str]:
+    """Wait for the line in which the process answers."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + _START_S
+    while not select.select([process.stdout], [], [], 0.1)[0]:
+        progress.step(0, 0, "Starting TensorBoard")
+        if time.monotonic() > deadline:
+            return {"error": f"no answer within {_START_S:.0f} s"}
+    try:
+        return dict(json.loads(process.stdout.readline()))
+    except ValueError:
+        return {"error": "its process ended"}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Close its standard input, at which it ends; kill it if it does not."""
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

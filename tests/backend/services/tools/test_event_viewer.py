@@ -1,0 +1,129 @@
+"""TensorBoard on a job's event files: for this user only, and ended with its owner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from backend.base.errors import BackendError, Cancelled
+from backend.base.progress import Progress
+from backend.records.base.layout import DataRoot
+from backend.services.tools import event_viewer
+from backend.services.tools.event_viewer import EventViewers
+from backend.training.tensorboard import EventFile
+from tests.waiting import wait_for
+
+OWNER = """
+import os, signal, sys
+from pathlib import Path
+from backend.records.base.layout import DataRoot
+from backend.services.tools.event_viewer import EventViewers
+print(EventViewers(DataRoot(Path(sys.argv[1]))).open("job"), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> DataRoot:
+    return DataRoot(tmp_path)
+
+
+@pytest.fixture
+def viewers(root: DataRoot) -> Iterator[EventViewers]:
+    found = EventViewers(root)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def events(root: DataRoot) -> None:
+    file = EventFile(root.job("job").tensorboard)
+    file.write([(1, {"loss": 0.5}), (2, {"loss": 0.25})])
+    file.close()
+
+
+def status(url: str) -> int:
+    """The status of a response, 0 if there is no server."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except OSError:
+        return 0
+
+
+@pytest.mark.usefixtures("events")
+def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: EventViewers) -> None:
+    url = viewers.open("job")
+    address = urlsplit(url)
+    assert address.hostname == "127.0.0.1"
+    with urllib.request.urlopen(f"{url}data/plugin/scalars/tags", timeout=30) as response:
+        assert b'"loss"' in response.read()
+    for path in ("/", "/data/plugin/scalars/tags", "/data/logdir", f"{address.path[:-2]}/"):
+        assert status(f"http://{address.netloc}{path}") == 404
+    process, _ = viewers._running["job"]
+    # All users may read the command line of a process.
+    token = address.path.strip("/").encode()
+    assert token not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    assert viewers.open("job") == url
+    viewers.close()
+    assert process.returncode is not None
+    assert status(url) == 0
+
+
+@pytest.mark.usefixtures("events")
+def test_a_server_ends_with_the_program_that_was_killed(root: DataRoot) -> None:
+    argv = [sys.executable, "-c", OWNER, str(root.path)]
+    owner = subprocess.run(argv, cwd=event_viewer.ROOT, capture_output=True, text=True, check=False)
+    url = owner.stdout.strip()
+    assert url.startswith("http://127.0.0.1:")
+    wait_for(lambda: status(url) == 0)
+
+
+def test_a_job_without_events_says_so(viewers: EventViewers) -> None:
+    with pytest.raises(BackendError, match="The job job has no event files yet"):
+        viewers.open("job")
+
+
+@pytest.mark.usefixtures("events")
+def test_without_tensorboard_one_sentence_says_how_to_install_it(
+    viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorboard.py").write_text("raise ImportError('none')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(BackendError) as caught:
+        viewers.open("job")
+    assert str(caught.value) == "TensorBoard is not installed."
+    assert caught.value.remedy.endswith("-m pip install tensorboard")
+
+
+@pytest.mark.usefixtures("events")
+def test_a_server_that_does_not_start_is_a_sentence(
+    viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorboard.py").write_text("import os; os._exit(3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(BackendError, match=r"did not start: its process ended\.$"):
+        viewers.open("job")
+
+
+@pytest.mark.usefixtures("events")
+def test_its_start_can_be_cancelled(
+    viewers: EventViewers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tensorboard.py").write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(event_viewer, "_END_S", 0.1)
+    progress = Progress()
+    progress.cancel()
+    with pytest.raises(Cancelled):
+        viewers.open("job", progress)
