@@ -32,6 +32,8 @@ from widgets.library.sample_parts import (
 _SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W = 292, 268, 620
 _ROWS_MOST_H = 224
 PAGE = 48
+_LINE_CHARS = 32
+"""Longer text is shown in several lines, if no picture is next to it."""
 _LARGE = 136
 
 
@@ -240,13 +242,16 @@ class SamplesView(QWidget):
         for caption, value in facts:
             # Next to a picture there is no room for a kind and a shape in one line.
             told = Label(value, "strong", elide="right")
-            if " × " in value and not large.isNull():
+            if large.isNull() and len(value) > _LINE_CHARS and " " in value:
+                told = Label(value, "body", wrap=True)
+            elif " × " in value and not large.isNull():
                 told = Label(
                     value.replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"),
                     "strong",
                     wrap=True,
                 )
-            self._sample_facts.addLayout(col(Label(caption, "tiny", "text3"), told, gap=2))
+            title = Label(caption, "tiny", "text3", elide="right")
+            self._sample_facts.addLayout(col(title, told, gap=2))
         self._sample_facts.addStretch(1)
 
 

@@ -123,6 +123,8 @@ def target_text(value: Any, names: list[str]) -> str:
         return f"{number:g}" if isinstance(number, float) else str(number)
     if array is not None:
         return f"{'×'.join(map(str, array.shape))} {type_name(value)}"
+    if isinstance(value, Mapping) and (boxes := as_array(value.get("boxes"))) is not None:
+        return f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
     if isinstance(value, Mapping):
         return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[:_TEXT]
     if isinstance(value, (tuple, list)):

@@ -19,7 +19,7 @@ from backend.records.library.sample_page import SamplePage
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.overlays import parts
 from backend.training.tools.sample_page import page
-from backend.training.tools.thumbnails import parts_of
+from backend.training.tools.thumbnails import parts_of, target_text
 
 LOADER = """
 import time, torch
@@ -125,6 +125,12 @@ def test_s08_boxes_are_outlined_over_their_picture() -> None:
     assert shown[0].all()
     assert shown[:, 59].all()
     assert not shown[6:20, 11:30].any()
+
+
+def test_s08_a_target_with_boxes_is_named_by_their_number() -> None:
+    assert target_text({"boxes": torch.zeros(3, 4), "labels": torch.zeros(3)}, []) == "3 boxes"
+    assert target_text({"boxes": torch.zeros(1, 4)}, []) == "1 box"
+    assert target_text({"boxes": "none", "x": 1}, []) == "boxes: none, x: 1"
 
 
 def test_s08_masks_of_objects_are_tinted() -> None:
