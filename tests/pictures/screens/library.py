@@ -301,7 +301,7 @@ def dataset_scan(stage: Stage) -> None:
     number = next(n for n, one in enumerate(view.model.rows) if one.sentence.startswith("31 "))
     view._table.selectRow(number)
     places = view._places()
-    by_split = {"training": _digits(), "validation": tuple(_digits())}
+    by_split = {"training": digits(), "validation": tuple(digits())}
     found = [
         PageSample(split, replace(by_split[split][n // 2], index=index))
         for n, (split, index) in enumerate(places)
@@ -316,7 +316,7 @@ def dataset_page_of_samples(stage: Stage) -> None:
     view = page.detail.results.samples
     view._page_on()
     some = tuple(
-        PageSample("training", replace(one, index=n)) for n, one in enumerate(_digits()[:47])
+        PageSample("training", replace(one, index=n)) for n, one in enumerate(digits()[:47])
     )
     fault = ItemFault("UserDataset, item 47, raised ValueError: torn file.", index=47)
     view.show_page(view._asked(), SamplePage(some, 48, 1797, (fault,)))

@@ -109,9 +109,7 @@ class CheckpointsTab(QWidget):
         table.setLayout(
             col(
                 (card, 1),
-                row(
-                    self._resume, self._new, self._try, self._look, self._export, STRETCH, gap=S2
-                ),
+                row(self._resume, self._new, self._try, self._look, self._export, STRETCH, gap=S2),
                 row((self._policy, 1), self._keep, self._verify, gap=S2, top=True),
                 REST,
                 gap=S3,
