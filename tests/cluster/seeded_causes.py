@@ -35,7 +35,7 @@ class UserModel(nn.Module):
         self.layer = nn.Linear(4, 2)
         self.matrix = torch.randn(256, 256)
         rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
-        self.rounds = 60 if rank == 1 and os.environ.get("SLOW") == "compute" else 30
+        self.rounds = 180 if rank == 1 and os.environ.get("SLOW") == "compute" else 90
         # Every node takes the cores of this machine for its own.
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
