@@ -73,7 +73,7 @@ import importlib.util, os, sys
 import torch
 
 # As many threads as ours.
-torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0])))
+torch.set_num_threads(max(1, os.cpu_count() - round(os.getloadavg()[0])))
 
 def load(folder, name):
     spec = importlib.util.spec_from_file_location(name, f"{folder}/{name}.py")

@@ -6,12 +6,14 @@ import csv
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.jobs.prediction import CLASSES, PredictionInput
+from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.tools import tool_process
@@ -153,6 +155,27 @@ def test_a_cancelled_prediction_leaves_no_file(services: Services, finished: str
         services.predictions.predict(finished, "best", progress=progress)
     cache = list(Path(services.catalogue.path).parent.rglob("predictions/*"))
     assert [path for path in cache if path.suffix in (".csv", ".tmp")] == []
+
+
+def test_a_run_may_remove_the_checkpoint_that_is_being_tried(
+    services: Services, finished: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, run_tool = services.jobs.queries.read, tool_process.run_tool
+    (path,) = {Path(one.path) for one in services.jobs.queries.checkpoints(finished) if one.is_best}
+
+    def live(job_id: str) -> Any:
+        folder, file, view = read(job_id)
+        return folder, file, replace(view, state=JobState.TRAINING)
+
+    def removed_before(*words: Any) -> Any:
+        path.unlink()
+        return run_tool(*words)
+
+    monkeypatch.setattr(services.jobs.queries, "read", live)
+    monkeypatch.setattr(tool_process, "run_tool", removed_before)
+    found = services.predictions.predict(finished, "best")
+    assert found.samples == 64
+    assert not path.exists()
 
 
 def test_a_folder_of_too_many_files_is_refused_before_they_are_read(

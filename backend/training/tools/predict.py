@@ -28,8 +28,8 @@ from backend.training.tools.export import fit
 from backend.training.tools.prediction_results import PredictionResults
 from backend.training.user_code import UserCodeError, UserData
 
-BATCH_S = 120.0
-"""For reading one batch, and for one forward pass."""
+OPEN_S, BATCH_S = 600.0, 120.0
+"""For opening data and model; for reading one batch, and for one forward pass."""
 
 
 def predict(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
@@ -58,6 +58,7 @@ class _Trial:
         self._request = request
         self._notes: list[str] = []
         self._has_metrics = True
+        self._files = [str(path) for path in request.get("files", ())]
         launch = Launch.from_dict(request["launch"])
         # A loader may read them, as in the ranks; the GPUs stay hidden.
         os.environ.update(
@@ -65,9 +66,9 @@ class _Trial:
         )
         torch.set_num_threads(_idle_cores())
         report("Opening data and model…")
-        subject = open_subject(launch, torch.device("cpu"), 0, RankHeartbeat.inherited())
-        self._files = [str(path) for path in request.get("files", ())]
-        self._data = self._of_files(subject) if self._files else self._of_split(subject)
+        with _within("Opening data and model", OPEN_S):
+            subject = open_subject(launch, torch.device("cpu"), 0, RankHeartbeat.inherited())
+            self._data = self._of_files(subject) if self._files else self._of_split(subject)
         report("Loading the checkpoint…")
         state = load_checkpoint(Path(request["checkpoint"]))
         self._model = subject.model
@@ -94,12 +95,12 @@ class _Trial:
             done = 0
             while True:
                 self._report("Computing predictions…", done, len(self._order.chosen))
-                with _within("Reading a batch"):
+                with _within("Reading a batch", BATCH_S):
                     rows, batch = next(batches, ([], None))
                 if not rows:
                     break
                 data, target = user_code.split_batch(batch)
-                with _within("The model's forward"):
+                with _within("The model's forward", BATCH_S):
                     output = user_code.compute_output(self._model, data)
                 if output is None:
                     raise UserCodeError(
@@ -107,7 +108,8 @@ class _Trial:
                         "End it with return and the output.",
                     )
                 if not self._files:
-                    self._measure(measured, output, target)
+                    with _within("The model's loss", BATCH_S):
+                        self._measure(measured, output, target)
                 results.add(rows, output, None if self._files else target, target)
                 done += len(rows)
             if unread and not done:
@@ -237,20 +239,20 @@ def _is_pair(value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _within(what: str) -> Iterator[None]:
+def _within(what: str, limit_s: float) -> Iterator[None]:
     try:
-        with tool_protocol.at_most(BATCH_S):
+        with tool_protocol.at_most(limit_s):
             yield
     except tool_protocol.OutOfTime:
         raise BackendError(
-            f"{what} did not end within {BATCH_S:.0f} s.",
+            f"{what} did not end within {limit_s:.0f} s.",
             "Check the code for an endless loop or a download.",
         ) from None
 
 
 def _idle_cores() -> int:
     """Return the number of cores that no job keeps busy: threads that wait for one are slow."""
-    return max(1, len(os.sched_getaffinity(0)) - round(os.getloadavg()[0]))
+    return max(1, (os.cpu_count() or 1) - round(os.getloadavg()[0]))
 
 
 if __name__ == "__main__":

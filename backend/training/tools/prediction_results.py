@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from backend.records.jobs.prediction import (
     PredictedSample,
     Prediction,
 )
-from backend.records.library.preview import SamplePreview
+from backend.records.library.preview import SamplePart, SamplePreview
 from backend.training.tools import class_measures
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.preview import class_names, evenly
@@ -44,7 +45,7 @@ _HEAD = ("index", "target", "prediction", "confidence")
 _ALL_SHOWN, _SOME_SHOWN = 200, 48
 _MISTAKES, _OF_EACH_CLASS, _OF_ALL_CLASSES = 48, 5, 240
 _MOST_CLASSES = 200
-_MOST_BOXES = 50
+_MOST_BOXES, _MOST_PARTS = 50, 8
 _MOST_VALUES = 16
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[-+]?\d+)?")
 _SHOW_S = 20.0
@@ -212,9 +213,7 @@ class PredictionResults:
         row = self._rows[place]
         data, target = self._item(row, left_s)
         own = "" if self._files or target is None else target_text(target, self._names)
-        shown = SamplePreview(
-            row, tuple(part(path, value) for path, value in leaves("data", data)), own
-        )
+        shown = SamplePreview(row, _parts("data", data), own)
         file = self._files[row] if self._files else ""
         if self._task == CLASSES:
             guesses = self._guesses(place)
@@ -223,8 +222,7 @@ class PredictionResults:
         text, _ = self._text(output)
         if self._task == BOXES:
             return PredictedSample(shown, text, boxes=self._boxes(output, data), file=file)
-        parts = tuple(part(path, value) for path, value in leaves("output", output))
-        return PredictedSample(shown, text, output=parts, file=file)
+        return PredictedSample(shown, text, output=_parts("output", output), file=file)
 
     def _item(self, row: int, left_s: float) -> tuple[Any, Any]:
         """Read a sample once more; nothing if the time is over or it cannot be read again."""
@@ -306,6 +304,10 @@ def _one(value: Any, place: int, size: int) -> Any:
     if isinstance(value, (list, tuple)) and len(value) == size and not any(map(is_batch, value)):
         return value[place]
     return tree_map(lambda leaf: leaf[place] if is_batch(leaf) else leaf, value)
+
+
+def _parts(path: str, value: Any) -> tuple[SamplePart, ...]:
+    return tuple(part(*leaf) for leaf in islice(leaves(path, value), _MOST_PARTS))
 
 
 def _cell(text: str) -> str:

@@ -233,6 +233,7 @@ class TryDialog(QDialog):
         is_chosen = bool(self._files) if key == _FILES else key != _OTHER or self._dataset.key()
         self._try.setEnabled(bool(is_chosen) and not self._under_way)
         self._save.setEnabled(bool(self._answers) and not self._under_way)
+        self._save.set_tip("Those of the first checkpoint" if len(self._answers) > 1 else "")
 
     @Slot()
     def _again(self) -> None:

@@ -42,12 +42,12 @@ class Rig:
         """Write a model with this end of its forward."""
         self.write(MODEL.replace(LINEAR, text), loader)
 
-    def save(self) -> Path:
+    def save(self, **buffers: torch.Tensor) -> Path:
         torch.manual_seed(1)
         state = {
             "format": FORMAT,
             "model": load_model(self.sources[0]).state_dict(),
-            "ranks": [{"buffers": {}}],
+            "ranks": [{"buffers": buffers}],
         }
         record = Checkpoint("epoch-0001", 1, 1, 8, 0, 0, "", "c" * 64, "2026-11-27T12:00:00Z")
         return Path(write_checkpoint(self.folder, state, record).path)
@@ -98,6 +98,24 @@ def test_mistakes_are_shown_the_most_confident_first_with_the_names_of_the_class
     assert found.mistakes[0].sample.target != found.mistakes[0].prediction
     assert {one.prediction for one in found.best} == {"no", "yes"}
     assert len(found.best) == 10
+
+
+def test_the_model_is_the_one_that_was_evaluated(rig: Rig) -> None:
+    buffer = "self.register_buffer('scale', torch.ones(1), persistent=False)"
+    rig.write(
+        MODEL.replace("self.layer =", f"{buffer}; self.layer =").replace(
+            LINEAR,
+            "return self.scale * nn.functional.dropout(self.layer(data), 0.9, self.training)",
+        )
+    )
+    found = rig.predict(checkpoint=rig.save(scale=torch.tensor([3.0])), samples=[0])
+    (row,) = rig.rows()
+    torch.manual_seed(1)
+    layer = load_model(rig.sources[0]).get_submodule("layer")
+    data = torch.randn(64, 4, generator=torch.Generator().manual_seed(2))
+    expected = (3 * layer(data[:1])).softmax(1).max().detach()
+    assert float(row["confidence"]) == pytest.approx(float(expected), abs=2e-6)
+    assert found.samples == 1
 
 
 def test_an_output_that_is_a_probability_already_stays_one(rig: Rig) -> None:
@@ -229,6 +247,17 @@ def test_a_forward_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(predict_tool, "BATCH_S", 0.3)
     rig.forward("import time; time.sleep(60)")
     assert rig.refused().sentence == "The model's forward did not end within 0 s."
+
+
+def test_a_loader_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict_tool, "OPEN_S", 0.3)
+    rig.write(
+        MODEL,
+        LOADER.replace(
+            "def __init__(self, folder):", "def __init__(self, folder):\n        time.sleep(60)"
+        ),
+    )
+    assert rig.refused().sentence.startswith("Opening data and model did not end")
 
 
 def test_a_checkpoint_of_another_model_is_refused(rig: Rig) -> None:
