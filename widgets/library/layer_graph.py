@@ -44,7 +44,6 @@ _KINDS = (
     ("pool", "upsample", "flatten"),
     ("attention", "transformer", "lstm", "gru", "rnn"),
     ("embedding",),
-    ("dropout",),
 )
 """Words in the kinds of layers; each group has the colour of a curve, all others are grey."""
 

@@ -13,7 +13,7 @@ from backend.records.library.preview import TOOL_RULES
 
 @dataclass(frozen=True)
 class Layer:
-    """A module without parts, or one that computes with parameters of its own.
+    """A module without parts, or one that computes itself: with own parameters, or adding up.
 
     ``output_shape`` is that of its first tensor, None if the forward did not call it.
     ``multiply_adds`` are those of one sample, None if they could not be counted.

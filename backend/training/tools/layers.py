@@ -83,7 +83,7 @@ class _Seen:
     bytes: int = 0
     flops: int = 0
     is_node: bool = False
-    """None of its parts ran in it."""
+    """None of its parts ran in it, or it joined the outputs of several."""
     inputs: set[int] = field(default_factory=set)
 
 
@@ -181,11 +181,14 @@ class _Hooks:
         total = self._flops() - call.flops
         seen.flops += total - call.inner_flops
         seen.shape = tuple(outputs[0].shape) if outputs else ()
-        if not call.has_inner:
+        sources = self._trace.of(outputs) if self._trace else set()
+        # A residual block adds its parts up. Without this the next block would read all before.
+        joins = call.index > 0 and len(sources) > 1 and call.index not in sources
+        if joins or not call.has_inner:
             seen.is_node = True
             seen.bytes += sum(one.numel() * one.element_size() for one in outputs)
+            seen.inputs |= sources if call.has_inner else call.sources | sources
             if self._trace is not None:
-                seen.inputs |= call.sources | self._trace.of(outputs)
                 self._trace.mark(outputs, {call.index})
         if self._calls:
             self._calls[-1].inner_flops += total

@@ -141,7 +141,7 @@ def test_a_thousand_layers_are_painted_within_a_frame(qtbot):
 
 
 def test_kinds_have_colours_of_their_own():
-    kinds = ("Conv2d", "Linear", "BatchNorm2d", "MaxPool2d", "LSTM", "Embedding", "Dropout", "Mine")
+    kinds = ("Conv2d", "Linear", "BatchNorm2d", "MaxPool2d", "LSTM", "Embedding", "Mine")
     assert len({colour_of(kind).name() for kind in kinds}) == len(kinds)
 
 

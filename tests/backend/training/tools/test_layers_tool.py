@@ -140,6 +140,31 @@ def test_parameters_that_a_container_uses_itself_are_a_row_of_their_own(look: Lo
     assert known["layer"].multiply_adds == 2 * 64 * 64, "it is called twice"
 
 
+def test_a_residual_block_is_what_the_next_one_reads(look: Look) -> None:
+    """Otherwise each block would read the branches of all blocks before it."""
+    found = look("""
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*(Block() for _ in range(5)))
+
+    def forward(self, data):
+        return self.blocks(data.flatten(1))
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.more = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, data):
+        data = data + self.layer(data)
+        return data + self.more(data)
+""")
+    known = by_name(found)
+    assert known["blocks.4.layer"].inputs == ("blocks.3",)
+    assert known["blocks.4"].inputs == ("blocks.3", "blocks.4.layer", "blocks.4.more")
+    assert known["blocks.4"].activation_bytes == 256
+
+
 def test_attention_and_recurrent_layers_are_counted(look: Look) -> None:
     found = look("""
     def __init__(self):

@@ -1,0 +1,81 @@
+"""The tab Layers asks the service, and shows its answer, its graph, or why there is none."""
+
+import pytest
+
+from app.library.layers_controller import LayersController
+from backend.base.errors import BackendError
+from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.layer_graph import GraphNode, LayerGraph
+from backend.records.library.layers import Layer, ModelLayers
+from widgets.library.library_detail import Trial
+from widgets.library.library_page import LibraryPage
+
+TRIAL = Trial("digits", "digits", "net@1")
+LAYERS = ModelLayers(1, (Layer("head", "Linear", (1, 10), 650, 640, 40, True),))
+
+
+class Inspection:
+    """In place of the service. What is an error is raised."""
+
+    def __init__(self):
+        self.found = LAYERS
+        self.places = LayerGraph(220, 80, (GraphNode("head", 110, 40),))
+        self.asked = []
+
+    def layers(self, *asked, progress):
+        self.asked.append(asked)
+        return self._answer(self.found)
+
+    def graph(self, found):
+        assert found is self.found
+        return self._answer(self.places)
+
+    def _answer(self, what):
+        if isinstance(what, BackendError):
+            raise what
+        return what
+
+
+@pytest.fixture
+def page(qtbot):
+    page = LibraryPage(Kind.MODEL)
+    qtbot.addWidget(page)
+    made = "2026-11-20T14:02:00+00:00"
+    page.show_items((LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, made),))
+    return page
+
+
+@pytest.fixture
+def detail(page):
+    return page.detail
+
+
+@pytest.fixture
+def service(page, immediately):
+    service = Inspection()
+    service.controller = LayersController(service, immediately, page.detail)
+    return service
+
+
+def test_the_layers_and_their_graph_reach_the_tab(service, detail):
+    detail.layers_requested.emit(TRIAL)
+    assert service.asked == [("net@1", "digits", "digits")]
+    view = detail._trial.layers
+    assert view._model.rows == LAYERS.layers
+    assert list(view.graph._nodes) == ["head"]
+
+
+def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
+    service.places = BackendError("Graphviz could not lay the graph out.", "Use the table.")
+    detail.layers_requested.emit(TRIAL)
+    view = detail._trial.layers
+    assert view._model.rows == LAYERS.layers
+    view._as.choose("graph")
+    view._choose("graph")
+    assert view._pages.currentWidget() is view._no_graph
+
+
+def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail):
+    service.found = BackendError("The model's forward returns nothing (None).")
+    detail.layers_requested.emit(TRIAL)
+    assert "returns nothing" in detail._banner._strong.text() + detail._banner._text.text()
