@@ -123,6 +123,8 @@ from PySide6.QtWidgets import QApplication, QListView
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.widgets.nodes import samples
 from tests.widgets.compare.sweep_samples import sweep
+from tests.widgets.library.test_layers_view import chain
+from widgets.library.layer_graph import LayerGraphView
 from widgets.nodes.row.node_row import node_row
 from widgets.nodes.page.rack import Rack
 from widgets.common.theme_manager import ThemeManager, ThemeChoice
@@ -197,6 +199,11 @@ plain.setModel(QStringListModel([f"gpu{number}" for number in range(64)]))
 shown(plain, 1100, 64 * 30)
 app.processEvents()
 
+graph = shown(LayerGraphView(), 1100, 700)
+graph.show_graph(*chain(1000))
+graph.fit()
+app.processEvents()
+
 def render(view):
     picture = QPixmap(view.viewport().size())
     return least(lambda: view.viewport().render(picture))
@@ -209,6 +216,7 @@ for pair in range(int(sys.argv[1])):
         min(gone_back(1_000_000) for _ in range(3)) / min(gone_back(10_000) for _ in range(3)),
         least(brushed) / least(bare_lines),
         render(rack) / render(plain),
+        render(graph) / render(plain),
         flush=True,
     )
 """
@@ -219,6 +227,7 @@ _SHARES = (
     ("a resumed run goes back in a million points / in ten thousand", 4.0),
     ("a brush over 500 jobs of a sweep / Qt's lines alone", 2.5),
     ("a rack of 64 nodes with 8 GPUs / a list of 64 names", 5.0),
+    ("a graph of 1,000 layers / a list of 64 names", 10.0),
 )
 
 

@@ -1,10 +1,8 @@
 """The tab Layers of a model: the table, the graph, the search, and the requests for them."""
 
-import time
-
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QImage, QPainter, QWheelEvent
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from backend.records.library.item import Kind, LibraryItem, Together
@@ -123,21 +121,6 @@ def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
     qtbot.keyClicks(view, "0")
     seen = view.mapToScene(view.viewport().rect()).boundingRect()
     assert seen.contains(view.scene().itemsBoundingRect())
-
-
-def test_a_thousand_layers_are_painted_within_a_frame(qtbot):
-    view = on_screen(qtbot, LayerGraphView(), 1200, 800)
-    view.show_graph(*chain(1000))
-    picture = QImage(view.size(), QImage.Format.Format_ARGB32_Premultiplied)
-    for fits in (False, True):
-        if fits:
-            view.fit()
-        begin = time.process_time()
-        for _ in range(10):
-            painter = QPainter(picture)
-            view.render(painter)
-            painter.end()
-        assert (time.process_time() - begin) / 10 < 0.05
 
 
 def test_kinds_have_colours_of_their_own():
