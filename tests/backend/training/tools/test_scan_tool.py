@@ -149,6 +149,22 @@ def test_the_same_picture_in_another_size_and_order_of_channels_is_alike() -> No
     assert any(first)
 
 
+def test_pictures_that_differ_along_one_side_are_not_alike() -> None:
+    steps = numpy.kron(numpy.arange(9.0) % 2, numpy.ones((27, 3)))
+    along, down = (fingerprints.perceptual([("data", one)]) for one in (steps, steps.T))
+    assert any(along)
+    assert any(down)
+    assert along != down
+
+
+def test_s08_equal_pictures_are_duplicates_and_not_near_duplicates_too(scans: Scans) -> None:
+    item = "return picture(index % 19), index % 2"
+    found = scans.of(item, item)
+    assert found.duplicates == ((0, 19),)
+    assert found.leak_count == 20
+    assert (found.near_duplicate_count, found.near_leak_count) == (0, 0)
+
+
 @pytest.mark.parametrize("value", [0.0, 7.0, numpy.nan, numpy.inf])
 def test_a_picture_of_one_shade_is_like_no_other(value: float) -> None:
     assert not any(fingerprints.perceptual([("data", numpy.full((1, 20, 20), value))]))
@@ -161,6 +177,9 @@ def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
         bands[number] = bands[number - 200]
         for bit in random.integers(0, 32, number % 5):
             bands[number, bit % 4] ^= numpy.uint32(1 << bit)
+    # Of some, all share one band, and the others differ.
+    bands[:, 0] = 7
+    bands[100:200:2, 1:] = bands[:50, 1:] ^ numpy.uint32(1)
     training, validation = bands[:250], bands[250:]
 
     def earliest(late: Bands, among: Bands) -> int:
