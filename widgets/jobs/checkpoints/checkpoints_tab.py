@@ -109,8 +109,8 @@ class CheckpointsTab(QWidget):
         table.setLayout(
             col(
                 (card, 1),
-                row(self._resume, self._new, self._try, self._look, self._export, STRETCH, gap=S2),
-                row((self._policy, 1), self._keep, self._verify, gap=S2, top=True),
+                row(self._resume, self._new, self._try, self._export, STRETCH, gap=S2),
+                row((self._policy, 1), self._look, self._keep, self._verify, gap=S2, top=True),
                 REST,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
