@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +15,7 @@ from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName
 from backend.records.studies.table import StudyTable
 from backend.records.sweeps.spec import SweepMade, sweep_name
-from backend.services.studies.service import StudyService
-from backend.services.sweeps.service import SweepService
+from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.page.jobs_page import JobsPage
@@ -28,6 +27,8 @@ _LANE = "studies"
 class StudyController(QObject):
     """Serve the dialog New study, and the pane of a sweep that is a study.
 
+    ``know`` gets each new job, to watch it from now on.
+
     Signals:
         made: A `SweepMade`: all jobs of a study are in the queue.
     """
@@ -36,17 +37,18 @@ class StudyController(QObject):
 
     def __init__(
         self,
-        studies: StudyService,
-        sweeps: SweepService,
+        services: Services,
         runner: Runner,
+        know: Callable[[JobView], object],
         page: JobsPage,
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._studies = studies
-        self._sweeps = sweeps
+        self._studies = services.studies
+        self._sweeps = services.sweeps
         self._runner = runner
+        self._know = know
         self._page = page
         self._pane = page.sweep
         self._window = window
@@ -94,6 +96,9 @@ class StudyController(QObject):
             self.dialog.now.accept()
         self._runner.notify(f"Queued {formats.plural(len(made.jobs), 'job')} of a study")
         self.made.emit(made)
+        for view in made.jobs:
+            self._know(view)
+        self._page.open_new_sweep(made.tag, made.jobs)
 
     def _refused(self, error: BackendError) -> None:
         if self.dialog.now is not None:

@@ -30,7 +30,6 @@ from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, NodeState
-from backend.records.sweeps.spec import SweepMade
 from widgets.common import formats
 from widgets.common.state_badge import logo_icon
 from widgets.common.theme_manager import ThemeManager
@@ -217,13 +216,6 @@ class Program(QObject):
         # keyboard.
         self.jobs.setFocus()
 
-    @Slot(object)
-    def _open_made(self, made: SweepMade) -> None:
-        self.window.go("jobs")
-        for view in made.jobs:
-            self._poller.know(view)
-        self.jobs.open_new_sweep(made.tag, made.jobs)
-
     def _open_sweep(self, tag: str) -> None:
         self.window.go("jobs")
         self.jobs.show_list()
@@ -326,9 +318,7 @@ class Program(QObject):
             self._node_controller.add,
             self,
         )
-        self._study_controller = StudyController(
-            services.studies, services.sweeps, runner, jobs, window, self
-        )
+        self._studies = StudyController(services, runner, self._poller.know, jobs, window, self)
         self._queue_controller = QueueController(services.queue, runner, self._poller, jobs, self)
         self._take_away = TakeAway(services.comparison, runner, window, self)
         self._compare_controller = CompareController(
@@ -363,7 +353,7 @@ class Program(QObject):
         drafts.bundle_opened.connect(self._bundle_controller.unbundle)
         self._job_controller.jobs_wished.connect(partial(self.window.go, "jobs"))
         self._bundle_controller.made.connect(self._job_controller.show_new)
-        self._study_controller.made.connect(self._open_made)
+        self._studies.made.connect(lambda _made: self.window.go("jobs"))
         self.window.look_wished.connect(self._look_again)
 
     def _wire_compare(self) -> None:
@@ -405,7 +395,7 @@ class Program(QObject):
         from app.shell.palette_commands import Things, offer_acts, offer_pages, offer_things
 
         self.frame.furnish(services)
-        offer_acts(self.frame, self._job_controller, self._node_controller, self._study_controller)
+        offer_acts(self.frame, self._job_controller, self._node_controller, self._studies)
         offer_pages(self.frame, self.window, self._pages, self._open_job, self._open_sweep)
         templates = self._job_controller.drafts.templates
         offer_things(

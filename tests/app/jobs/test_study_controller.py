@@ -84,7 +84,10 @@ def controller(page, studies, asked, immediately):
         stop=lambda tag: asked.append(("stop", tag)) or LR_JOBS[4:],
         resume=lambda tag: asked.append(("resume", tag)) or LR_JOBS[4:],
     )
-    made = StudyController(studies, sweeps, immediately, page, page, page)
+    services = SimpleNamespace(studies=studies, sweeps=sweeps)
+    known = []
+    made = StudyController(services, immediately, known.append, page, page, page)
+    made.known = known
     made.heard = immediately.heard
     return made
 
@@ -97,6 +100,7 @@ def press(part, text):
 def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
     controller, page, studies, qtbot
 ):
+    show_jobs(page, tuple(view for view in EVERY if view not in LR_JOBS))
     page.job_actions.study_requested.emit()
     dialog = controller.dialog.now
     assert [study.name for study in dialog.model.rows] == [
@@ -112,6 +116,8 @@ def test_the_gallery_is_in_the_menu_next_to_new_job_and_starts_the_chosen_study(
     assert made.args[0].tag == LR
     assert controller.heard == ["Queued 2 jobs of a study"]
     assert controller.dialog.now is None
+    assert controller.known == list(LR_JOBS[:2])
+    assert page.open_sweep_tag == LR
 
 
 def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
