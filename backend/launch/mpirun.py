@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from backend.base.errors import BackendError
 from backend.records.base.layout import RUN_VARIABLE, run_tag
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import Launch, RankPlan, can_lose_nodes
 
 GUARD = "backend.node.run.rank_guard"
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
@@ -29,6 +29,8 @@ _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f:]+\]?")
 _KEEPALIVE = {"oob_tcp_keepalive_time": 20, "oob_tcp_keepalive_intvl": 10}
 _PROBES = ("oob_tcp_keepalive_probes", 4)
+_NO_KEEPALIVE = {"oob_tcp_keepalive_time": 0}
+"""mpirun ends all ranks when it notices that a node is lost; here they notice it themselves."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def command(
     if len(slots) > 1:
         if network is None:
             raise ValueError("several nodes need a network")
-        argv += _between_nodes(network, version)
+        keepalive = _NO_KEEPALIVE if can_lose_nodes(config, ranks) else _KEEPALIVE
+        argv += _between_nodes(network, version, keepalive)
     for name in EXPORTED:
         argv += ["-x", name]
     argv += ["-np", str(len(ranks))]
@@ -115,7 +118,7 @@ def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:
     return shlex.join(("env", *(f"{name}={value}" for name, value in variables.items()), *argv))
 
 
-def _between_nodes(network: Network, version: int) -> list[str]:
+def _between_nodes(network: Network, version: int, keepalive: Mapping[str, int]) -> list[str]:
     try:
         subnets = ",".join(str(ipaddress.ip_network(one)) for one in network.cidr.split(","))
     except ValueError as error:
@@ -129,12 +132,12 @@ def _between_nodes(network: Network, version: int) -> list[str]:
             f"shell characters: {network.ssh_config}",
             "Keep them in a folder named with letters, digits, - _ and dots.",
         )
-    keepalive = "--prtemca" if version >= 5 else "--mca"
+    option = "--prtemca" if version >= 5 else "--mca"
     argv = ["--mca", "btl_tcp_if_include", subnets]
     argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
     # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
-    for name, value in (*_KEEPALIVE.items(), _PROBES):
-        argv += [keepalive, name, str(value)]
+    for name, value in (*keepalive.items(), _PROBES):
+        argv += [option, name, str(value)]
     return argv
 
 

@@ -78,13 +78,17 @@ class ShardServer:
     batch: Batch = field(default_factory=Batch)
 
     def run(self) -> Outcome:
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        own = self.meeting.rank
+        workers = range(self.launch.config.strategy.servers, self.meeting.world_size)
+        channels = [
+            (worker, Channel(self.meeting, worker, own, keepalive=True)) for worker in workers
+        ]
+        head = Channel(self.meeting, own, 0, keepalive=True)
+        self.beat.beat(Phase.SETUP)
         subject = open_subject(self.launch, torch.device("cpu"), 0, self.beat)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         shard = self._shard = _Shard(self.launch.config, self.meeting, subject.model)
-        own = self.meeting.rank
-        workers = range(self.launch.config.strategy.servers, self.meeting.world_size)
-        channels = [(worker, Channel(self.meeting, worker, own)) for worker in workers]
-        head = Channel(self.meeting, own, 0)
         threads = [threading.Thread(target=self._serve, args=one, daemon=True) for one in channels]
         state, values = head.receive(shard.parameters)
         _take_state(shard, state, values)
@@ -153,9 +157,12 @@ class AsyncServer(Leader):
 
     def _connect(self) -> None:
         super()._connect()
-        shard = self._shard
         servers = range(1, self._config.strategy.servers)
-        self._heads = [Channel(self._meeting, server, 0) for server in servers]
+        self._heads = [Channel(self._meeting, server, 0, keepalive=True) for server in servers]
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        shard = self._shard
         states = _optimizer_state(shard)
         number_of = {id(p): n for n, p in enumerate(trained(self._model))}
         for head, parameters in zip(self._heads, shard.shards[1:], strict=True):

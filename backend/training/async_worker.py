@@ -79,6 +79,11 @@ class AsyncWorker:
 
     def _set_up(self) -> None:
         config, strategy = self.launch.config, self.launch.config.strategy
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._servers = [
+            Channel(self.meeting, self.meeting.rank, server, keepalive=True)
+            for server in range(strategy.servers)
+        ]
         self.beat.beat(Phase.SETUP)
         number = self.meeting.rank - strategy.servers
         subject = open_subject(self.launch, self.device, number, self.beat)
@@ -112,10 +117,6 @@ class AsyncWorker:
         self._shards = [
             [self._parameters[place] for place in one]
             for one in shards(self._parameters, strategy.servers)
-        ]
-        self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        self._servers = [
-            Channel(self.meeting, self.meeting.rank, server) for server in range(strategy.servers)
         ]
         self._since_fetch = 0
 

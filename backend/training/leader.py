@@ -129,6 +129,9 @@ class Leader(ABC):
 
     def _set_up(self) -> None:
         config = self._config
+        # First: a worker that is lost while it loads its data is noticed.
+        self._beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._connect()
         self._beat.beat(Phase.SETUP)
         subject = open_subject(self._launch, torch.device("cpu"), 0, self._beat)
         self._model = subject.model
@@ -161,8 +164,6 @@ class Leader(ABC):
             evaluation_batches=-(-self._validation.batches // config.workers),
             step_samples=self._step_samples,
         )
-        self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        self._connect()
         self._live = set(self._workers)
         for worker in self._workers:
             threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
@@ -170,7 +171,7 @@ class Leader(ABC):
     def _connect(self) -> None:
         """Open a channel to each worker."""
         for worker in self._workers:
-            self._channels[worker] = Channel(self._meeting, worker, 0)
+            self._channels[worker] = Channel(self._meeting, worker, 0, keepalive=True)
 
     def _train(self) -> Outcome:
         state = self._state
@@ -338,7 +339,7 @@ class Leader(ABC):
                 pass
         except PeerLost as error:
             swallowed(error)
-            self._lost(worker)
+            self._lost(worker, "by peer" in str(error))
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
             with self._changed:
                 self._failure = error
@@ -427,7 +428,7 @@ class Leader(ABC):
             self._book.facts.append(pending)
             self._book.commit(result, hold)
 
-    def _lost(self, worker: int) -> None:
+    def _lost(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""
         with self._changed:
             self._live.discard(worker)
@@ -438,7 +439,8 @@ class Leader(ABC):
             self._take_back(worker)
             plan = self._launch.ranks[worker]
             self._lost_texts.append(
-                f"Rank {worker} on {plan.node} has ended; {len(self._live)} of "
+                f"Rank {worker} on {plan.node} {'has ended' if has_ended else 'is lost'}; "
+                f"{len(self._live)} of "
                 f"{self._config.workers} workers train on."
             )
             self._changed.notify_all()

@@ -63,6 +63,8 @@ _HURRIED_TERM_S = 0.3
 """mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
 _EXIT_S = 20.0
 """How long a rank may take to leave after its last act."""
+_DAEMON_S = 10.0
+"""mpirun ends all ranks within 2.2 s of a failure."""
 _WRITE_LIMIT_S = 90.0
 """A share that is back after a minute shall have it; the rank is gone and holds nothing."""
 _LOG_LIMIT_S = 2.0
@@ -95,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     guard = Guard(folder, launch, launch.ranks[rank], options.module)
     record = guard.watch()
     write_until_done(attempt.rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
+    guard.end_lone_daemon(record)
     log.write_out(_LOG_LIMIT_S)
     # mpirun ends all ranks when one fails.
     is_good = record.outcome in ("finished", "interrupted") or launch.can_lose(rank)
@@ -154,7 +157,7 @@ class Guard:
         _, phase = self._beat.read()
         if ended_by is EndedBy.STALL:
             self._ask_where()
-        is_cut_off = self._lines.any(time.monotonic())
+        is_cut_off = self._is_cut_off(time.monotonic())
         grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
         process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
@@ -185,6 +188,19 @@ class Guard:
         return rank_exit(
             self._plan, self._launch.run, os.uname().nodename, seen, self._user_folders
         )
+
+    def end_lone_daemon(self, record: RankExit) -> None:
+        """End mpirun's daemon on a node that the run has lost: without keepalive it never ends."""
+        if not self._launch.can_lose_nodes or self._is_head or not record.secondary:
+            return
+        # Where the run is over, mpirun ends its daemons and these their guards.
+        if signal.sigtimedwait((signal.SIGTERM,), _DAEMON_S) is None:
+            with suppress(OSError):
+                os.kill(self._launcher, signal.SIGKILL)
+
+    @property
+    def _is_head(self) -> bool:
+        return self._plan.node == self._launch.ranks[0].node
 
     def _mismatch(self) -> str:
         """Library and launcher that do not fit show as N jobs of one rank each."""
@@ -291,11 +307,17 @@ class Guard:
                     with suppress(OSError):
                         os.utime(self._log_fd)
                 told = now
-            if self._lines.any(now):
+            if self._is_cut_off(now):
                 return EndedBy.LAUNCHER, 0.0, stop_seen is not None
             limit = self._limit_s(beat[1], stop_seen is not None)
             if now > max(moved, stop_seen or 0.0) + limit:
                 return EndedBy.STALL, limit, stop_seen is not None
+
+    def _is_cut_off(self, now: float) -> bool:
+        """Return whether mpirun, or its daemon here, lost its connection to another node."""
+        if self._launch.can_lose_nodes and self._is_head and self._has_begun:
+            return False
+        return self._lines.any(now)
 
     def _stop_is_wished(self, now: float) -> bool:
         if now < self._next_look_at_lock:

@@ -121,8 +121,7 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     ]
     if needed and len(good) == len(needed):
         if all(one.outcome == "finished" for one in good):
-            lost = [one.error for one in found.exits if one.error is not None]
-            return JobState.FINISHED, " ".join(_named(error) for error in lost), None
+            return JobState.FINISHED, " ".join(map(_named, _lost(found))), None
         return JobState.INTERRUPTED, _stopped(found), None
     judged = _first_failure(found)
     if found.stop_was_wished and found.ended_early:
@@ -130,6 +129,20 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
     if found.stop_was_wished and _hung(found):
         return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
     return JobState.ERROR, _named(judged.error), judged
+
+
+def _lost(found: EndedRun) -> list[RankError]:
+    """Report the ranks without which a run finished; that of a lost node knows no more."""
+    records = {one.rank: one for one in found.exits}
+    lost = []
+    for plan in found.ranks:
+        record = records.get(plan.rank)
+        if record is None or (record.error is not None and record.secondary):
+            text = f"{wording.who(plan)} was lost: its connection to the others broke."
+            lost.append(RankError(text, plan.rank, plan.node))
+        elif record.error is not None:
+            lost.append(record.error)
+    return lost
 
 
 def _explained(judged: _Judgement, found: EndedRun) -> RankError:

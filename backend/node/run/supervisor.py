@@ -241,7 +241,8 @@ class Supervisor:
         """Return whether mpirun should have ended by itself, judging by the ranks' records."""
         # Whether ranks on nodes without the data root are about to exit is not known here.
         seen = self._seen(launch)
-        all_gone = len(self._exits) == len(seen)
+        gone = {one.rank for one in self._exits}
+        all_gone = all(plan.rank in gone or launch.can_lose(plan.rank) for plan in seen)
         limit_s = _APART_S if all_gone and len(seen) < len(launch.ranks) else _AFTER_FAILURE_S
         if self._over_since is None and (
             all_gone or any(one.error and not launch.can_lose(one.rank) for one in self._exits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,23 @@ class Launch(Record, what="launch record", rules=STRICT):
         servers = self.config.strategy.servers
         return 0 < servers <= rank
 
+    @property
+    def can_lose_nodes(self) -> bool:
+        """Return whether the job continues without any node but the first."""
+        return can_lose_nodes(self.config, self.ranks)
+
     def by_hand_id(self, name: str) -> str:
         """Return the job's id when it is started in a shell: no run of the program has it."""
         return f"{self.job_id}-{name}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "config": self.config.to_dict()}
+
+
+def can_lose_nodes(config: JobConfig, ranks: Sequence[RankPlan]) -> bool:
+    """Return whether all servers are on the first node, so that the others have workers only."""
+    servers = config.strategy.servers
+    return servers > 0 and all(plan.node == ranks[0].node for plan in ranks[:servers])
 
 
 def launch_of(path: Path, run: int) -> Launch | None:

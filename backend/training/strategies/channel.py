@@ -5,16 +5,28 @@ Each pair of them has a process group of its own: when a worker dies, only its g
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from backend.base.log import suppress
 from backend.training.strategies.base import bytes_of, pack, unpack
 from backend.training.strategies.rendezvous import Rendezvous, distributed
 
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+)
+"""A lost node is noticed within a minute, as by mpirun (`backend.launch.mpirun`)."""
 _LARGE = 65536
 """Bytes from which a message of its own costs less than to copy the tensor."""
 
@@ -24,9 +36,14 @@ class PeerLost(Exception):
 
 
 class Channel:
-    """One end; both are made at the same time, by a server and a worker."""
+    """One end; both are made at the same time, by a server and a worker.
 
-    def __init__(self, meeting: Rendezvous, worker: int, server: int) -> None:
+    With ``keepalive`` it notices the loss of the other's node; otherwise only mpirun does.
+    """
+
+    def __init__(
+        self, meeting: Rendezvous, worker: int, server: int, keepalive: bool = False
+    ) -> None:
         is_server = meeting.rank == server
         self._peer = 1 if is_server else 0
         self._reused: list[torch.Tensor] = []
@@ -36,6 +53,8 @@ class Channel:
             2,
             meeting.limit,
         )
+        if keepalive:
+            _keep_alive()
 
     def send(self, message: Any, tensors: Sequence[torch.Tensor] = ()) -> None:
         """Send a message of plain values, with tensors whose shapes the receiver knows.
@@ -111,3 +130,14 @@ def _lost_peer() -> Iterator[None]:
     except RuntimeError as error:
         # torch 2.13: gloo raises a plain RuntimeError.
         raise PeerLost(str(error)) from error
+
+
+def _keep_alive() -> None:
+    """Set the keepalive of each TCP connection of this process; gloo does not name its own."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.stat(f"/proc/self/fd/{name}").st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as one:
+                    if one.family in (socket.AF_INET, socket.AF_INET6):
+                        for level, option, value in _KEEPALIVE:
+                            one.setsockopt(level, option, value)

@@ -121,6 +121,24 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
     )
 
 
+@pytest.mark.parametrize(
+    ("processes", "strategy", "seconds"),
+    [
+        (1, {"name": "downpour", "servers": 1}, "0"),
+        (1, {"name": "downpour", "servers": 2}, "20"),
+        (2, {"name": "downpour", "servers": 2}, "0"),
+        (2, {"name": "ddp"}, "20"),
+    ],
+)
+def test_mpirun_watches_nodes_without_which_the_job_cannot_continue(
+    processes: int, strategy: dict[str, Any], seconds: str
+) -> None:
+    placement = [{"node": "a", "processes": processes}, {"node": "b", "processes": 4}]
+    config = job(placement, strategy=strategy)
+    argv = command(config, rank_plans(config, ROOMS), network=Network("10.77.0.0/24", "/data/s"))
+    assert argv[argv.index("oob_tcp_keepalive_time") + 1] == seconds
+
+
 def test_nodes_that_meet_by_address_are_all_given_to_mpirun() -> None:
     network = Network("10.1.0.5/32,10.2.0.7", "/data/ssh_config")
     argv = command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=network)

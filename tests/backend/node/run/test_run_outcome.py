@@ -39,6 +39,15 @@ def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
     assert record.message.startswith("gpu2 was lost with its rank 1: it no longer answers")
 
 
+@pytest.mark.parametrize("has_record", [True, False])
+def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_record: bool) -> None:
+    echo = ended(1, "error", "Another rank ended, which interrupted their step.", secondary=True)
+    exits = [ended(0, "finished"), *[echo] * has_record]
+    record = judge(*exits, expendable=frozenset({1}))
+    assert (record.state, record.error) == (JobState.FINISHED, None)
+    assert record.message == "Rank 1 on gpu2 was lost: its connection to the others broke."
+
+
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
     ranks = (
         *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),

@@ -1,0 +1,63 @@
+"""A channel between two ranks, both in this process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from backend.training.strategies.channel import Channel, PeerLost
+from backend.training.strategies.rendezvous import distributed
+
+
+def pair(keepalive: bool) -> tuple[Channel, Channel]:
+    """Return the ends of rank 0, a server, and of its worker."""
+    store: Any = distributed.HashStore()
+
+    def make(rank: int) -> Channel:
+        meeting: Any = SimpleNamespace(rank=rank, store=store, limit=timedelta(seconds=60))
+        return Channel(meeting, 1, 0, keepalive)
+
+    with ThreadPoolExecutor(2) as pool:
+        server, worker = pool.map(make, (0, 1))
+    return server, worker
+
+
+def timeouts() -> dict[str, int]:
+    """Return the time of each TCP connection of this process until unanswered data ends it."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            one = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        with one:
+            if one.family == socket.AF_INET and one.type == socket.SOCK_STREAM:
+                found[name] = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    return found
+
+
+@pytest.mark.parametrize(("keepalive", "wanted"), [(True, 60_000), (False, 0)])
+def test_a_channel_of_a_job_that_can_lose_nodes_notices_a_lost_one_in_a_minute(
+    keepalive: bool, wanted: int
+) -> None:
+    before = timeouts()
+    server, worker = pair(keepalive)
+    new = [ms for name, ms in timeouts().items() if name not in before]
+    assert len(new) >= 2
+    assert set(new) == {wanted}
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(worker.send, {"kind": "push"}, [torch.ones(3)])
+        message, (values,) = server.receive([torch.zeros(3)])
+    assert (message, values.tolist()) == ({"kind": "push"}, [1.0, 1.0, 1.0])
+    del worker, pool
+    gc.collect()
+    with pytest.raises(PeerLost, match="by peer"):
+        server.receive()
