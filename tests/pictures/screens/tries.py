@@ -34,9 +34,8 @@ def photo() -> Prediction:
     """A file that is a digit."""
     one = _answer(3, 3, 0.962)
     sample = replace(one.sample, index=0, target="")
-    return Prediction(
-        CLASSES, 1, shown=(replace(one, sample=sample, file="/home/mai/a three.png"),)
-    )
+    shown = (replace(one, sample=sample, file="/home/mai/a three.png"),)
+    return Prediction(CLASSES, 1, shown=shown, best=shown)
 
 
 def whole(classes: int = 10, each: int = 36) -> Prediction:

@@ -40,7 +40,7 @@ from widgets.library.sample_parts import (
 
 _PICTURE, _ANSWER_W, _BAR_H, _NAME_SHARE, _FIGURE_W = 136, 272, 24, 0.34, 52
 _ROWS_SHOWN = 9
-_GROUPS = {"mistakes": "Mistakes", "best": "Most confident", "shown": "Samples"}
+_GROUPS = {"mistakes": "Mistakes", "shown": "Samples", "best": "Most confident"}
 
 
 class GuessBars(QWidget):
@@ -165,7 +165,8 @@ class PredictionView(QWidget):
         groups = [(key, f"{_GROUPS[key]} {len(getattr(found, key))}") for key in keys]
         self._groups = SegmentedControl(groups, name="Samples to show")
         self._groups.chosen.connect(self._show_group)
-        self._groups.setVisible(len(groups) > 1)
+        if len(groups) < 2 or found.samples == 1:
+            self._groups.hide()
         self._words = Label("", "small", "text3", wrap=True)
         self._words.hide()
         self._grid = SampleGrid()
@@ -177,8 +178,9 @@ class PredictionView(QWidget):
         facts.append(formats.plural(found.samples, "sample"))
         notes = (Label(note, "small", "warn", wrap=True) for note in found.notes)
         measured = (self._matrix_card(), self._class_card())
-        for card in measured:
-            card.setVisible(bool(found.classes))
+        if not found.classes:
+            for card in measured:
+                card.hide()
         samples = row(self._answer, STRETCH) if is_one else self._chooser()
         self.setLayout(
             col(
