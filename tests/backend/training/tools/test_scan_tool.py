@@ -197,13 +197,13 @@ def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
     assert found.count > 10
 
 
-def test_100_000_pictures_with_an_equal_border_are_compared() -> None:
-    """All pairs would be 5 billion, and end at the time limit of the test."""
+def test_pictures_with_an_equal_border_are_not_alike() -> None:
+    """Comparing all of them would be 200 million pairs."""
     random = numpy.random.default_rng(1)
-    bands = random.integers(0, 1 << 32, (100_000, 4), dtype=numpy.uint32)
+    bands = random.integers(0, 1 << 32, (20_000, 4), dtype=numpy.uint32)
     bands[:, 0] = 0
     within, _, _ = fingerprints.similar(bands, bands[:0])
-    assert within.count < 10
+    assert within.count == 0
 
 
 def test_s08_broken_samples_are_listed_with_their_errors(scans: Scans) -> None:
