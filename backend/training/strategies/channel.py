@@ -68,8 +68,9 @@ class Channel:
         large, small = _by_size(tensors)
         for tensor in large:
             self._put(bytes_of(tensor.detach().cpu()))
-        if small:
-            self._put(pack(small))
+        content = pack(small)
+        if content.numel():
+            self._put(content)
 
     def receive(
         self, like: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = ()
@@ -92,15 +93,16 @@ class Channel:
         shaped = like(message) if callable(like) else like
         large, small = _by_size(shaped)
         found = self._reused
-        if callable(like) or [t.shape for t in found] != [t.shape for t in large]:
+        if callable(like) or list(map(_form, found)) != list(map(_form, large)):
             found = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in large]
         if not callable(like):
             self._reused = found
         for tensor in found:
             self._get(bytes_of(tensor))
         packed = torch.empty(sum(map(_bytes, small)), dtype=torch.uint8)
-        others = iter(unpack(self._get(packed), small) if small else [])
-        whole = iter(found)
+        if packed.numel():
+            self._get(packed)
+        whole, others = iter(found), iter(unpack(packed, small))
         return message, [next(whole if _bytes(t) >= _LARGE else others) for t in shaped]
 
     def _put(self, tensor: torch.Tensor) -> None:
@@ -117,6 +119,10 @@ def _by_size(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[
     """Return the large tensors, and the small ones, which share a message."""
     large = [tensor for tensor in tensors if _bytes(tensor) >= _LARGE]
     return large, [tensor for tensor in tensors if _bytes(tensor) < _LARGE]
+
+
+def _form(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
+    return tensor.shape, tensor.dtype
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -61,3 +61,26 @@ def test_a_channel_of_a_job_that_can_lose_nodes_notices_a_lost_one_in_a_minute(
     gc.collect()
     with pytest.raises(PeerLost, match="by peer"):
         server.receive()
+
+
+def test_tensors_of_any_size_and_type_arrive_in_their_order() -> None:
+    sent = [
+        torch.rand(3),
+        torch.rand(200, 200),
+        torch.empty(0),
+        torch.rand(100, 200, dtype=torch.complex64).T,
+        torch.tensor([True, False]),
+        torch.rand(300, 300).to(torch.bfloat16),
+    ]
+    like = [torch.zeros_like(one) for one in sent]
+    server, worker = pair(False)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            pool.submit(worker.send, {"kind": "push"}, sent)
+            _, found = server.receive(like)
+            assert [one.dtype for one in found] == [one.dtype for one in sent]
+            assert all(torch.equal(*both) for both in zip(found, sent, strict=True))
+        pool.submit(worker.send, "other shapes", [torch.rand(400, 400)])
+        _, (other,) = server.receive(lambda _message: [torch.zeros(400, 400)])
+        assert torch.equal(found[1], sent[1])
+        assert other.shape == (400, 400)
