@@ -322,14 +322,16 @@ class PreflightRun:
             meeting = threading.Thread(
                 target=self._meet, args=(part, entry, shell, python), daemon=True
             )
-            if part.address and part.port:
-                meeting.start()
             with self._carried_proof(entry, shell):
+                # Only while the proof is there: two threads that use files of one shell at the same
+                # time take each other's answers, and one of them waits for 30 s.
+                if part.address and part.port:
+                    meeting.start()
                 request = {**self._request(part.site), **there}
                 told = NodeReplies(node_probe.probe_node(shell, python, request))
-            self._tell(part, told, sees_root)
-            if meeting.ident is not None:
-                meeting.join()
+                self._tell(part, told, sees_root)
+                if meeting.ident is not None:
+                    meeting.join()
         finally:
             shell.close()
 

@@ -1,0 +1,63 @@
+"""The check of a node that does not mount the data root."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from backend.provisioning import cluster_key
+from backend.services.preflight import node_probe
+from tests.backend.services.preflight.test_without_horovod import node, run
+
+
+class Files:
+    """Files of a shell, and those that were used while another thread used one."""
+
+    def __init__(self) -> None:
+        self._in_use = threading.Lock()
+        self.clashes: list[str] = []
+        self.used: list[str] = []
+
+    @contextmanager
+    def files(self) -> Iterator[Files]:
+        yield self
+
+    def close(self) -> None: ...
+
+    def read(self, path: str, *_: Any) -> bytes:
+        self.used.append(path)
+        if not self._in_use.acquire(blocking=False):
+            self.clashes.append(path)
+            return b""
+        time.sleep(0.1)
+        self._in_use.release()
+        return b""
+
+    make_folder = write = remove_tree = read
+
+
+def test_its_files_are_used_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = [replace(node(name, horovod=True), no_share=True) for name in ("gpu1", "gpu2")]
+    looked = run("ddp", *staged)
+    list(looked._known_before())
+    first, other = looked._parts.values()
+    other.port = 1
+    other.listening.set()
+    shell: Any = Files()
+    facts = {"port": 1}
+    monkeypatch.setattr(looked._cluster, "open_shell", lambda _: shell, raising=False)
+    monkeypatch.setattr(looked._set_up, "peers", list, raising=False)
+    monkeypatch.setattr(looked, "_tell", lambda *_: None)
+    monkeypatch.setattr(node_probe, "listen", lambda *_: (facts, 0.0))
+    monkeypatch.setattr(node_probe, "probe_node", lambda *_: [])
+    monkeypatch.setattr(node_probe, "meet", lambda *_: [])
+    monkeypatch.setattr(cluster_key, "write_settings", lambda shell, *_: shell.read("settings"))
+    looked._ask_far(first, staged[0], sees_root=True)
+    assert "settings" in shell.used
+    assert shell.clashes == []
