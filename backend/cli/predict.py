@@ -16,7 +16,7 @@ from backend.cli.printing import (
     print_table,
 )
 from backend.records.jobs.prediction import PredictionInput
-from backend.services.tools.tool_process import require_free
+from backend.services.tools.output_file import require_free
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services

@@ -24,6 +24,7 @@ from backend.services.jobs.queries import JobQueries, named_checkpoint
 from backend.services.jobs.run_starter import KINDS
 from backend.services.tools import tool_process
 from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.output_file import partial_of, put_in_place, require_free
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
@@ -92,12 +93,12 @@ class PredictionService:
         Raises:
             BackendError: A file is there already; or it cannot be written.
         """
-        tool_process.require_free(output)
-        partial = tool_process.partial_of(output)
+        require_free(output)
+        partial = partial_of(output)
         try:
             with as_backend_error(f"The predictions cannot be written to {output}"):
                 shutil.copyfile(prediction.table, partial)
-            tool_process.put_in_place(partial, output)
+            put_in_place(partial, output)
         finally:
             partial.unlink(missing_ok=True)
         return output.absolute()
@@ -113,7 +114,7 @@ class PredictionService:
         with as_backend_error(f"Nothing can be written into {self._cache}"):
             self._cache.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._remove_old_tables()
-        partial = tool_process.partial_of(table)
+        partial = partial_of(table)
         path = Path(record.path)
         try:
             with tool_process.held(path, self._cache) if is_live else nullcontext(path) as held:

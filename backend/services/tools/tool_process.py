@@ -35,6 +35,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
+from backend.services.tools.output_file import partial_of, put_in_place, require_free
 from backend.services.tools.training_python import lack_here, training_python
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -233,44 +234,6 @@ def job_file_to_share(job: JobConfig) -> str:
 
 def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(note) for note in raw["notes"])
-
-
-def require_free(output: Path) -> None:
-    """Raise if there is a file at ``output``, or no folder for it."""
-    if os.path.lexists(output):
-        raise _exists(output)
-    if not output.parent.is_dir():
-        raise BackendError(f"The folder {output.parent} does not exist.", "Create it first.")
-
-
-def partial_of(output: Path) -> Path:
-    """Return where to write what `put_in_place` then moves."""
-    return output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
-
-
-def _exists(output: Path) -> BackendError:
-    return BackendError(f"{output} exists already and was not changed.", "Choose another name.")
-
-
-def put_in_place(partial: Path, output: Path) -> None:
-    """Rename a complete file; an existing one at ``output`` stays and is an error."""
-    try:
-        partial.chmod(0o644)
-        try:
-            # Unlike a rename, a link never replaces an existing file.
-            os.link(partial, output)
-        except FileExistsError:
-            raise _exists(output) from None
-        except OSError:
-            # A share without links: checking and renaming are two steps there.
-            if os.path.lexists(output):
-                raise _exists(output) from None
-            os.rename(partial, output)
-    except OSError as error:
-        raise BackendError(
-            f"The file cannot be stored at {output}: {error.strerror or error}.",
-            "Choose another folder.",
-        ) from error
 
 
 def run_tool(
