@@ -13,6 +13,7 @@ import app
 import widgets
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind, LibraryItem
+from backend.records.library.layers import Layer
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.app.jobs.test_status_poller import LIVE
 from tests.widgets.compare.sweep_samples import sweep
@@ -24,6 +25,7 @@ from widgets.jobs.checkpoints.checkpoints_tab import CheckpointModel
 from widgets.jobs.form import start_from
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.library.item_groups import EntryModel, entries
+from widgets.library.layers_view import LayerModel
 from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
 from widgets.shell.command_palette import PaletteEntry, _TargetModel
@@ -62,6 +64,12 @@ def library():
     return model, lambda some: model.put(entries(tuple(items[number] for number in some)))
 
 
+def layers():
+    model = LayerModel()
+    every = [Layer(f"layer{n}", "Linear", (1, n), n, n, n, True) for n in range(4)]
+    return model, lambda some: model.show_layers(tuple(every[number] for number in some))
+
+
 def nodes():
     model = RackModel()
     rows = [node_row(samples.state(f"gpu{number}")) for number in range(4)]
@@ -87,6 +95,7 @@ MODELS = {
         lambda: records(start_from._Rows, lambda n: start_from._Row(f"row {n}", does="value"), 2),
     ),
     "library": (EntryModel, library),
+    "layers": (LayerModel, layers),
     "nodes": (RackModel, nodes),
     "notices": (_NoticeModel, replaced(_NoticeModel, lambda n: NoticeItem(f"n{n}", "", "now"))),
     "targets": (

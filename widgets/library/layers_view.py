@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QTableView, QWidget
 
+from backend.records.jobs.setting_labels import name_and_unit
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from widgets.common import formats
@@ -25,6 +26,7 @@ from widgets.common.view_style import AsHighAsRows, dress, share_width
 from widgets.library.layer_graph import LayerGraphView
 
 _WIDE_FROM_W = 900
+_BATCH_SIZE = name_and_unit("batch_size")[0]
 _MOST_BATCH = 1_000_000
 
 _COLUMNS = (
@@ -115,7 +117,7 @@ class LayersView(QWidget):
         self.search.returnPressed.connect(self._next)
         self._matches = Label("", "small", "text2")
         self._fit = Button("Fit", icon="arrows-out", tip="Show the whole graph")
-        self.batch = SpinBox(1, least=1, most=_MOST_BATCH, name="Batch size")
+        self.batch = SpinBox(1, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
         self.batch.valueChanged.connect(self._show)
         self._model = LayerModel()
         table = self._table = QTableView()
@@ -139,7 +141,7 @@ class LayersView(QWidget):
         self._has_graph = False
         tools = row(
             *(self._as, (self.search, 1), self._matches, self._fit, STRETCH),
-            *(Label("Batch size", "small", "text2"), self.batch),
+            *(Label(_BATCH_SIZE, "small", "text2"), self.batch),
             gap=S2,
         )
         self.setLayout(col(Card(self._facts, self._warnings), tools, (self._pages, 1), gap=S3))

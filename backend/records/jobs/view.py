@@ -139,7 +139,8 @@ class JobView:
         return cause.sentence(nodes[cause.rank or 0], len(set(nodes)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document that ``--json`` prints."""
+        """Return the document that ``--json`` prints; the parts of a step only of a live job."""
+        now = {"step_times": self.step_times, "slow_cause": self.slow_cause}
         return {
             "id": self.id,
             "name": self.name,
@@ -161,11 +162,10 @@ class JobView:
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": self.eta_s,
-            "step_times": plain(self.step_times),
-            "slow_cause": plain(self.slow_cause),
             "pins": plain(self.pins),
             "doubt": self.doubt,
             "alarms": plain(self.alarms),
+            **(plain(now) if self.state.is_live and self.step_times is not None else {}),
         }
 
 

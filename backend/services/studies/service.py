@@ -34,7 +34,6 @@ from backend.services.context.example import EXAMPLE, NAME, import_part
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.queries import JobQueries
 from backend.services.library.service import LibraryService
-from backend.services.studies.measures import measures_of
 from backend.services.sweeps.service import SweepService
 
 GALLERY = EXAMPLE.parent / "studies"
@@ -169,6 +168,9 @@ class StudyService:
 
     def table(self, started: StartedStudy) -> StudyTable:
         """Return the table with what the finished jobs gave."""
+        # It imports numpy, which most commands do not need.
+        from backend.services.studies.measures import measures_of
+
         measured = {}
         for job in started.jobs:
             # A job may be in the trash.

@@ -34,6 +34,7 @@ WORDS = {
     ("dataset", "preview"): ["N", "--loader", "L"],
     ("dataset", "scan"): ["N", "--loader", "L"],
     ("model", "check"): ["N"],
+    ("model", "layers"): ["N", "--dataset", "D", "--loader", "L"],
     ("model", "weights"): ["N", "FILE"],
     ("node", "add"): ["HOST"],
     ("node", "list"): [],
@@ -55,6 +56,7 @@ WORDS = {
         )
     },
     ("job", "keep"): ["ID", "--checkpoint", "C"],
+    ("job", "layers"): ["ID", "--checkpoint", "C"],
     ("job", "compare"): ["ID", "ID"],
     ("job", "sweep"): ["ID", "--set", "lr=0.1,0.2"],
     ("job", "reorder"): ["ID", "--first"],
