@@ -22,6 +22,7 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.context.container import Services, open_services
 from backend.services.jobs.queries import JobQueries
 from backend.services.queue.service import QueueService
+from backend.services.studies import measures
 from backend.services.studies import service as studies
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
@@ -125,7 +126,7 @@ def test_the_table_has_what_finished_jobs_gave(
     end(services, made.jobs[0].id)
     end(services, made.jobs[2].id)
     monkeypatch.setattr(
-        studies, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
+        measures, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
     )
     (started,) = services.studies.started()
     slow, fast = services.studies.table(started).rows
