@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
@@ -35,10 +36,14 @@ def timeouts() -> dict[str, int]:
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:
+            is_socket = stat.S_ISSOCK(os.stat(f"/proc/self/fd/{name}").st_mode)
+        except FileNotFoundError:
             continue
-        with one:
+        if not is_socket:
+            continue
+        # Only of a socket: a copy of another file would stay open, such as the pipe on whose end
+        # the guard of the test cluster waits.
+        with socket.socket(fileno=os.dup(int(name))) as one:
             if one.family == socket.AF_INET and one.type == socket.SOCK_STREAM:
                 found[name] = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     return found
