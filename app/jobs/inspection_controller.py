@@ -9,10 +9,8 @@ from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
-from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.library.inspection import CheckpointInspection
 from backend.services.jobs.inspection import InspectionService
 from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.actions.job_actions import JobActions
@@ -49,27 +47,16 @@ class InspectionController(QObject):
 
     def _look(self, job_id: str, dialog: InspectionDialog, wanted: InspectionRequest) -> None:
         self._cancel()
-
-        def report(share: float | None, text: str) -> None:
-            if self.dialog.now is dialog:
-                dialog.show_progress(share, text)
-
-        def show(found: CheckpointInspection) -> None:
-            if self.dialog.now is dialog:
-                dialog.show_found(found)
-
-        def refuse(error: BackendError) -> None:
-            if self.dialog.now is dialog:
-                dialog.show_error(error.with_remedy)
-
-        progress = self._progress = self._runner.progress(report)
+        progress = self._progress = self._runner.progress(
+            self.dialog.while_open(dialog, dialog.show_progress)
+        )
         self._runner.run(
             "inspect",
             lambda: self._inspection.checkpoint(
                 job_id, wanted.checkpoint, wanted.against, wanted.sample, progress=progress
             ),
-            show,
-            refuse,
+            self.dialog.while_open(dialog, dialog.show_found),
+            self.dialog.while_open(dialog, lambda error: dialog.show_error(error.with_remedy)),
         )
 
     @Slot()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from PySide6.QtCore import QObject, QStandardPaths, Slot
 from PySide6.QtWidgets import QWidget
@@ -77,7 +75,7 @@ class PredictionController(QObject):
         dialog = self.dialog.now
         if dialog is None:
             return
-        progress = self._runner.progress(self._while_open(dialog, dialog.show_progress))
+        progress = self._runner.progress(self.dialog.while_open(dialog, dialog.show_progress))
         self._progress = progress
 
         def predict() -> tuple[Prediction, ...]:
@@ -89,8 +87,8 @@ class PredictionController(QObject):
         self._runner.run(
             "predict",
             predict,
-            self._while_open(dialog, partial(dialog.show_answers, request)),
-            self._while_open(dialog, partial(_refuse, dialog)),
+            self.dialog.while_open(dialog, partial(dialog.show_answers, request)),
+            self.dialog.while_open(dialog, partial(_refuse, dialog)),
         )
 
     @Slot()
@@ -105,18 +103,9 @@ class PredictionController(QObject):
             self._runner.run(
                 "predict",
                 lambda: self._services.predictions.write_table(found, Path(path)),
-                self._while_open(dialog, lambda made: dialog.show_saved(str(made))),
-                self._while_open(dialog, partial(_refuse, dialog)),
+                self.dialog.while_open(dialog, lambda made: dialog.show_saved(str(made))),
+                self.dialog.while_open(dialog, partial(_refuse, dialog)),
             )
-
-    def _while_open(self, dialog: TryDialog, show: Callable[..., None]) -> Callable[..., None]:
-        """Return a callback that does nothing once the dialog was closed."""
-
-        def show_if_open(*values: Any) -> None:
-            if self.dialog.now is dialog:
-                show(*values)
-
-        return show_if_open
 
 
 def _refuse(dialog: TryDialog, error: BackendError) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from PySide6.QtWidgets import QDialog
 
@@ -32,3 +33,12 @@ class DialogHolder(Generic[Dialog]):
         dialog.finished.connect(forget)
         self.now = dialog
         dialog.open()
+
+    def while_open(self, dialog: Dialog, show: Callable[..., None]) -> Callable[..., None]:
+        """Return ``show``, which does nothing once this dialog was closed or replaced."""
+
+        def show_if_open(*values: Any) -> None:
+            if self.now is dialog:
+                show(*values)
+
+        return show_if_open

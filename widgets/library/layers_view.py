@@ -25,7 +25,7 @@ from widgets.common.theme import CARD_PADDING, S2, S3
 from widgets.common.view_style import AsHighAsRows, dress, share_width
 from widgets.library.layer_graph import LayerGraphView
 
-_WIDE_FROM_W = 900
+_WIDE_FROM_W, _MEDIUM_FROM_W = 900, 700
 _BATCH_SIZE = name_and_unit("batch_size")[0]
 _MOST_BATCH = 1_000_000
 
@@ -57,7 +57,7 @@ _ORDERS: tuple[Callable[[Layer], Any], ...] = (
     lambda one: one.multiply_adds or 0,
     lambda one: one.activation_bytes,
 )
-_TRAINED_COLUMN = 4
+_OUTPUT_COLUMN, _TRAINED_COLUMN, _MEMORY_COLUMN = 2, 4, 6
 
 
 def output_words(layer: Layer) -> str:
@@ -150,6 +150,9 @@ class LayersView(QWidget):
         super().resizeEvent(event)
         share_width(self._table, 0)
         self._table.setColumnHidden(_TRAINED_COLUMN, self.width() < _WIDE_FROM_W)
+        # The names need the room; a tool tip of the graph has the shape.
+        for column in (_OUTPUT_COLUMN, _MEMORY_COLUMN):
+            self._table.setColumnHidden(column, self.width() < _MEDIUM_FROM_W)
 
     def show_layers(self, layers: ModelLayers) -> None:
         """Show the layers, and that their graph is being made."""

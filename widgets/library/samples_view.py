@@ -241,17 +241,17 @@ class SamplesView(QWidget):
         facts.append(("Load time", formats.milliseconds(sample.time_ms)))
         for caption, value in facts:
             # Next to a picture there is no room for a kind and a shape in one line.
-            told = Label(value, "strong", elide="right")
+            fact = Label(value, "strong", elide="right")
             if large.isNull() and len(value) > _LINE_CHARS and " " in value:
-                told = Label(value, "body", wrap=True)
+                fact = Label(value, "body", wrap=True)
             elif " × " in value and not large.isNull():
-                told = Label(
+                fact = Label(
                     value.replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"),
                     "strong",
                     wrap=True,
                 )
             title = Label(caption, "tiny", "text3", elide="right")
-            self._sample_facts.addLayout(col(title, told, gap=2))
+            self._sample_facts.addLayout(col(title, fact, gap=2))
         self._sample_facts.addStretch(1)
 
 

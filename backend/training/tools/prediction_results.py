@@ -105,8 +105,8 @@ class PredictionResults:
             found = _one(output, place, len(rows))
             if begin + place in self._shown:
                 self._outputs[begin + place] = found
-            told, confidence = self._text(found)
-            cells = (row, _cell(own), _cell(told), confidence, *self._blanks)
+            predicted, confidence = self._text(found)
+            cells = (row, _cell(own), _cell(predicted), confidence, *self._blanks)
             self._table.writerow([*cells, *map(in_spreadsheet, self._files[row : row + 1])])
 
     def _add_classes(self, rows: Sequence[int], output: torch.Tensor, target: Any) -> None:

@@ -139,7 +139,7 @@ class Training:
     """Of the ranks, in turn, as the job is told; all are processes of this computer."""
     run: int = 0
     is_forked: bool = True
-    """Whether its ranks are forked from a process that has torch, and not started anew."""
+    """Whether its ranks are forked from a process that has torch, and not started by itself."""
 
     def prepare(self, resume_from: str = "", start_from: str = "") -> None:
         self.run += 1

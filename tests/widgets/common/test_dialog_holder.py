@@ -41,3 +41,15 @@ def test_another_one_closes_the_first_and_its_end_does_not_forget_the_second(win
     assert not shiboken6.isValid(first)
     assert kept.now is second
     assert second.isVisible()
+
+
+def test_an_answer_for_a_dialog_that_was_replaced_is_not_shown(qtbot):
+    holder, shown = DialogHolder(), []
+    first, second = QDialog(), QDialog()
+    holder.open(first)
+    answer = holder.while_open(first, shown.append)
+    answer("in time")
+    holder.open(second)
+    answer("too late")
+    assert shown == ["in time"]
+    second.reject()

@@ -120,9 +120,9 @@ def test_the_model_is_the_one_that_was_evaluated(rig: Rig) -> None:
 
 def test_an_output_that_is_a_probability_already_stays_one(rig: Rig) -> None:
     rig.forward("return self.layer(data).softmax(1)")
-    told = rig.predict().shown[0].guesses
+    guesses = rig.predict().shown[0].guesses
     rig.forward(LINEAR)
-    assert rig.predict().shown[0].guesses == told
+    assert rig.predict().shown[0].guesses == guesses
 
 
 def test_without_a_validation_set_the_training_samples_are_predicted(rig: Rig) -> None:

@@ -85,9 +85,9 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
 
 def test_a_checkpoint_can_be_tried(tab, qtbot):
     tab._table.selectRow(1)
-    with qtbot.waitSignal(tab._actions.try_requested) as told:
+    with qtbot.waitSignal(tab._actions.try_requested) as asked:
         tab._try.click()
-    view, made, chosen = told.args
+    view, made, chosen = asked.args
     assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)
     tab.model.put(())
     tab._fit_buttons()
