@@ -9,10 +9,9 @@ Pure, standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from backend.records.base.validation import sanitize
 from backend.records.nodes.reading import Gpu, NodeReading
@@ -23,8 +22,7 @@ _LONGEST_UUID, _LONGEST_WORDS = 80, 80
 _LARGEST = 1e15
 
 
-@dataclass(frozen=True)
-class PastGpu:
+class PastGpu(NamedTuple):
     """A GPU at that time, with its problems since the line before, or ""."""
 
     uuid: str
@@ -139,7 +137,7 @@ class PastLines:
 
 def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
     told = [_number(value) for value in (*numbers[:7], *[None] * 7)]
-    unwell = sanitize(str(words), _LONGEST_WORDS)
+    unwell = sanitize(str(words), _LONGEST_WORDS) if words else ""
     return PastGpu(
         uuid, told[0], told[1], told[2], told[3], told[4], unwell, is_bad, told[5], told[6]
     )
@@ -148,4 +146,4 @@ def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> P
 def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) and abs(value) < _LARGEST else None
+    return float(value) if -_LARGEST < value < _LARGEST else None

@@ -22,7 +22,7 @@ from backend.base.log import suppress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import MOUNTED, DataRootAccess
 from backend.datastore.nodes.files import NodeNews, StatusWatch
-from backend.datastore.nodes.history import PastReader
+from backend.datastore.nodes.history import read_past
 from backend.launch.placement import NodePaths, NodeRoom, this_computer
 from backend.node.checks import orphans
 from backend.node.checks.doctor import DoctorPaths, findings
@@ -70,8 +70,6 @@ class NodeService:
         self._reading = threading.Lock()
         self._watch = StatusWatch(root)
         self._watching = threading.Lock()
-        self._past = PastReader(root)
-        self._reading_past = threading.Lock()
         self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
@@ -115,10 +113,10 @@ class NodeService:
             return ()
         facts = self._cluster.entry(name).facts
         ahead_s = facts.clock_offset_s if facts is not None else None
+        folder = self._root.node(name)
         with suppress(Unreachable):
-            self._share.refresh_past(self._root.node(name))
-        with self._reading_past:
-            return self._past.read(name, time.time(), ahead_s or 0.0, PAST_S)
+            self._share.refresh_past(folder)
+        return read_past(folder, time.time(), ahead_s or 0.0, PAST_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Check whether the node can train; two ranks on it add up a number.

@@ -156,6 +156,8 @@ QUANTITIES = (
     ),
 )
 BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
+_OF_PAST_NODE = {one.key: one.of_past_node for one in QUANTITIES if one.of_past_node is not None}
+_OF_PAST_GPU = {one.key: one.of_past_gpu for one in QUANTITIES if one.of_past_gpu is not None}
 
 
 class HistoryView(NamedTuple):
@@ -191,35 +193,44 @@ NO_PAST = NodeHistoryData(np.empty(0), {})
 
 
 def past_of(readings: Sequence[PastReading]) -> NodeHistoryData:
-    """Convert the readings to arrays; a missing one becomes a row of NaN, a gap."""
-    rows: list[tuple[float, Values]] = []
+    """Convert the readings to arrays; a missing one becomes a row of NaN, a gap.
+
+    Readings of the same GPUs that follow each other are converted together: a dict for each one
+    made half a million objects of a week of eight GPUs, and Python's collector, which runs on the
+    GUI thread, then took 0.26 s (tests/benchmarks/soak.py).
+    """
+    times: list[float] = []
     words: dict[str, float] = {}
+    blocks: list[tuple[int, tuple[str, ...], list[list[float | None]]]] = []
     gap_s = _GAP_S
     for reading in readings:
-        if rows and reading.at_s - rows[-1][0] > gap_s:
-            rows.append((rows[-1][0] + 1.0, {}))
+        is_gap = bool(times) and reading.at_s - times[-1] > gap_s
+        if is_gap:
+            times.append(times[-1] + 1.0)
         gap_s = max(_GAP_S, _GAP_LINES * reading.every_s)
-        rows.append((reading.at_s, _past_values(reading, words)))
-    keys = dict.fromkeys(key for _, values in rows for key in values)
-    return NodeHistoryData(
-        np.array([at_s for at_s, _ in rows], np.float64),
-        {key: np.array([_told(values.get(key)) for _, values in rows], np.float32) for key in keys},
-        tuple(words),
-    )
+        uuids = tuple(gpu.uuid for gpu in reading.gpus)
+        if is_gap or not blocks or blocks[-1][1] != uuids:
+            blocks.append((len(times), uuids, []))
+        blocks[-1][2].append(_past_row(reading, words))
+        times.append(reading.at_s)
+    values: dict[tuple[str, str], Floats] = {}
+    for first, uuids, rows in blocks:
+        of_block = np.array(rows, np.float32)  # None becomes NaN
+        keys = [(NODE, key) for key in _OF_PAST_NODE]
+        keys += [(uuid, key) for uuid in uuids for key in (*_OF_PAST_GPU, "unwell", "bad")]
+        for column, key in enumerate(keys):
+            if key not in values:
+                values[key] = np.full(len(times), math.nan, np.float32)
+            values[key][first : first + len(rows)] = of_block[:, column]
+    return NodeHistoryData(np.array(times, np.float64), values, tuple(words))
 
 
-def _past_values(reading: PastReading, words: dict[str, float]) -> Values:
-    found: dict[tuple[str, str], float | None] = {}
-    for quantity in QUANTITIES:
-        if quantity.of_past_node is not None:
-            found[NODE, quantity.key] = quantity.of_past_node(reading)
-        if quantity.of_past_gpu is not None:
-            for gpu in reading.gpus:
-                found[gpu.uuid, quantity.key] = quantity.of_past_gpu(gpu)
+def _past_row(reading: PastReading, words: dict[str, float]) -> list[float | None]:
+    row = [of_node(reading) for of_node in _OF_PAST_NODE.values()]
     for gpu in reading.gpus:
-        found[gpu.uuid, "unwell"] = _number_of(gpu.unwell, words)
-        found[gpu.uuid, "bad"] = float(gpu.is_bad)
-    return found
+        row += [of_gpu(gpu) for of_gpu in _OF_PAST_GPU.values()]
+        row += (_number_of(gpu.unwell, words), float(gpu.is_bad))
+    return row
 
 
 def _told(value: float | None) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.datastore.nodes.history import PastReader
+from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import LIMIT_BYTES, HistoryWriter, Lines
 from backend.node.system.agent_lock import AgentLock
 from backend.records.base.layout import DataRoot, NodeFolder
@@ -87,7 +87,7 @@ def beats(count: int, first: int = 1) -> list[NodeReading]:
 
 
 def read(root: DataRoot, clock: Clock) -> tuple[PastReading, ...]:
-    return PastReader(root).read("gpu1", clock.now, 0.0, DAY_S)
+    return read_past(root.node("gpu1"), clock.now, 0.0, DAY_S)
 
 
 def test_a_line_says_again_what_the_reading_said(
@@ -132,13 +132,12 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
     command += ["--folder", str(folder.path), "--data-root", str(root.path)]
     agent = subprocess.Popen(command, env={**driver.environment, "PYTHONPATH": str(ROOT)})
     try:
-        reader = PastReader(root)
-        wait_for(lambda: reader.read("gpu1", time.time(), 0.0, DAY_S), "a line")
+        wait_for(lambda: read_past(folder, time.time(), 0.0, DAY_S), "a line")
     finally:
         agent.terminate()
         agent.wait()
         AgentLock(folder.path).path.unlink(missing_ok=True)
-    (line,) = reader.read("gpu1", time.time(), 0.0, DAY_S)
+    (line,) = read_past(folder, time.time(), 0.0, DAY_S)
     assert [gpu.unwell for gpu in line.gpus] == ["", "slowed by heat, runs hot, 91 °C"]
     assert line.gpus[1].temperature_c == 91
 
@@ -154,19 +153,6 @@ def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
     found = [one.processor_percent for one in read(root, clock)]
     assert found[-1] == 29.9
     assert len(found) > 20
-
-
-def test_who_goes_through_all_nodes_holds_the_last_ones_and_reads_each_right(
-    root: DataRoot, folder: NodeFolder, clock: Clock
-) -> None:
-    keep(HistoryWriter(folder, every_s=0, clock=clock), *beats(3))
-    reader = PastReader(root)
-    first = reader.read("gpu1", clock.now, 0.0, DAY_S)
-    for number in range(40):
-        reader.read(f"other{number}", clock.now, 0.0, DAY_S)
-    assert len(reader._files) < 10
-    assert reader.read("gpu1", clock.now, 0.0, DAY_S) == first
-    assert len(first) == 3
 
 
 def test_a_day_of_eight_gpus_is_a_megabyte() -> None:
@@ -206,7 +192,7 @@ def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     write_days(folder, clock, fine_days=1.2, wide_days=8)
-    found = PastReader(root).read("gpu1", clock.now, 0.0, 7 * DAY_S)
+    found = read_past(root.node("gpu1"), clock.now, 0.0, 7 * DAY_S)
     ages = [clock.now - one.at_s for one in found]
     assert ages == sorted(set(ages), reverse=True)
     assert (ages[0], ages[-1]) == (7 * DAY_S, 0.0)
@@ -232,31 +218,14 @@ def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
     assert folder.week.read_bytes().endswith(due.week)
 
 
-def test_a_second_look_reads_only_what_is_new(
-    root: DataRoot, folder: NodeFolder, clock: Clock
-) -> None:
-    past, reader = HistoryWriter(folder, every_s=0, clock=clock), PastReader(root)
-    keep(past, *beats(5))
-    assert len(reader.read("gpu1", clock.now, 0.0, DAY_S)) == 5
-    # What was read is not read again: it could be anything by now.
-    size = folder.past.stat().st_size
-    head = folder.past.read_bytes()[:256]
-    folder.past.write_bytes(head + b" " * (size - len(head)))
-    keep(past, *beats(2, 6))
-    assert len(reader.read("gpu1", clock.now, 0.0, DAY_S)) == 7
-
-
 def test_a_file_that_became_full_between_two_looks_is_found_again(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past, reader = (
-        HistoryWriter(folder, every_s=0, limit_bytes=1_200, clock=clock),
-        PastReader(root),
-    )
+    past = HistoryWriter(folder, every_s=0, limit_bytes=1_200, clock=clock)
     seen = 0
     for n in range(40):
         keep(past, *beats(1, n))
-        found = reader.read("gpu1", clock.now, 0.0, DAY_S)
+        found = read(root, clock)
         assert [one.at_s for one in found] == sorted({one.at_s for one in found})
         seen = max(seen, len(found))
     assert seen > 5
@@ -280,7 +249,7 @@ def test_the_times_are_the_readers_however_wrong_the_clock_of_the_node_is(
     now = 1_700_000_000.0
     lines = [past_line(READING, now + ahead_s - age, {}) for age in (60, 40, 20)]
     folder.past.write_bytes(names_line(("GPU-a", "GPU-b")) + b"".join(lines))
-    found = PastReader(root).read("gpu1", now, ahead_s, DAY_S)
+    found = read_past(root.node("gpu1"), now, ahead_s, DAY_S)
     assert [round(now - one.at_s) for one in found] == [60, 40, 20]
 
 
@@ -292,7 +261,7 @@ def test_a_clock_that_was_set_back_hides_no_newer_line(
     folder.past.write_bytes(
         names_line(()) + b"".join(past_line(replace(READING, gpus=()), t, {}) for t in times)
     )
-    found = PastReader(root).read("gpu1", now, 0.0, DAY_S)
+    found = read_past(root.node("gpu1"), now, 0.0, DAY_S)
     assert [now - one.at_s for one in found] == [80, 40, 20]
 
 
@@ -338,7 +307,7 @@ def test_a_stranger_who_names_other_gpus_in_each_line_gets_bounded_columns(
             for n in range(lines)
         )
     )
-    found = PastReader(root).read("gpu1", lines, 0.0, DAY_S)
+    found = read_past(root.node("gpu1"), lines, 0.0, DAY_S)
     assert len(found) == 10_000
     assert [gpu.uuid for one in found for gpu in one.gpus] == [
         str(n) for n in range(lines - 64, lines)

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractSlider, QApplication
 
-from backend.datastore.nodes.history import PastReader
+from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Placement, StrategyConfig
@@ -130,7 +130,7 @@ def test_s13_a_slowdown_that_the_driver_tells_has_the_colour_of_unwell_in_both_p
     for beat in range(150):
         reading = replace(hot if 50 <= beat < 80 else cool, heartbeat=beat)
         kept.append(kept.lines(reading), reading)
-    lines = PastReader(root).read("gpu1", NOON + 3000, 0.0, 86_400.0)
+    lines = read_past(root.node("gpu1"), NOON + 3000, 0.0, 86_400.0)
     history = history_of(past_of(lines))
 
     uuid = cool.gpus[1].uuid
