@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Any
 
-import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QLineF, QRectF, Qt
+from pyqtgraph.graphicsItems.PlotCurveItem import arrayToLineSegments
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QTransform
 from PySide6.QtWidgets import (
     QGraphicsGridLayout,
@@ -129,14 +128,14 @@ class _Curve(pg.PlotCurveItem):  # type: ignore[misc]  # pyqtgraph has no types
             return
         place = painter.worldTransform()
         x, y = self.getData()
-        ends = np.column_stack((place.m11() * x + place.dx(), place.m22() * y + place.dy()))
-        both = np.hstack((ends[:-1], ends[1:]))
-        lines = starmap(QLineF, both[np.isfinite(both).all(axis=1)].tolist())
+        lines = arrayToLineSegments(
+            place.m11() * x + place.dx(), place.m22() * y + place.dy(), "finite", finiteCheck=True
+        )
         painter.save()
         painter.setWorldTransform(QTransform())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.opts["antialias"])
         painter.setPen(self.opts["pen"])
-        painter.drawLines(list(lines))
+        painter.drawLines(*lines.drawargs())
         painter.restore()
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPen, QPolygonF
+from pyqtgraph.functions import arrayToQPolygonF
+from pyqtgraph.graphicsItems.PlotCurveItem import arrayToLineSegments
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common import theme
-from widgets.common.painting import draw_thin_line
 from widgets.plots.growable_array import Floats
 
 
@@ -38,19 +38,16 @@ def paint_sparkline(
     shade.setColorAt(1, bottom_colour)
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    piece: list[QPointF] = []
-    for i, share in enumerate([*shares.tolist(), math.nan]):
-        if not math.isnan(share):
-            piece.append(QPointF(rect.left() + i * step, bottom - tall * share))
-            continue
-        if len(piece) > 1:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(shade)
-            ends = [QPointF(piece[-1].x(), rect.bottom()), QPointF(piece[0].x(), rect.bottom())]
-            painter.drawPolygon(QPolygonF([*piece, *ends]))
-            painter.setPen(QPen(colour, 1.5))
-            draw_thin_line(painter, piece)
-        piece = []
+    x, y = rect.left() + step * np.arange(len(values)), bottom - tall * shares
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(shade)
+    edges = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False))
+    for first, after in edges.reshape(-1, 2).tolist():
+        across = np.pad(x[first:after], 1, "edge")
+        down = np.pad(y[first:after], 1, constant_values=rect.bottom())
+        painter.drawPolygon(arrayToQPolygonF(across, down))
+    painter.setPen(QPen(colour, 1.5))
+    painter.drawLines(*arrayToLineSegments(x, y, "finite", finiteCheck=True).drawargs())
     painter.restore()
 
 
