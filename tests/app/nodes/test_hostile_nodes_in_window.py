@@ -1,6 +1,7 @@
 """F59: what a node's agent writes is a stranger's, and the window shows it as such."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from PySide6.QtCore import QModelIndex, Qt
@@ -39,10 +40,15 @@ def reading(root):
 @pytest.fixture
 def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
     """A window in which gpu1 is online and open."""
-    say(root, reading, 1)
+    beats = count(1)
+
+    def is_online(node):
+        # The window reads for the first time at any time, and then waits for the next heartbeat.
+        say(root, reading, next(beats))
+        return node is not None and node.presence is Presence.ONLINE
+
     with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
-        say(root, reading, 2)
-        wait_for_node(qtbot, program, lambda node: node.presence is Presence.ONLINE)
+        wait_for_node(qtbot, program, is_online)
         program.window.go("nodes")
         program.nodes.open_node("gpu1")
         yield program
@@ -58,7 +64,7 @@ def wait_for_node(qtbot, program, is_so):
     def seen():
         program._node_controller.refresh()
         node = program.nodes._states.get("gpu1")
-        return node is not None and is_so(node)
+        return is_so(node)
 
     qtbot.waitUntil(seen)
 
@@ -88,7 +94,7 @@ def test_f59_a_node_with_a_hostile_status_is_marked_and_well_again_when_it_is_me
         assert row.condition.is_news, what
         assert "status that cannot be used" in row.sentence, what
         assert not set(row.sentence) & {"\x1b", "\n"}
-        say(root, reading, 10 + number)
+        say(root, reading, 1_000 + number)
         wait_for_node(qtbot, program, lambda node: all(one.ok for one in node.findings))
 
 
@@ -109,8 +115,8 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
         gpus=(gpu,),
         gpu_message=NASTY,
     )
-    say(root, hostile, 3)
-    wait_for_node(qtbot, program, lambda node: node.reading and node.reading.heartbeat == 3)
+    say(root, hostile, 1_000)
+    wait_for_node(qtbot, program, lambda node: node.reading and node.reading.heartbeat == 1_000)
     assert node_row(program.nodes._states["gpu1"]).condition is not Condition.OFFLINE
     program.window.go("nodes")
     # In the rack, on the node's own page, and where a job is placed.
