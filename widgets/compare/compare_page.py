@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDragLeaveEvent,
@@ -21,7 +21,6 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.comparison import (
     MOST_JOBS,
     ComparedUpdate,
-    ComparisonTable,
     compare,
     judged_metrics,
     too_many,
@@ -135,6 +134,10 @@ class ComparePage(QWidget):
             QShortcut(QKeySequence(key), self, act)
         self.setAcceptDrops(True)
         self.drop_sheet = DropSheet(self)
+        # Plots and table have a turn each: both at once block keys for 0.14 s
+        # (tests/benchmarks/soak.py).
+        self._settle_soon = self._one_shot(self._settle)
+        self._table_soon = self._one_shot(self._show_table)
         self._settle()
 
     # -- input
@@ -172,7 +175,7 @@ class ComparePage(QWidget):
         self._looks[key] = look
         self._gone.pop(key, None)
         self._curves[key].append(look.history)
-        self._settle()
+        self._settle_soon.start()
 
     def show_gone(self, job_id: str, sentence: str) -> None:
         """Report a job that cannot be read any more; its curves stay as they were."""
@@ -294,9 +297,7 @@ class ComparePage(QWidget):
     # -- internals
 
     def _settle(self) -> None:
-        looks = [self._looks[key] for key in self._ids if key in self._looks]
-        views = [look.view for look in looks]
-        comparison: ComparisonTable = compare([(look.view, look.figures) for look in looks])
+        views = [look.view for look in self._known_looks()]
         names = short_names([view.name for view in views])
         self.plots.show_runs(
             [
@@ -306,8 +307,7 @@ class ComparePage(QWidget):
             judged_metrics(views),
         )
         if views:
-            self.table.show_comparison(comparison, self._colours, self._gone, names)
-            self._show_parallel()
+            self._table_soon.start()
         count = len(self._ids)
         self._header.sentence.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))
@@ -319,9 +319,27 @@ class ComparePage(QWidget):
         self._pages.setCurrentWidget(known if count else self._empty)
         self._show_in_picker()
 
+    def _show_table(self) -> None:
+        looks = self._known_looks()
+        if not looks:
+            return
+        names = short_names([look.view.name for look in looks])
+        comparison = compare([(look.view, look.figures) for look in looks])
+        self.table.show_comparison(comparison, self._colours, self._gone, names)
+        self._show_parallel()
+
     def _show_parallel(self) -> None:
-        looks = [self._looks[key] for key in self._ids if key in self._looks]
-        self.parallel.show_jobs(tuple(look.view for look in looks), self._siblings)
+        views = tuple(look.view for look in self._known_looks())
+        self.parallel.show_jobs(views, self._siblings)
+
+    def _known_looks(self) -> list[ComparedUpdate]:
+        return [self._looks[key] for key in self._ids if key in self._looks]
+
+    def _one_shot(self, call: Callable[[], object]) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(call)
+        return timer
 
     def _words(self, views: list[JobView]) -> str:
         """Return sentences on what is missing, and why."""

@@ -14,6 +14,7 @@ from backend.records.jobs.comparison import ComparedUpdate, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel
 from tests.widgets.compare.sweep_samples import sweep
+from tests.widgets.compare.test_compare_page import settle
 from tests.windows import on_screen, owned
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
@@ -43,6 +44,7 @@ def compare(page, *jobs):
     page.set_jobs(tuple(view.id for view in jobs))
     for view in jobs:
         page.show_update(ComparedUpdate(view, HistoryUpdate(drop_from=0), RunFigures()))
+    settle()
 
 
 def drag(plot, axis, low, high):
@@ -186,6 +188,7 @@ def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     assert [line.job_id for line in page.parallel.shown.lines] == [view.id for view in jobs]
     assert not page.parallel.choice.isVisible()
     page.set_jobs((jobs[0].id,))
+    settle()
     assert not page.parallel.isVisible()
 
 

@@ -25,6 +25,8 @@ CAPACITY = 600
 _LATELY_S, _LATELY_POINTS = 1200.0, 120
 _GAP_S, _GAP_LINES = 90.0, 2.5
 """After this time without a reading, or this many missing lines of an agent, a curve has a gap."""
+_BLOCK_ROWS = 250
+"""Numpy converts so many rows of eight GPUs in 1 ms, in which no other thread runs Python."""
 NODE = ""
 """Replaces the UUID of a GPU for values of the node itself."""
 
@@ -209,7 +211,7 @@ def past_of(readings: Sequence[PastReading]) -> NodeHistoryData:
             times.append(times[-1] + 1.0)
         gap_s = max(_GAP_S, _GAP_LINES * reading.every_s)
         uuids = tuple(gpu.uuid for gpu in reading.gpus)
-        if is_gap or not blocks or blocks[-1][1] != uuids:
+        if is_gap or not blocks or blocks[-1][1] != uuids or len(blocks[-1][2]) == _BLOCK_ROWS:
             blocks.append((len(times), uuids, []))
         blocks[-1][2].append(_past_row(reading, words))
         times.append(reading.at_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
@@ -54,9 +54,14 @@ class NodePage(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._state: NodeState | None = None
         self._history = NodeHistory()
+        self._views: tuple[JobView, ...] = ()
         self._jobs: Mapping[str, str] = {}
         self._ranks: Mapping[tuple[str, str], int] = {}
         self._placed: tuple[int, bool] | None = None
+        # The plots of a node that is opened are filled after its page is painted: both are 0.15 s.
+        self._history_soon = QTimer(self)
+        self._history_soon.setSingleShot(True)
+        self._history_soon.timeout.connect(self._show_history)
         self._make_header(actions)
         self._facts = KeyValueRow()
         self._trouble = Banner()
@@ -132,9 +137,11 @@ class NodePage(QWidget):
             jobs: All jobs; the GPUs that they hold show their names.
             beat: The age of its last heartbeat, as text.
         """
-        if state.name != self.node:
+        is_other = state.name != self.node
+        if is_other:
             self._begin(state)
         self._state, self._history = state, history
+        self._views = jobs
         self._jobs = {view.id: view.name for view in jobs}
         self._ranks = {
             (view.id, uuid): rank
@@ -163,8 +170,11 @@ class NodePage(QWidget):
             self._show_meters(reading)
         self._show_gpus(reading)
         self._show_lists(state, reading, jobs)
-        if seen:
-            self._history_card.show_history(history, state, jobs)
+        self._history_soon.stop()
+        if seen and is_other:
+            self._history_soon.start()
+        elif seen:
+            self._show_history()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """Show the results of the check: problems first, each with its remedy."""
@@ -175,6 +185,11 @@ class NodePage(QWidget):
     def show_orphans(self, orphans: Iterable[Orphan], ending: Collection[ProcessIdentity]) -> None:
         """Show the processes that runs left behind, and those that are being ended."""
         self._findings_card.show_orphans(orphans, ending, self._jobs)
+
+    @Slot()
+    def _show_history(self) -> None:
+        if self._state is not None:
+            self._history_card.show_history(self._history, self._state, self._views)
 
     def show_past(self) -> None:
         """The history of the node now begins earlier than before."""

@@ -210,6 +210,7 @@ def test_what_happened_before_a_node_was_opened_is_in_its_history(page, clock):
         )
         clock.now += 2
     page.open_node("gpu07")
+    QApplication.processEvents()
     plot = page.detail._history_card.plot
     assert len(plot.keys()) == 8
     named, _ = plot.read(clock.now - 4)
