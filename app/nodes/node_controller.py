@@ -21,7 +21,7 @@ from app.nodes.provisioning_controller import SetUpController
 from app.nodes.ssh_poller import SshWatch
 from app.runtime.background import Runner
 from app.runtime.stale_data import stale_reason
-from backend.base import log
+from backend.base import log, worker_yield
 from backend.base.errors import BackendError
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.jobs.view import JobView
@@ -52,7 +52,11 @@ def _judged(
 ) -> tuple[tuple[NodeState, Health], ...]:
     """Return the nodes with their health, judged by all readings up to now."""
     now = time.monotonic()
-    return tuple(_state_judged(state, known.get(state.name, Health()), now) for state in look())
+    found = []
+    for state in look():
+        found.append(_state_judged(state, known.get(state.name, Health()), now))
+        worker_yield.pause()
+    return tuple(found)
 
 
 def _state_judged(state: NodeState, before: Health, now_s: float) -> tuple[NodeState, Health]:

@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, Slot
 
+from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 
@@ -79,7 +80,7 @@ class Background(QObject):
         # A computing worker keeps Python's lock for that long while the GUI thread waits for it, at
         # each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
         sys.setswitchinterval(_SWITCH_S)
-        self._pool = ThreadPoolExecutor(workers, "background")
+        self._pool = ThreadPoolExecutor(workers, "background", worker_yield.let_others_go_first)
         self._lanes: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._closed = False
         # Callers keep the references they need: no object of finished work may stay.

@@ -10,11 +10,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from backend.base import worker_yield
 from backend.records.base.atomic_files import open_at_once
 from backend.records.base.layout import NodeFolder
 from backend.records.nodes.history import EVERY_S, MOST_GPUS, WEEK_EVERY_S, PastLines, PastReading
 
 LIMIT_BYTES = 4_000_000
+_PIECE_BYTES = 4096
 _MOST_LINES = 10_000
 """A day of an agent and a week in wide steps are 6,400: columns of more lines and GPUs would fill
 the memory."""
@@ -68,4 +70,11 @@ def _readings(path: Path, every_s: float) -> list[PastReading]:
         return []
     with os.fdopen(descriptor, "rb") as file:
         text = file.read(LIMIT_BYTES + 1)
-    return PastLines(every_s).take(text) if len(text) <= LIMIT_BYTES else []
+    if len(text) > LIMIT_BYTES:
+        return []
+    lines = PastLines(every_s)
+    found: list[PastReading] = []
+    for at in range(0, len(text), _PIECE_BYTES):
+        found += lines.take(text[at : at + _PIECE_BYTES])
+        worker_yield.pause()
+    return found

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
+from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.jobs.state import JobState
@@ -65,6 +66,7 @@ class JobList:
                 view = self._jobs.show(job_id)
                 told[job_id] = self._views[job_id] = view
                 known[job_id] = line_of(view)
+            worker_yield.pause()
         self._to_reap = frozenset(
             job_id for job_id, view in told.items() if view.unrecorded_end is not None
         )
@@ -110,6 +112,7 @@ class JobList:
             looked += 1
             if self._jobs.has_changed(line):
                 yield line.id
+            worker_yield.pause()
         self._turn = start + max(0, looked - len(newest))
 
     def _forget_old(self, ids: Sequence[str]) -> None:

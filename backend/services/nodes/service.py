@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.datastore.access import untrusted
@@ -94,7 +95,10 @@ class NodeService:
                 # A node that cannot be read becomes silent by itself: its reading gets old.
                 with suppress(Unreachable):
                     self._share.refresh_nodes()
-                news = {entry.name: self._watch.read(entry.name) for entry in entries}
+                news = {}
+                for entry in entries:
+                    news[entry.name] = self._watch.read(entry.name)
+                    worker_yield.pause()
                 if all(
                     news[entry.name].presence is not None or not entry.is_ready for entry in entries
                 ):

@@ -1,0 +1,66 @@
+"""A thread that works next to a window pauses most of the time; any other one never does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from backend.base import worker_yield
+
+
+class Times:
+    """The time that a thread computed, and its pauses."""
+
+    def __init__(self) -> None:
+        self.computed_s = 1.0
+        self.pauses: list[float] = []
+
+    def work(self, pieces: int, piece_s: float) -> list[float]:
+        for _ in range(pieces):
+            self.computed_s += piece_s
+            worker_yield.pause()
+        return self.pauses
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    times = Times()
+    monkeypatch.setattr(worker_yield.time, "thread_time", lambda: times.computed_s)
+    monkeypatch.setattr(worker_yield.time, "sleep", times.pauses.append)
+    return times
+
+
+def in_a_thread(work: Callable[[], object]) -> None:
+    """Run ``work`` in a thread that lets others go first, which no other thread then does."""
+
+    def run() -> None:
+        worker_yield.let_others_go_first()
+        worker_yield.pause()
+        work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def test_one_that_lets_others_go_first_pauses_four_times_as_long_as_it_computes(
+    times: Times,
+) -> None:
+    in_a_thread(lambda: times.work(20, 0.002))
+    assert times.pauses[1:] == pytest.approx([0.008] * 20)
+
+
+def test_no_pause_is_long(times: Times) -> None:
+    in_a_thread(lambda: times.work(1, 3.0))
+    assert times.pauses[1:] == [0.02]
+
+
+def test_no_other_thread_pauses(times: Times) -> None:
+    assert times.work(20, 0.002) == []
+
+
+def test_pieces_that_are_too_small_to_be_felt_are_not_paused_after(times: Times) -> None:
+    in_a_thread(lambda: times.work(45, 0.0001))
+    assert len(times.pauses[1:]) == 4
