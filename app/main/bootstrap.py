@@ -8,6 +8,7 @@ is better than one that appears complete within two.
 from __future__ import annotations
 
 import gc
+import importlib
 import time
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,6 @@ from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PLACES_OF_KINDS
 
 if TYPE_CHECKING:
-    from app.main.pages import Pages
     from app.shell.window_controller import FrameController
     from backend.services.context.container import Services
     from widgets.jobs.form.job_form import JobForm
@@ -50,6 +50,31 @@ LOOK_INTERVAL_MS = 500
 NODE_INTERVAL_MS = 2000
 LIVE_INTERVAL_MS = 250
 """Interval of refreshes of side bar and tray; twenty jobs send forty updates a second."""
+
+
+_PAGE_MODULES = (
+    "numpy",
+    "pyqtgraph",
+    "widgets.plots.curve_panel",
+    "widgets.jobs.curves.curves_tab",
+    "widgets.nodes.history.history_card",
+    "widgets.jobs.detail.settings_tab",
+    "widgets.jobs.detail.job_detail",
+    "widgets.jobs.form.job_form",
+    "widgets.jobs.page.jobs_page",
+    "widgets.compare.compare_page",
+    "widgets.library.library_page",
+    "widgets.nodes.page.nodes_page",
+    "app.main.pages",
+    "app.shell.palette_commands",
+    "app.shell.window_controller",
+)
+"""What the pages need, in pieces of at most 80 ms: half a second together.
+
+Not on a worker: PySide 6.11 keeps its classes in a table that Qt reads without Python's lock. While
+a worker defined a class, a layout on the GUI thread crashed in `MetaObjectBuilder::update`, in 4 of
+27 runs of tests/widgets/compare with tests/app/nodes.
+"""
 
 
 class Program(QObject):
@@ -107,7 +132,8 @@ class Program(QObject):
     def show(self) -> None:
         """Show the window now, and build everything after its first frame."""
         self.window.show()
-        self._background.run("pages", _import_pages, self._begin_pages, self.opening.refuse)
+        self._importing = iter(_PAGE_MODULES)
+        QTimer.singleShot(0, self._import_next)
 
     def end(self) -> None:
         """Quit as if the user closed the window; jobs keep running."""
@@ -118,13 +144,22 @@ class Program(QObject):
 
     # The pages.
 
-    def _begin_pages(self, pages: Pages) -> None:
+    @Slot()
+    def _import_next(self) -> None:
+        """Import a module, process the waiting events, then import the next one."""
+        found = next(self._importing, None)
+        if found is not None:
+            importlib.import_module(found)
+            QTimer.singleShot(0, self._import_next)
+            return
         from pyqtgraph.util.garbage_collector import GarbageCollector
 
+        from app.main.pages import Pages
+
         self._garbage = GarbageCollector()
-        self._pages = pages
+        self._pages = Pages()
         self._make_frame()
-        self._building = pages.build()
+        self._building = self._pages.build()
         self._build_next()
 
     @Slot()
@@ -491,15 +526,6 @@ class Program(QObject):
             self.jobs.first_start.show_reading(here)
         self.jobs.detail.show_pasts(self.nodes.histories, self.nodes.beats(), time.time())
         self._node_controller.watch(self.jobs.detail.job_nodes)
-
-
-def _import_pages() -> Pages:
-    """Runs on a worker: importing the plots alone takes longer than showing the frame."""
-    import app.shell.palette_commands
-    import app.shell.window_controller  # noqa: F401
-    from app.main.pages import Pages
-
-    return Pages()
 
 
 def _short(path: Path | RemoteRoot) -> str:

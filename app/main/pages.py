@@ -1,8 +1,8 @@
 """The pages of the window, built one at a time after its first frame.
 
 They make a window slow to open: importing the plots and building the pages takes three times as
-long as the first visible frame. So the frame is shown first, this module is imported on a worker
-thread, and `build` returns control to the GUI thread after each page.
+long as the first visible frame. So the frame is shown first, what this module needs is imported
+piece by piece, and `build` returns control to the event loop after each page.
 """
 
 from __future__ import annotations
