@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
+from backend.services.jobs.inspection import InspectionService
 from backend.services.tools.event_viewer import EventViewers
 from widgets.jobs.actions.job_actions import JobActions
 
@@ -19,25 +18,28 @@ class EventsController(QObject):
     def __init__(
         self,
         viewers: EventViewers,
+        inspection: InspectionService,
         runner: Runner,
         actions: JobActions,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._viewers = viewers
+        self._inspection = inspection
         self._runner = runner
         actions.events_requested.connect(self._open)
 
-    @Slot(str)
-    def _open(self, job_id: str) -> None:
-        self._runner.notify("Starting TensorBoard…")
+    @Slot(str, bool)
+    def _open(self, job_id: str, with_weights: bool) -> None:
+        self._runner.notify("Writing the weights…" if with_weights else "Starting TensorBoard…")
         progress = self._runner.progress(lambda share, text: None)
-        self._runner.run(
-            f"events of {job_id}",
-            partial(self._viewers.open, job_id, progress),
-            _show,
-            self._failed,
-        )
+
+        def opened() -> str:
+            if with_weights:
+                self._inspection.write_events(job_id, progress)
+            return self._viewers.open(job_id, progress)
+
+        self._runner.run(f"events of {job_id}", opened, _show, self._failed)
 
     def _failed(self, error: BackendError) -> None:
         self._runner.notify(error.with_remedy)

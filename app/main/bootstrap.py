@@ -342,7 +342,9 @@ class Program(QObject):
         look = services.inspection, runner
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)
-        self._events = EventsController(services.event_viewers, runner, jobs.job_actions, self)
+        self._events = EventsController(
+            services.event_viewers, services.inspection, runner, jobs.job_actions, self
+        )
         self._scan_controller = ScanController(services.scans, runner, self.library, self)
         self._node_controller = NodeController(
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self

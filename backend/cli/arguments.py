@@ -252,6 +252,12 @@ def _job(words: SubcommandGroup) -> None:
         _job_id(leaf)
         if name == "history":
             _run_number(leaf)
+        if name == "tensorboard":
+            leaf.add_argument(
+                "--weights",
+                action="store_true",
+                help="also show the model's graph and the weights of each checkpoint",
+            )
     words.leaf("list", "every job")
     add_compare(words.leaf("compare", "results of jobs, and the settings that differ"))
     add_sweep(words.leaf("sweep", "queue one job for each combination of several values"))

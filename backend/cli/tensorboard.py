@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 def serve(services: Services, arguments: argparse.Namespace, as_json: bool) -> int:
     """Print the address, and serve it until Ctrl+C."""
     with progress_bar(as_json) as bar:
-        url = services.event_viewers.open(services.jobs.queries.find(arguments.id), bar)
+        job_id = services.jobs.queries.find(arguments.id)
+        has_graph = not arguments.weights or services.inspection.write_events(job_id, bar)
+        url = services.event_viewers.open(job_id, bar)
     if as_json:
         print_json({"url": url})
     else:
         print_line(url)
+        if not has_graph:
+            print_line("There is no graph: PyTorch cannot trace the model's forward.")
         print_line("Press Ctrl+C to end it.")
     sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):

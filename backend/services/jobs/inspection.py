@@ -112,6 +112,30 @@ class InspectionService:
         )
         return self._kept.get(key, CheckpointInspection.from_dict, look)
 
+    def write_events(self, job_id: str, progress: Progress | None = None) -> bool:
+        """Write the graph of a job's model and the weights of its checkpoints for TensorBoard.
+
+        They are next to the event files of its curves; what was written before stays.
+
+        Returns:
+            False if PyTorch could not trace the model's forward: there is no graph.
+        """
+        folder, file, _ = self._queries.read(job_id)
+        found = list_checkpoints(folder, file.config.checkpoint, self._share)
+        for record in found:
+            with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
+                self._share.bring_file(Path(record.path), progress or Progress())
+        references = {kind: file.pins[kind.value].reference for kind in Kind}
+        request = {
+            **self._folders(references, progress),
+            "folder": str(folder.tensorboard / "weights"),
+            "checkpoints": [(record.path, record.step) for record in found],
+        }
+        what = "Writing the weights for TensorBoard"
+        return run_tool(
+            "weight_events", request, lambda raw: bool(raw["graph"]), what, _LIMIT_S, progress
+        )
+
     def _folders(self, references: Mapping[Kind, str], progress: Progress | None) -> dict[str, str]:
         return {
             kind.value: str(self._library.open_content(kind, reference, progress))

@@ -67,7 +67,7 @@ class JobActions(QObject):
         earlier_requested: And the number of an earlier run; show its curves and log.
         newest_requested: Show the newest run.
         try_requested: A `JobView`, its checkpoints, and the name of the one to try.
-        events_requested: Open TensorBoard on the event files.
+        events_requested: Open TensorBoard; True: with the model's graph and weights.
         keep_requested: And a `Checkpoint` to keep always, or no more.
         inspect_requested: And the name of a checkpoint to look into, and all checkpoints.
         export_requested: An `ExportRequest`.
@@ -103,7 +103,7 @@ class JobActions(QObject):
     tags_requested = Signal(str, object)
     remove_requested = Signal(str)
     folder_requested = Signal(str)
-    events_requested = Signal(str)
+    events_requested = Signal(str, bool)
     csv_requested = Signal(str)
     checkpoints_requested = Signal(str)
     settings_requested = Signal(str)

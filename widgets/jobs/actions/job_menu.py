@@ -92,7 +92,12 @@ def add_acts(
             bool(job.run) and not live,
             on_page(partial(actions.start_over_requested.emit, job_id)),
         ),
-        ("Open TensorBoard", bool(job.run), partial(actions.events_requested.emit, job_id)),
+        ("Open TensorBoard", bool(job.run), partial(actions.events_requested.emit, job_id, False)),
+        (
+            "Open TensorBoard with weights",
+            bool(has_checkpoints),
+            partial(actions.events_requested.emit, job_id, True),
+        ),
         ("Open folder", True, partial(actions.folder_requested.emit, job_id)),
         ("Copy id", True, partial(QGuiApplication.clipboard().setText, job_id)),
     )

@@ -154,3 +154,11 @@ def test_a_damaged_checkpoint_and_a_missing_one_are_refused(
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(BackendError, match="cannot be used"):
         services.inspection.checkpoint(job_id, "epoch-1")
+
+
+def test_the_weights_of_each_checkpoint_are_written_for_tensorboard(
+    services: Services, job_id: str
+) -> None:
+    assert services.inspection.write_events(job_id)
+    files = (services.data_root.job(job_id).tensorboard / "weights").iterdir()
+    assert sorted(file.suffix for file in files) == [".epoch-1", ".epoch-2", ".graph"]

@@ -179,7 +179,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
     with qtbot.waitSignal(page.job_actions.events_requested) as asked:
         acts["Open TensorBoard"].trigger()
-    assert asked.args == [ids[1]]
+    assert asked.args == [ids[1], False]
     acts["Export…"].trigger()
     assert page.open_id == ids[1]
     assert page.list.isVisible(), "it is asked about on the page of the job"
