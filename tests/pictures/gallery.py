@@ -34,6 +34,7 @@ class Screen:
 
 
 SCREENS: dict[str, Screen] = {}
+BOTH_THEMES = ("light", "dark")
 
 
 def screen(

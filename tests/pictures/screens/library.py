@@ -34,7 +34,7 @@ from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from backend.training.tools.histogram import Spread
 from tests.pictures import lab
-from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
@@ -280,7 +280,7 @@ screen("dataset-scan-failed")(
 )
 
 
-@screen("dataset-scan", EVERY)
+@screen("dataset-scan", EVERY, BOTH_THEMES)
 def dataset_scan(stage: Stage) -> None:
     """Leaks are selected: each pair is a sample of training and one of validation."""
     view = _scan(stage)
@@ -431,7 +431,7 @@ def _shown_layers(stage: Stage) -> LibraryPage:
 screen("model-layers", EVERY)(_shown_layers)
 
 
-@screen("model-layer-graph", EVERY)
+@screen("model-layer-graph", EVERY, BOTH_THEMES)
 def model_layer_graph(stage: Stage) -> None:
     view = _shown_layers(stage).detail._trial.layers
     view._as.choose("graph")

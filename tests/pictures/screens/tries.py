@@ -17,7 +17,7 @@ from backend.records.jobs.prediction import (
     PredictionInput,
 )
 from tests.pictures import lab
-from tests.pictures.gallery import BOTH, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import BOTH, BOTH_THEMES, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.screens.library import digits
 from tests.pictures.stage import Stage
@@ -92,8 +92,8 @@ def _answered(stage: Stage, *found: Prediction, kind: str = "validation") -> Try
 
 
 screen("try", (LARGE, SMALL, SMALLEST))(_dialog)
-screen("try-file", BOTH)(lambda stage: _answered(stage, photo(), kind="files"))
-screen("try-set", (LARGE, SMALL, SMALLEST))(lambda stage: _answered(stage, whole()))
+screen("try-file", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, photo(), kind="files"))
+screen("try-set", (LARGE, SMALL, SMALLEST), BOTH_THEMES)(lambda stage: _answered(stage, whole()))
 screen("try-other")(lambda stage: _answered(stage, whole(100), kind="other"))
 screen("try-two")(lambda stage: _answered(stage, whole(), whole(10, 30)))
 screen("try-under-way")(lambda stage: _dialog(stage).show_progress(0.3, "Computing predictions…"))
