@@ -47,7 +47,9 @@ def paint_sparkline(
         down = np.pad(y[first:after], 1, constant_values=rect.bottom())
         painter.drawPolygon(arrayToQPolygonF(across, down))
     painter.setPen(QPen(colour, 1.5))
-    painter.drawLines(*arrayToLineSegments(x, y, "finite", finiteCheck=True).drawargs())
+    # A name of its own: Qt reads the memory of this object, which nothing else keeps.
+    lines = arrayToLineSegments(x, y, "finite", finiteCheck=True)
+    painter.drawLines(*lines.drawargs())
     painter.restore()
 
 
