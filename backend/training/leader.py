@@ -372,8 +372,6 @@ class Leader(ABC):
     ) -> dict[str, Any]:
         """Let a worker wait for its answer, which ``ask`` gives; not while there is a pause."""
         until = time.monotonic() + _WAIT_S
-        self._resting.add(worker)
-        self._changed.notify_all()
         try:
             while True:
                 if worker in self._wanted:
@@ -388,6 +386,9 @@ class Leader(ABC):
                         return answer
                     if time.monotonic() > until:
                         return {"kind": "wait"}
+                if worker not in self._resting:
+                    self._resting.add(worker)
+                    self._changed.notify_all()
                 self._changed.wait(LOOK_S)
         finally:
             self._resting.discard(worker)

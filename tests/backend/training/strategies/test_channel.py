@@ -75,6 +75,7 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order() -> None:
         torch.empty(0),
         torch.rand(100, 200, dtype=torch.complex64).T,
         torch.tensor([True, False]),
+        torch.rand(50, 50),
         torch.rand(300, 300).to(torch.bfloat16),
     ]
     like = [torch.zeros_like(one) for one in sent]
