@@ -45,3 +45,6 @@ for epoch in range(int(sys.argv[3])):
         optimizer.zero_grad()
         model.loss(forward(data), target).backward()
         optimizer.step()
+if torch.distributed.is_initialized():
+    # Without this the interpreter may end before gloo's threads, and abort.
+    torch.distributed.destroy_process_group()

@@ -51,32 +51,40 @@ class Ddp(LocalGradients):
 
     def parallel(self, forward: ForwardPass) -> torch.nn.Module:
         # Every rank has rank 0's values (`share_model`); buffers are each rank's own until then.
-        # A step may leave parameters unused, on some ranks or on all.
+        # `find_unused_parameters` would make every step wait for one more message, the map of used
+        # parameters: 11 % of a step of 16 ms. Here that map is the tail of the sync vector.
         return torch.nn.parallel.DistributedDataParallel(
-            forward,
-            broadcast_buffers=False,
-            init_sync=False,
-            gradient_as_bucket_view=True,
-            find_unused_parameters=True,
+            forward, broadcast_buffers=False, init_sync=False, gradient_as_bucket_view=True
         )
 
     def adopt(self, model: torch.nn.Module, ballot_size: int) -> torch.Tensor:
-        self._sync = super().adopt(model, ballot_size)
-        return self._sync
-
-    def zero(self) -> None:
-        super().zero()
-        # It is sent while the gradients are computed.
-        self._sent = distributed.all_reduce(self._sync, async_op=True)
+        sync = super().adopt(model, ballot_size)
+        self._sync = torch.cat([sync, sync.new_zeros(len(self._parameters))])
+        self._used = self._sync[ballot_size:]
+        self._nodes = [torch.autograd.graph.get_gradient_edge(p).node for p in self._parameters]
+        return self._sync[:ballot_size]
 
     def backward(self, loss: torch.Tensor) -> None:
+        hooked: Any = loss
+        hooked.register_hook(self._begin)
+        super().backward(loss)
+        self.exchange_s = time.perf_counter() - self._computed
+
+    def _begin(self, _gradient: torch.Tensor) -> None:
+        """Send the sync vector while the gradients are computed."""
+        is_used: Any = torch._C._will_engine_execute_node
+        self._unused = [place for place, node in enumerate(self._nodes) if not is_used(node)]
+        self._used.fill_(1.0)
+        self._used[self._unused] = 0.0
+        self._sent = distributed.all_reduce(self._sync, async_op=True)
+        # DDP waits for a gradient of each parameter.
+        for place in self._unused:
+            parameter = self._parameters[place]
+            torch.autograd.backward(parameter, torch.zeros_like(parameter))
         engine: Any = torch.autograd.Variable._execution_engine
         # Called when all gradients are computed, before DDP's own callback, which waits for the
         # other ranks: that one is queued later.
-        hooked: Any = loss
-        hooked.register_hook(lambda _gradient: engine.queue_callback(self._note_computed))
-        super().backward(loss)
-        self.exchange_s = time.perf_counter() - self._computed
+        engine.queue_callback(self._note_computed)
 
     def _note_computed(self) -> None:
         self._computed = time.perf_counter()
@@ -85,6 +93,11 @@ class Ddp(LocalGradients):
         super().reduce()
         self._sent.wait()
         self._sync.div_(self.world_size)
+        # Only a rank that lacks a gradient has to check whether another has one.
+        used = self._used.tolist() if self._unused else []
+        for place in self._unused:
+            if not used[place]:
+                self._parameters[place].grad = None
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         distributed.all_reduce(values)
