@@ -206,6 +206,8 @@ def test_a_pool_of_processes_in_a_loader_works_as_in_a_script(tmp_path: Path, po
 @pytest.mark.slow
 def test_a_pool_of_processes_works_in_a_rank(tmp_path: Path) -> None:
     training = new_training(tmp_path, batch_size=2, epochs=1)
+    # A process of the pool imports the main module, which must be that of a real rank.
+    training.is_forked = False
     write_pool(training.sources / "loader", EXECUTOR.format("spawn"))
     training.train_well()
 
