@@ -75,7 +75,8 @@ class Ddp(LocalGradients):
         is_used: Any = torch._C._will_engine_execute_node
         self._unused = [place for place, node in enumerate(self._nodes) if not is_used(node)]
         self._used.fill_(1.0)
-        self._used[self._unused] = 0.0
+        if self._unused:
+            self._used[self._unused] = 0.0
         self._sent = distributed.all_reduce(self._sync, async_op=True)
         # DDP waits for a gradient of each parameter.
         for place in self._unused:
