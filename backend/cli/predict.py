@@ -53,7 +53,10 @@ def predict(services: Services, arguments: argparse.Namespace, as_json: bool) ->
         )
     else:
         for one in found.shown[:_ROWS]:
-            guesses = ", ".join(f"{g.name} {in_figures(g.confidence)}" for g in one.guesses)
+            guesses = ", ".join(
+                g.name if g.confidence is None else f"{g.name} ({g.confidence:.1%})"
+                for g in one.guesses
+            )
             print_line(f"{one.file or one.sample.index}: {guesses or one.prediction}")
     for note in found.notes:
         print_note(note)
