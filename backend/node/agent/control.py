@@ -55,11 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _lives_from(pid: int, home: str) -> bool:
     """Return whether the process was started from a Python or a bundle in the program's folder."""
+    variables = process_cleanup.environment(pid)
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/environ", "rb") as f:
-            return f"{home}/".encode() in command.read() + f.read()
+        with open(f"/proc/{pid}/cmdline", "rb") as command:
+            arguments = command.read().split(b"\0")
     except OSError:  # it has ended, or belongs to another user
         return False
+    return any(f"{home}/".encode() in text for text in (*arguments, *variables))
 
 
 def _comes(folder: NodeFolder, bundle: str, limit_s: float) -> bool:

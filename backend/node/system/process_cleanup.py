@@ -20,49 +20,67 @@ from backend.records.jobs.status import ProcessIdentity
 _POLL_S = 0.02
 _KILL_S = 5.0
 """A killed process ends within milliseconds, or hangs in a share and stays."""
+_EXEC_S = 1.0
+"""The longest wait for a program that is being loaded: 25 ms beside six busy processes on two
+cores. One that is loaded from a share that hangs never starts."""
 
 
 def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
     """Return every living process here, except this one, that was started with the tag of a run."""
     wanted = f"{RUN_VARIABLE}={tag}".encode()
-    found = []
-    for pid in pids():
-        if pid == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                environment = file.read()
-        except OSError:  # it has ended, or belongs to another user
-            continue
-        if wanted in environment.split(b"\0"):
-            one = process_identity.process(pid)
-            if one is not None:
-                found.append(one)
-    return tuple(found)
+    found = (
+        process_identity.process(pid)
+        for pid in pids()
+        if pid != os.getpid() and wanted in environment(pid)
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def run_tag_of(pid: int) -> str:
     """Return the tag that a process carries, or ""."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
-    except OSError:
-        return ""
     name = f"{RUN_VARIABLE}=".encode()
-    tags = (entry[len(name) :] for entry in entries if entry.startswith(name))
+    tags = (entry[len(name) :] for entry in environment(pid) if entry.startswith(name))
     return next(tags, b"").decode("utf-8", "replace")
+
+
+def environment(pid: int) -> list[bytes]:
+    """Return the variables that a process here was started with.
+
+    Nothing is returned for a process that has ended or belongs to another user. A process that is
+    in ``execve`` has no environment for a moment: one of five reads right after
+    `subprocess.Popen` found none. It is waited for, so that no process of a run is overlooked.
+    """
+    deadline = time.monotonic() + _EXEC_S
+    while True:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                content = file.read()
+        except OSError:
+            return []
+        if content or not _is_loading(pid) or time.monotonic() > deadline:
+            return content.split(b"\0")
+        time.sleep(0.001)
+
+
+def _is_loading(pid: int) -> bool:
+    """Return whether a process that had no environment just now has got one, or is about to.
+
+    A zombie and a kernel thread have no memory, and no environment.
+    """
+    fields = process_identity.stat(pid)
+    if fields is None:
+        return False
+    memory, begin, end = int(fields[20]), int(fields[47]), int(fields[48])
+    return memory > 0 and (end == 0 or end > begin)
 
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """Return every living process below ``pid``, the nearest first."""
     children: dict[int, list[int]] = {}
     for one in pids():
-        try:
-            with open(f"/proc/{one}/stat", "rb") as file:
-                stat = file.read()
-        except OSError:
-            continue
-        children.setdefault(int(stat[stat.rindex(b")") + 2 :].split()[1]), []).append(one)
+        fields = process_identity.stat(one)
+        if fields is not None:
+            children.setdefault(int(fields[1]), []).append(one)
     found: list[ProcessIdentity] = []
     waiting = list(children.get(pid, ()))
     while waiting:

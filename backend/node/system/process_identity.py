@@ -24,15 +24,23 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def process(pid: int) -> ProcessIdentity | None:
-    """Return the living process with this pid here, or None. A zombie is not alive."""
+def stat(pid: int) -> list[bytes] | None:
+    """Return the fields of a process's ``stat`` from its state on, or None if there is none.
+
+    Field n of proc(5) has index n - 3.
+    """
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        content = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name is in brackets and may itself contain blanks and brackets.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    return content[content.rindex(b")") + 2 :].split()
+
+
+def process(pid: int) -> ProcessIdentity | None:
+    """Return the living process with this pid here, or None. A zombie is not alive."""
+    fields = stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
         return None
     return ProcessIdentity(socket.gethostname(), boot_id(), pid, int(fields[19]))
 

@@ -14,12 +14,11 @@ from PySide6.QtCore import Qt
 
 from app.nodes.orphan_finder import OrphanFinder
 from backend.node.checks import orphans
-from backend.node.system import process_cleanup
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.config import THIS_COMPUTER
 from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
-from tests.waiting import LIMIT_S, wait_for
+from tests.waiting import LIMIT_S
 from tests.widgets.nodes import samples
 from widgets.common.buttons import Button
 from widgets.nodes.page.nodes_page import NodesPage
@@ -124,7 +123,6 @@ def planted(root):
         )
         for tag in (f"{job}/1", "")
     ]
-    wait_for(lambda: process_cleanup.run_tag_of(begun[0].pid) == f"{job}/1")
     yield begun
     for one in begun:
         one.kill()

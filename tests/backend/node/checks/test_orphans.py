@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from backend.node.checks import orphans
-from backend.node.system import process_cleanup, process_identity
+from backend.node.system import process_identity
 from backend.records.base.layout import RUN_VARIABLE, TOOL_TAG, DataRoot
 from backend.records.nodes.reading import Orphan
-from tests.waiting import LIMIT_S, wait_for
+from tests.waiting import LIMIT_S
 
 Plant = Callable[[str], "subprocess.Popen[bytes]"]
 
@@ -49,19 +49,12 @@ def plant() -> Iterator[Plant]:
             env={**os.environ, **({RUN_VARIABLE: tag} if tag else {})},
         )
         begun.append(one)
-        wait_for(
-            lambda: process_cleanup.run_tag_of(one.pid) == tag and b"planted" in _command(one.pid)
-        )
         return one
 
     yield begin
     for one in begun:
         one.kill()
         one.wait()
-
-
-def _command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def pids(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[int]:

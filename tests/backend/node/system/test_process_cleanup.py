@@ -1,0 +1,45 @@
+"""The processes of a run are found by its tag, also those that are only just started."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from backend.node.system import process_cleanup
+from backend.records.base.layout import RUN_VARIABLE
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for one in processes:
+        one.kill()
+        one.wait()
+
+
+def test_a_process_that_is_only_just_started_is_found(
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    tag = f"test-{secrets.token_hex(6)}/1"
+    variables = {**os.environ, RUN_VARIABLE: tag}
+    for _ in range(60):
+        started.append(subprocess.Popen(["sleep", "600"], env=variables))
+        assert process_cleanup.run_tag_of(started[-1].pid) == tag
+    found = {one.pid for one in process_cleanup.tagged(tag)}
+    assert found == {one.pid for one in started}
+
+
+def test_a_process_without_variables_and_a_zombie_carry_no_tag(
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    bare = subprocess.Popen(["/bin/sleep", "600"], env={})
+    ended = subprocess.Popen(["/bin/true"])
+    started.extend([bare, ended])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    for one in started:
+        assert not any(process_cleanup.environment(one.pid))
