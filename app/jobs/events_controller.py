@@ -7,7 +7,7 @@ from PySide6.QtGui import QDesktopServices
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.services.jobs.inspection import InspectionService
+from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
 from widgets.jobs.actions.job_actions import JobActions
 
@@ -34,16 +34,17 @@ class EventsController(QObject):
         self._runner.notify("Writing the weights…" if with_weights else "Starting TensorBoard…")
         progress = self._runner.progress(lambda share, text: None)
 
-        def opened() -> str:
-            if with_weights:
-                self._inspection.write_events(job_id, progress)
-            return self._viewers.open(job_id, progress)
+        def opened() -> tuple[str, bool]:
+            has_graph = not with_weights or self._inspection.write_events(job_id, progress)
+            return self._viewers.open(job_id, progress), has_graph
 
-        self._runner.run(f"events of {job_id}", opened, _show, self._failed)
+        self._runner.run(f"events of {job_id}", opened, self._show, self._failed)
+
+    def _show(self, opened: tuple[str, bool]) -> None:
+        url, has_graph = opened
+        if not has_graph:
+            self._runner.notify(NO_GRAPH)
+        QDesktopServices.openUrl(QUrl(url))
 
     def _failed(self, error: BackendError) -> None:
         self._runner.notify(error.with_remedy)
-
-
-def _show(url: str) -> None:
-    QDesktopServices.openUrl(QUrl(url))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from backend.cli.common_options import progress_bar
 from backend.cli.printing import OK, print_json, print_line
+from backend.services.jobs.inspection import NO_GRAPH
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -26,7 +27,7 @@ def serve(services: Services, arguments: argparse.Namespace, as_json: bool) -> i
     else:
         print_line(url)
         if not has_graph:
-            print_line("There is no graph: PyTorch cannot trace the model's forward.")
+            print_line(NO_GRAPH)
         print_line("Press Ctrl+C to end it.")
     sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):

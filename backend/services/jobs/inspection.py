@@ -20,6 +20,7 @@ from backend.services.tools.graph_layout import lay_out
 from backend.services.tools.kept_results import KeptResults
 from backend.services.tools.tool_process import run_tool
 
+NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."
 _LIMIT_S = 300.0
 _MOST_SAMPLES = 16
 _MOST_BATCH = 1_000_000
@@ -118,7 +119,7 @@ class InspectionService:
         They are next to the event files of its curves; what was written before stays.
 
         Returns:
-            False if PyTorch could not trace the model's forward: there is no graph.
+            Whether there is a graph; see `NO_GRAPH`.
         """
         folder, file, _ = self._queries.read(job_id)
         found = list_checkpoints(folder, file.config.checkpoint, self._share)

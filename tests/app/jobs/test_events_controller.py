@@ -11,6 +11,7 @@ from PySide6.QtGui import QDesktopServices
 from app.jobs.events_controller import EventsController
 from backend.base.errors import BackendError
 from backend.cli import tensorboard
+from backend.services.jobs.inspection import NO_GRAPH
 from widgets.jobs.actions.job_actions import JobActions
 
 URL = "http://127.0.0.1:6006/secret/"
@@ -64,6 +65,7 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
     viewers.error = None
     actions.events_requested.emit("job-1", True)
     assert inspection.asked == ["job-1"]
+    assert immediately.heard[-1] == NO_GRAPH
     assert len(opened) == 2
     del controller
 
@@ -84,4 +86,4 @@ def test_the_command_serves_until_it_is_interrupted(
     assert viewers.asked == inspection.asked == ["j-found"]
     out = capsys.readouterr().out
     assert (json.loads(out)["url"] if as_json else out.splitlines()[0]) == URL
-    assert ("There is no graph" in out) is not as_json
+    assert (NO_GRAPH in out) is not as_json
