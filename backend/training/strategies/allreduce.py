@@ -26,7 +26,7 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.records.jobs.config import StrategyConfig
-from backend.training.strategies.base import Strategy
+from backend.training.strategies.base import Strategy, drop_unused
 
 SINGLE_BYTES = 2**20
 """A parameter of at least this size is a message of its own."""
@@ -133,11 +133,7 @@ class AllReduce(Strategy):
             message.send()
         for message in self._messages:
             message.receive()
-        # Only a rank that lacks a gradient has to check whether another has one.
-        used = self._used.tolist() if places else []
-        for place in places:
-            if not used[place]:
-                self._parameters[place].grad = None
+        drop_unused(self._parameters, places, self._used)
 
     def gradient_norm(self) -> torch.Tensor:
         norms: list[torch.Tensor] = [

@@ -189,6 +189,20 @@ class LocalGradients(Strategy):
         return [p.grad for p in self._parameters if p.grad is not None]
 
 
+def drop_unused(
+    parameters: Sequence[torch.nn.Parameter], unused: Sequence[int], used: torch.Tensor
+) -> None:
+    """Drop the gradient of each parameter that no rank used.
+
+    ``unused`` are the places of those that this rank did not use, and ``used`` has the share of
+    ranks that used each one. Only a rank that did not use one has to look at it.
+    """
+    shares = used.tolist() if unused else []
+    for place in unused:
+        if not shares[place]:
+            parameters[place].grad = None
+
+
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the bytes of all tensors as one on the CPU."""
     if not tensors:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from backend.training.strategies.base import ForwardPass, LocalGradients
+from backend.training.strategies.base import ForwardPass, LocalGradients, drop_unused
 from backend.training.strategies.rendezvous import Rendezvous, distributed
 
 
@@ -94,11 +94,7 @@ class Ddp(LocalGradients):
         super().reduce()
         self._sent.wait()
         self._sync.div_(self.world_size)
-        # Only a rank that lacks a gradient has to check whether another has one.
-        used = self._used.tolist() if self._unused else []
-        for place in self._unused:
-            if not used[place]:
-                self._parameters[place].grad = None
+        drop_unused(self._parameters, self._unused, self._used)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         distributed.all_reduce(values)
