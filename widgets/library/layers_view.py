@@ -140,7 +140,7 @@ class LayersView(QWidget):
         self._choose("table")
         self._has_graph = False
         tools = row(
-            *(self._as, (self.search, 1), self._matches, self._fit, STRETCH),
+            *(self._as, (self.search, 3), self._matches, self._fit, STRETCH),
             *(Label(_BATCH_SIZE, "small", "text2"), self.batch),
             gap=S2,
         )
