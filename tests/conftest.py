@@ -81,7 +81,6 @@ def pytest_runtest_teardown(
 
 _BUDGETS_S = {
     "tests/app": 300,
-    "tests/backend/cluster": 80,
     "tests/backend/datastore": 60,
     "tests/backend/node": 130,
     "tests/backend/services": 280,

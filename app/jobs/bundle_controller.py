@@ -20,12 +20,8 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.page.bundle_dialog import (
-    BundleDialog,
-    BundleRequest,
-    ReplayDialog,
-    UnbundleDialog,
-)
+from widgets.common.task_dialog import ProgressDialog
+from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -154,7 +150,9 @@ class BundleController(QObject):
         """Compare a replay with its original."""
 
         def show(verdict: ReplayResult) -> None:
-            self._dialog.open(ReplayDialog(verdict.sentence, verdict.is_same, self._window))
+            dialog = ProgressDialog("Replay", parent=self._window)
+            dialog.show_result("good" if verdict.is_same else "bad", verdict.sentence)
+            self._dialog.open(dialog)
 
         self._runner.run(
             f"read {job_id}",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
-from backend.base.errors import BackendError
 from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
+from widgets.common.dialog_holder import DialogHolder
+from widgets.common.task_dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
 
 
@@ -21,30 +25,40 @@ class EventsController(QObject):
         inspection: InspectionService,
         runner: Runner,
         actions: JobActions,
+        window: QWidget,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._viewers = viewers
         self._inspection = inspection
         self._runner = runner
+        self._window = window
+        self.dialog: DialogHolder[ProgressDialog] = DialogHolder()
         actions.events_requested.connect(self._open)
 
     @Slot(str, bool)
     def _open(self, job_id: str, with_weights: bool) -> None:
-        self._runner.notify("Writing the weights…" if with_weights else "Starting TensorBoard…")
-        progress = self._runner.progress(lambda share, text: None)
+        dialog = ProgressDialog("TensorBoard", parent=self._window)
+        self.dialog.open(dialog)
+        dialog.show_progress(None, "Reading the event files")
+        progress = self._runner.progress(self.dialog.while_open(dialog, dialog.show_progress))
+        dialog.cancel_requested.connect(progress.cancel)
 
         def opened() -> tuple[str, bool]:
             has_graph = not with_weights or self._inspection.write_events(job_id, progress)
             return self._viewers.open(job_id, progress), has_graph
 
-        self._runner.run(f"events of {job_id}", opened, self._show, self._failed)
+        self._runner.run(
+            f"events of {job_id}",
+            opened,
+            self.dialog.while_open(dialog, partial(self._show, dialog)),
+            self.dialog.while_open(dialog, lambda error: dialog.show_error(error.with_remedy)),
+        )
 
-    def _show(self, opened: tuple[str, bool]) -> None:
+    def _show(self, dialog: ProgressDialog, opened: tuple[str, bool]) -> None:
         url, has_graph = opened
-        if not has_graph:
-            self._runner.notify(NO_GRAPH)
         QDesktopServices.openUrl(QUrl(url))
-
-    def _failed(self, error: BackendError) -> None:
-        self._runner.notify(error.with_remedy)
+        if has_graph:
+            dialog.accept()
+        else:
+            dialog.show_result("text", NO_GRAPH)

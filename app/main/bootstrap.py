@@ -343,7 +343,7 @@ class Program(QObject):
         self._layers_controller = LayersController(*look, self.library[Kind.MODEL].detail, self)
         self._inspection_controller = InspectionController(*look, jobs.job_actions, window, self)
         self._events = EventsController(
-            services.event_viewers, services.inspection, runner, jobs.job_actions, self
+            services.event_viewers, services.inspection, runner, jobs.job_actions, window, self
         )
         self._scan_controller = ScanController(services.scans, runner, self.library, self)
         self._node_controller = NodeController(

@@ -17,10 +17,11 @@ from backend.services.context.container import open_services
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import end
 from tests.widgets.jobs.jobs_rig import show_jobs
+from widgets.common.task_dialog import ProgressDialog
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -66,12 +67,12 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     dialog._path.setText(str(target))
     qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
     assert target.is_file()
-    assert str(target) in dialog._answer.message.text()
-    assert "TOKEN" in dialog._answer.message.text()
+    assert str(target) in dialog._status.message.text()
+    assert "TOKEN" in dialog._status.message.text()
     before = target.read_bytes()
     dialog._with_data.setChecked(True)
     qtbot.mouseClick(dialog._make, Qt.MouseButton.LeftButton)
-    assert "exists already" in dialog._answer.message.text()
+    assert "exists already" in dialog._status.message.text()
     assert target.read_bytes() == before
     dialog.reject()
     assert controller.dialog is None
@@ -106,7 +107,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
-    assert "“model/bks_model.py” was changed" in dialog._answer.message.text()
+    assert "“model/bks_model.py” was changed" in dialog._status.message.text()
     assert made == []
     assert len(services.jobs.queries.list()) == 1
     dialog.reject()
@@ -124,8 +125,8 @@ def test_how_a_replay_went_is_said_in_words(controller, origin, page, tmp_path):
     page.open_job(again.id)
     press(page.detail, "Show replay result")
     dialog = controller.dialog
-    assert isinstance(dialog, ReplayDialog)
-    assert dialog._answer.message.text().startswith("The same curve: all 4 steps")
+    assert isinstance(dialog, ProgressDialog)
+    assert dialog._status.message.text().startswith("The same curve: all 4 steps")
     dialog.reject()
 
 
@@ -193,7 +194,7 @@ def test_a_bundle_that_is_dropped_on_the_window_becomes_a_job(
         qtbot.waitUntil(lambda: program.jobs.open_id != "")
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
-        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._answer.message.text())
+        qtbot.waitUntil(lambda: "is neither in this data root nor" in dialog._status.message.text())
         view = program.jobs.open_view
         assert (view.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QWidget
 
 from app.jobs.events_controller import EventsController
 from backend.base.errors import BackendError
 from backend.cli import tensorboard
 from backend.services.jobs.inspection import NO_GRAPH
+from tests.conftest import Immediately
 from widgets.jobs.actions.job_actions import JobActions
 
 URL = "http://127.0.0.1:6006/secret/"
@@ -35,6 +37,7 @@ class Inspection:
 
     def write_events(self, job_id, progress):
         self.asked.append(job_id)
+        progress.step(1, 2, "Writing the weights")
         return False
 
 
@@ -48,26 +51,62 @@ def inspection():
     return Inspection()
 
 
+@pytest.fixture
+def opened(monkeypatch):
+    addresses = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: addresses.append(url.toString()))
+    return addresses
+
+
+@pytest.fixture
+def window(qtbot):
+    window = QWidget()
+    qtbot.addWidget(window)
+    window.show()
+    return window
+
+
 def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
-    viewers, inspection, immediately, monkeypatch
+    viewers, inspection, immediately, opened, window
 ):
-    opened = []
-    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
     actions = JobActions()
-    controller = EventsController(viewers, inspection, immediately, actions)
+    controller = EventsController(viewers, inspection, immediately, actions, window)
     actions.events_requested.emit("job-1", False)
-    assert (viewers.asked, opened) == (["job-1"], [URL])
-    viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
-    actions.events_requested.emit("job-1", False)
-    assert immediately.heard[-1] == "TensorBoard is not installed. Install it."
-    assert len(opened) == 1
-    assert not inspection.asked
-    viewers.error = None
+    assert (viewers.asked, inspection.asked, opened) == (["job-1"], [], [URL])
+    assert controller.dialog.now is None
     actions.events_requested.emit("job-1", True)
     assert inspection.asked == ["job-1"]
-    assert immediately.heard[-1] == NO_GRAPH
-    assert len(opened) == 2
-    del controller
+    assert opened == [URL, URL]
+    assert controller.dialog.now._status.message.text() == NO_GRAPH
+    controller.dialog.now.reject()
+
+
+def test_an_error_of_tensorboard_is_shown_in_its_dialog(
+    viewers, inspection, immediately, opened, window
+):
+    actions = JobActions()
+    controller = EventsController(viewers, inspection, immediately, actions, window)
+    viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
+    actions.events_requested.emit("job-1", False)
+    message = controller.dialog.now._status.message
+    assert message.text() == "TensorBoard is not installed. Install it."
+    assert not opened
+    controller.dialog.now.reject()
+
+
+def test_closing_the_dialog_cancels_what_is_written_for_tensorboard(
+    viewers, inspection, opened, window
+):
+    class Later(Immediately):
+        def run(self, lane, work, then, otherwise):
+            self.work = lambda: super(Later, self).run(lane, work, then, otherwise)
+
+    actions, runner = JobActions(), Later()
+    controller = EventsController(viewers, inspection, runner, actions, window)
+    actions.events_requested.emit("job-1", True)
+    controller.dialog.now.reject()
+    runner.work()
+    assert (inspection.asked, viewers.asked, opened) == (["job-1"], [], [])
 
 
 @pytest.mark.parametrize("as_json", [True, False])

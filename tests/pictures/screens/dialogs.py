@@ -15,12 +15,13 @@ from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
 from tests.widgets.jobs import preflight_samples as looks
 from tests.widgets.jobs.checkpoints import test_inspection_dialog as inspected
+from widgets.common.task_dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog
 from widgets.jobs.detail.move_dialog import ElsewhereDialog
 from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
-from widgets.jobs.page.bundle_dialog import BundleDialog, ReplayDialog, UnbundleDialog
+from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.library.import_dialog import ImportDialog
@@ -196,7 +197,15 @@ def unbundle_refused(stage: Stage) -> None:
 def replay(stage: Stage) -> None:
     open_job(stage, lab.FINISHED)
     sentence = "The same curve: all 7 800 steps have the same loss, bit for bit."
-    stage.lay_over(ReplayDialog(sentence, True, stage.window))
+    dialog = stage.lay_over(ProgressDialog("Replay", parent=stage.window))
+    dialog.show_result("good", sentence)
+
+
+@screen("tensorboard", (LARGE, SMALL))
+def tensorboard(stage: Stage) -> None:
+    open_job(stage, lab.FINISHED)
+    dialog = stage.lay_over(ProgressDialog("TensorBoard", parent=stage.window))
+    dialog.show_progress(0.4, "Writing the weights")
 
 
 @screen("resume-elsewhere", (LARGE, SMALL, SMALLEST))

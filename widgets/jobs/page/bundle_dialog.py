@@ -1,4 +1,4 @@
-"""The dialogs that write a job into one file, import one, and show the result of a replay."""
+"""The dialogs that write a job into one file, and import one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
 from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common import formats
-from widgets.common.auto_height_dialog import FittedDialog
 from widgets.common.buttons import Button, Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.task_status import TaskStatus
+from widgets.common.task_dialog import ProgressDialog, TaskDialog
 from widgets.common.theme import S2, S3, S4, S6, Tone
 from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpoint_title, file_stem
 
-_WIDTH = 540
 _WHAT = (
     "Model, loader, settings, seed, versions and curves in one file. Another desktop verifies "
     "every byte and can train the job again."
@@ -37,44 +35,7 @@ class BundleRequest:
     overwrite: bool
 
 
-class _Dialog(FittedDialog):
-    """A dialog with a title, the progress, and the result.
-
-    Signals:
-        cancel_requested: Cancel the action that is under way.
-        folder_requested: Path of the file that was written, to be shown in the file manager.
-    """
-
-    cancel_requested = Signal()
-    folder_requested = Signal(str)
-
-    def __init__(self, title: str, parent: QWidget | None) -> None:
-        super().__init__(title, _WIDTH, parent)
-        self._under_way = False
-        self._answer = TaskStatus(title)
-        self._answer.cancelled.connect(self.cancel_requested)
-        self._answer.folder_requested.connect(self.folder_requested)
-        self._close = Button("Close")
-        self._close.clicked.connect(self.reject)
-
-    def show_progress(self, share: float | None, text: str) -> None:
-        self._under_way = True
-        self._answer.show_progress(share, text)
-
-    def show_error(self, sentence: str) -> None:
-        self._end("bad", sentence)
-
-    def reject(self) -> None:
-        if self._under_way:
-            self.cancel_requested.emit()
-        super().reject()
-
-    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
-        self._under_way = False
-        self._answer.say(tone, text, made=made)
-
-
-class BundleDialog(_Dialog):
+class BundleDialog(TaskDialog):
     """Asks for the contents of a job's bundle, and its path.
 
     Signals:
@@ -118,7 +79,7 @@ class BundleDialog(_Dialog):
                 Field("Checkpoint", self._checkpoint),
                 col(self._with_data, hint, gap=4),
                 col(Label("To", "small", "text2"), row((self._path, 1), choose, gap=S2), gap=4),
-                self._answer,
+                self._status,
                 S2,
                 row(STRETCH, self._close, self._make, gap=S2),
                 gap=S3,
@@ -135,10 +96,10 @@ class BundleDialog(_Dialog):
         text = f"Written to {made.path}, {formats.disk(made.bytes)}."
         if made.left_out:
             text += f" The values of {', '.join(made.left_out)} are not included."
-        self._end("good", text, made=str(made.path))
+        self.show_result("good", text, made=str(made.path))
 
-    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
-        super()._end(tone, text, made=made)
+    def show_result(self, tone: Tone, text: str, *, made: str = "") -> None:
+        super().show_result(tone, text, made=made)
         self._fit()
 
     @Slot()
@@ -153,13 +114,13 @@ class BundleDialog(_Dialog):
 
     @Slot()
     def _changed(self) -> None:
-        if not self._under_way:
-            self._answer.clear()
+        if not self.is_under_way:
+            self._status.clear()
         self._fit()
 
     @Slot()
     def _fit(self) -> None:
-        self._make.setEnabled(bool(self._path.text().strip()) and not self._under_way)
+        self._make.setEnabled(bool(self._path.text().strip()) and not self.is_under_way)
 
     @Slot()
     def _request(self) -> None:
@@ -170,46 +131,15 @@ class BundleDialog(_Dialog):
         self.bundle_requested.emit(BundleRequest(path, checkpoint, with_data, overwrite))
 
 
-class UnbundleDialog(_Dialog):
+class UnbundleDialog(ProgressDialog):
     """The progress of an import; closes itself on success if there is nothing to report."""
 
     def __init__(self, file_name: str, parent: QWidget | None = None) -> None:
-        super().__init__("Import a bundle", parent)
-        self.setLayout(
-            col(
-                Label("Import a bundle", "title"),
-                Label(file_name, "body", "text2", elide="middle"),
-                S2,
-                self._answer,
-                STRETCH,
-                row(STRETCH, self._close),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
-        )
+        super().__init__("Import a bundle", file_name, parent)
         self.show_progress(None, "Reading the file…")
 
     def show_done(self, found: Unbundled) -> None:
-        self._under_way = False
         if found.notes:
-            self._end("text", "\n\n".join((found.origin, *found.notes)))
+            self.show_result("text", "\n\n".join((found.origin, *found.notes)))
         else:
             self.accept()
-
-
-class ReplayDialog(_Dialog):
-    """Shows how a replay compares with its original."""
-
-    def __init__(self, sentence: str, is_same: bool, parent: QWidget | None = None) -> None:
-        super().__init__("Replay", parent)
-        self.setLayout(
-            col(
-                Label("Replay", "title"),
-                self._answer,
-                STRETCH,
-                row(STRETCH, self._close),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
-        )
-        self._end("good" if is_same else "bad", sentence)

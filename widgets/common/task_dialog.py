@@ -1,0 +1,74 @@
+"""Dialogs that show the progress of a task, and its result."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from widgets.common.auto_height_dialog import FittedDialog
+from widgets.common.buttons import Button
+from widgets.common.labels import Label
+from widgets.common.layout import STRETCH, col, row
+from widgets.common.task_status import TaskStatus
+from widgets.common.theme import S2, S3, S4, S6, Tone
+
+_WIDTH = 540
+
+
+class TaskDialog(FittedDialog):
+    """The status of a task, for a subclass to lay out. Closing it cancels the task.
+
+    Signals:
+        cancel_requested: Cancel the task that is under way.
+        folder_requested: Path of the file that was written, to be shown in the file manager.
+    """
+
+    cancel_requested = Signal()
+    folder_requested = Signal(str)
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(title, _WIDTH, parent)
+        self.is_under_way = False
+        self._status = TaskStatus(title)
+        self._status.cancelled.connect(self.cancel_requested)
+        self._status.folder_requested.connect(self.folder_requested)
+        self._close = Button("Close")
+        self._close.clicked.connect(self.reject)
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self.is_under_way = True
+        self._status.show_progress(share, text)
+
+    def show_error(self, sentence: str) -> None:
+        self.show_result("bad", sentence)
+
+    def show_result(self, tone: Tone, text: str, *, made: str = "") -> None:
+        """Show how the task ended; ``made`` is the path of the created file."""
+        self.is_under_way = False
+        self._status.say(tone, text, made=made)
+
+    def accept(self) -> None:
+        self.is_under_way = False
+        super().accept()
+
+    def reject(self) -> None:
+        if self.is_under_way:
+            self.cancel_requested.emit()
+        super().reject()
+
+
+class ProgressDialog(TaskDialog):
+    """A title, what the task is about, and its status."""
+
+    def __init__(self, title: str, about: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(title, parent)
+        subject = Label(about, "body", "text2", elide="middle")
+        subject.setVisible(bool(about))
+        self.setLayout(
+            col(
+                *(Label(title, "title"), subject, S2, self._status, STRETCH),
+                row(STRETCH, self._close),
+                gap=S3,
+                margins=(S6, S4, S6, S4),
+            )
+        )
