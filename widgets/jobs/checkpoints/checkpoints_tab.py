@@ -29,10 +29,12 @@ from widgets.jobs.checkpoints.exporter import Exporter
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
 _PROVED = "verified when it was saved"
 _REASONS = {"stop": "at a stop", "last": "last epoch"}
-_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 3, 6, 7
-_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 640, _STEP_COLUMN: 640}
-"""Below this width a column is hidden: the name has epoch and step, a file next to the checkpoint
-has the hash."""
+_EPOCH_COLUMN, _STEP_COLUMN, _METRIC_COLUMN, _SIZE_COLUMN = 1, 2, 3, 4
+_MARKS_COLUMN, _HASH_COLUMN = 6, 7
+_SMALL_W = 680
+_LEAST_W = {_HASH_COLUMN: 860, _EPOCH_COLUMN: 780, _STEP_COLUMN: 780, _SIZE_COLUMN: _SMALL_W}
+"""Below this width a column is hidden: the name has epoch and step and its tool tip the size, a
+file next to the checkpoint has the hash."""
 
 
 def marks(checkpoint: Checkpoint) -> str:
@@ -71,7 +73,7 @@ class CheckpointsTab(QWidget):
                 TableColumn[Checkpoint](
                     "Size", lambda one: formats.disk(one.bytes), is_figure=True
                 ),
-                TableColumn[Checkpoint]("Made", _made),
+                TableColumn[Checkpoint]("Made", self._made, _made_exactly),
                 TableColumn[Checkpoint]("", self._marks, self._marks_tip),
                 TableColumn[Checkpoint](
                     "SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256
@@ -188,7 +190,8 @@ class CheckpointsTab(QWidget):
     def _name_tip(self, checkpoint: Checkpoint) -> str:
         kind = format_title(self._exports.kind)
         return (
-            f"{checkpoint.name}\nDrag it into a folder to export it ({kind}, the last format used)"
+            f"{checkpoint.name}, {formats.disk(checkpoint.bytes)}\n"
+            f"Drag it into a folder to export it ({kind}, the last format used)"
         )
 
     def _name(self, row_number: int) -> str:
@@ -233,6 +236,10 @@ class CheckpointsTab(QWidget):
             drag = CheckpointDrag(self._view.id, checkpoint, kind, name, promise)
             self._actions.drag_requested.emit(drag)
 
+    def _made(self, checkpoint: Checkpoint) -> str:
+        moment = formats.moment if self.width() < _SMALL_W else formats.moment_long
+        return moment(instant(checkpoint.created), datetime.now().astimezone())
+
     def _marks(self, checkpoint: Checkpoint) -> str:
         words, _ = self._verified.get(checkpoint.sha256, ("", ""))
         return ", ".join(filter(None, (marks(checkpoint), words)))
@@ -256,9 +263,8 @@ class CheckpointsTab(QWidget):
         self._export.setEnabled(chosen)
 
 
-def _made(checkpoint: Checkpoint) -> str:
-    now = datetime.now().astimezone()
-    return formats.moment_long(instant(checkpoint.created), now)
+def _made_exactly(checkpoint: Checkpoint) -> str:
+    return formats.exact(instant(checkpoint.created))
 
 
 class CheckpointModel(RowTableModel[Checkpoint]):
