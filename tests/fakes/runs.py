@@ -209,7 +209,7 @@ class Run:
         by_folder = (
             process_identity.process(int(name))
             for name in os.listdir("/proc")
-            if name.isdecimal() and mine in _command(int(name))
+            if name.isdecimal() and mine in command_of(int(name))
         )
         return (*self.processes(), *(one for one in by_folder if one is not None))
 
@@ -218,7 +218,7 @@ class Run:
 
         def look() -> ProcessIdentity | None:
             for one in self.leftovers():
-                if part in _command(one.pid) and (rank is None or _rank(one.pid) == rank):
+                if part in command_of(one.pid) and (rank is None or _rank(one.pid) == rank):
                     return one
             return None
 
@@ -238,9 +238,10 @@ class Run:
         shutil.rmtree(self.folder.path, ignore_errors=True)
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """Its words with a blank after each; "" for a process that has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "))
     except OSError:
         return ""
 

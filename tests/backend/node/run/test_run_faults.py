@@ -24,7 +24,7 @@ from backend.records.jobs.status import ProcessIdentity
 from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import LOADER, Run, saved_at
+from tests.fakes.runs import LOADER, Run, command_of, saved_at
 from tests.waiting import wait_for
 
 MakeRun = Callable[..., Run]
@@ -165,7 +165,7 @@ def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run
 def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
     make_run: MakeRun,
 ) -> None:
-    run = make_run(steps=120)
+    run = make_run(steps=1_000_000)
     starter = subprocess.Popen(
         [
             sys.executable,
@@ -182,7 +182,9 @@ def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
     assert os.getsid(run.supervisor.pid) not in (os.getsid(0), os.getsid(starter.pid))
     os.killpg(starter.pid, signal.SIGKILL)
     starter.wait()
-    assert run.end().state is JobState.FINISHED
+    run.wait_until_training(run.status.step + 2)
+    run.stop()
+    assert run.end().state is JobState.INTERRUPTED
 
 
 def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
@@ -309,18 +311,17 @@ def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -
 def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_tag(
     make_run: MakeRun,
 ) -> None:
-    run = make_run({1: "setsid"}, steps=120).start()
+    run = make_run({1: "setsid"}, steps=1_000_000).start()
 
     def sleepers() -> list[int] | None:
-        found = []
-        for one in process_cleanup.descendants(run.supervisor.pid):
-            command = Path(f"/proc/{one.pid}/cmdline").read_bytes()
-            if command == b"sleep\x00987654\x00":
-                found.append(one.pid)
+        below = process_cleanup.descendants(run.supervisor.pid)
+        found = [one.pid for one in below if command_of(one.pid) == "sleep 987654 "]
         return found if len(found) == 2 else None
 
     pids = wait_for(sleepers, what="both children")
-    assert run.end().state is JobState.FINISHED
+    run.wait_until_training()
+    run.stop()
+    assert run.end().state is JobState.INTERRUPTED
     assert [pid for pid in pids if process_identity.process(pid)] == []
 
 
