@@ -140,16 +140,20 @@ class Run:
         replace_json(self.folder.launch, self.launch.to_dict())
         replace_json(self.folder.status, RunStatus(JobState.STARTING, run=run).to_dict())
 
-    def start(self) -> Run:
-        start_supervisor(self.folder, self.run, sys.executable)
+    def start(self, **limits: float) -> Run:
+        """``limits`` are other ones than a user would wait for, as in `supervise_here`."""
+        if limits:
+            self.supervise_here("--detach", **limits)
+        else:
+            start_supervisor(self.folder, self.run, sys.executable)
         return self
 
-    def supervise_here(self, **limits: float) -> None:
+    def supervise_here(self, *options: str, **limits: float) -> None:
         """Run the supervisor as a child and with other limits than a user would wait for."""
         code = (
             "import sys, backend.node.run.supervisor as s; vars(s).update({}); s.main(sys.argv[1:])"
         )
-        arguments = ["--job", str(self.folder.path), "--run", str(self.run)]
+        arguments = ["--job", str(self.folder.path), "--run", str(self.run), *options]
         subprocess.run(
             [sys.executable, "-c", code.format(limits), *arguments],
             env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},

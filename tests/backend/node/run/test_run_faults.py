@@ -25,7 +25,7 @@ from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.fakes.runs import LOADER, Run, command_of, saved_at
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 MakeRun = Callable[..., Run]
 H100 = "GPU-00000001-aaaa-bbbb-cccc-dddddddddddd"
@@ -64,7 +64,8 @@ def make_run(tmp_path: Path) -> Iterator[MakeRun]:
 @pytest.fixture
 def endless(make_run: MakeRun) -> Run:
     """A run with real MPI in its ranks, under way, that ends only when something happens."""
-    run = make_run(steps=1_000_000, mpi=True).start()
+    # The guards' records are waited for as long as they take.
+    run = make_run(steps=1_000_000, mpi=True).start(_SETTLE_S=LIMIT_S)
     run.wait_until_training()
     return run
 
@@ -467,12 +468,17 @@ def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run)
     assert "its supervisor got SIGTERM" in record.message
 
 
-def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(endless: Run) -> None:
-    launcher = endless.find(" --map-by ")
+def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(
+    make_run: MakeRun,
+) -> None:
+    # It waits for its own signal as long as it takes to send one.
+    run = make_run(steps=1_000_000, mpi=True).start(_LOOK_S=LIMIT_S)
+    run.wait_until_training()
+    launcher = run.find(" --map-by ")
     process_identity.send_signal(launcher, signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), what="its end to be noticed")
-    process_identity.send_signal(endless.supervisor, signal.SIGTERM)
-    assert "its supervisor got SIGTERM" in endless.end().message
+    process_identity.send_signal(run.supervisor, signal.SIGTERM)
+    assert "its supervisor got SIGTERM" in run.end().message
 
 
 @pytest.mark.parametrize("echo_first", [True, False])
