@@ -400,6 +400,7 @@ def test_f24_ranks_that_wait_for_each_other_for_ever_are_ended_too(make_run: Mak
         check=True,
     )
     run.wait_until_training(1)
+    wait_for(lambda: log(run, 1), "the other rank")
     run.stop()
     mark.touch()
     record = run.end()
