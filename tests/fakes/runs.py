@@ -151,11 +151,12 @@ class Run:
     def supervise_here(self, *options: str, **limits: float) -> None:
         """Run the supervisor as a child and with other limits than a user would wait for."""
         code = (
-            "import sys, backend.node.run.supervisor as s; vars(s).update({}); s.main(sys.argv[1:])"
+            "import sys, backend.node.metrics.gpus as gpus, backend.node.run.supervisor as s\n"
+            "gpus._LIMIT_S = {}; vars(s).update({}); s.main(sys.argv[1:])"
         )
         arguments = ["--job", str(self.folder.path), "--run", str(self.run), *options]
         subprocess.run(
-            [sys.executable, "-c", code.format(limits), *arguments],
+            [sys.executable, "-c", code.format(LIMIT_S, limits), *arguments],
             env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
             check=True,
             timeout=LIMIT_S,

@@ -96,7 +96,8 @@ def test_what_the_gpus_of_a_run_used_is_on_record(
     run = make_run(ranks=1, strategy="alone", mpirun_path="/nowhere/mpirun")
     (plan,) = run.launch.ranks
     replace_json(run.folder.launch, replace(run.launch, ranks=(replace(plan, gpu=H100),)).to_dict())
-    record = run.start().end()
+    run.supervise_here()
+    record = run.end()
     # Its counter stands still; nothing at all would be known without one.
     assert (record.state, record.energy_j) == (JobState.FINISHED, 0.0)
     assert run.status.energy_j == 0.0
