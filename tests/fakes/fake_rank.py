@@ -109,10 +109,11 @@ def misbehave(where: str) -> None:
         sys.exit(1)
     if doing == "raise-after-echo":
         error = {"sentence": "ValueError: the cause.", "traceback": "Trace"}
+        # Before the other one ends: mpirun may then end this one at any moment.
+        replace_json(attempt.rank_error(rank), error)
         everyone("echo")
         while not attempt.rank_exit(0).exists():
             time.sleep(0.01)
-        replace_json(attempt.rank_error(rank), error)
         os._exit(1)
     if doing == "traceback":
         raise KeyError("colour")

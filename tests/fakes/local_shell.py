@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from backend.records.base.atomic_files import replace_bytes
@@ -78,14 +79,15 @@ class LocalShell:
             reader.start()
             lines = []
             try:
-                process.stdin.write(input)
-                process.stdin.close()
+                # Who does not read it may have ended, and what it said counts all the same.
+                with suppress(BrokenPipeError):
+                    process.stdin.write(input)
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
                 for raw in process.stdout:
                     lines.append(raw.decode("utf-8", "replace"))
                     if on_line is not None:
                         on_line(lines[-1].rstrip("\n"))
-            except BrokenPipeError:
-                pass
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise

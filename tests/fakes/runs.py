@@ -140,18 +140,23 @@ class Run:
         replace_json(self.folder.launch, self.launch.to_dict())
         replace_json(self.folder.status, RunStatus(JobState.STARTING, run=run).to_dict())
 
-    def start(self) -> Run:
-        start_supervisor(self.folder, self.run, sys.executable)
+    def start(self, **limits: float) -> Run:
+        """``limits`` are other ones than a user would wait for, as in `supervise_here`."""
+        if limits:
+            self.supervise_here("--detach", **limits)
+        else:
+            start_supervisor(self.folder, self.run, sys.executable)
         return self
 
-    def supervise_here(self, **limits: float) -> None:
+    def supervise_here(self, *options: str, **limits: float) -> None:
         """Run the supervisor as a child and with other limits than a user would wait for."""
         code = (
-            "import sys, backend.node.run.supervisor as s; vars(s).update({}); s.main(sys.argv[1:])"
+            "import sys, backend.node.metrics.gpus as gpus, backend.node.run.supervisor as s\n"
+            "gpus._LIMIT_S = {}; vars(s).update({}); s.main(sys.argv[1:])"
         )
-        arguments = ["--job", str(self.folder.path), "--run", str(self.run)]
+        arguments = ["--job", str(self.folder.path), "--run", str(self.run), *options]
         subprocess.run(
-            [sys.executable, "-c", code.format(limits), *arguments],
+            [sys.executable, "-c", code.format(LIMIT_S, limits), *arguments],
             env={**os.environ, "PYTHONPATH": str(CODE_ROOT)},
             check=True,
             timeout=LIMIT_S,
@@ -209,7 +214,7 @@ class Run:
         by_folder = (
             process_identity.process(int(name))
             for name in os.listdir("/proc")
-            if name.isdecimal() and mine in _command(int(name))
+            if name.isdecimal() and mine in command_of(int(name))
         )
         return (*self.processes(), *(one for one in by_folder if one is not None))
 
@@ -218,7 +223,7 @@ class Run:
 
         def look() -> ProcessIdentity | None:
             for one in self.leftovers():
-                if part in _command(one.pid) and (rank is None or _rank(one.pid) == rank):
+                if part in command_of(one.pid) and (rank is None or _rank(one.pid) == rank):
                     return one
             return None
 
@@ -238,9 +243,10 @@ class Run:
         shutil.rmtree(self.folder.path, ignore_errors=True)
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
+    """Its words with a blank after each; "" for a process that has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "))
     except OSError:
         return ""
 

@@ -74,11 +74,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
-    if options.detach and not _detach(options.log):
-        return 0
+    if options.detach:
+        if child := os.fork():
+            # Before its starter goes on, who may look for it or end it at once.
+            lock.sign(child)
+            return 0
+        os.setsid()
+        os.chdir("/")
+        prctl.let_go(options.log)
+    else:
+        lock.sign(os.getpid())
     if str(options.log) != os.devnull:
         log.to_file(options.log)
-    lock.sign()
     _log.info("Agent of %s started, pid %d, code %s", options.name, os.getpid(), CODE_ROOT)
     root = DataRoot(Path(os.path.abspath(options.data_root)))
     Agent(options.name, folder, root, options.interval).work(lock)
@@ -182,16 +189,6 @@ def _has_names(folder: Path) -> bool:
         return bool(os.listdir(folder))
     except FileNotFoundError:
         return False
-
-
-def _detach(log: Path) -> bool:
-    """Continue in a process that is independent of its starter; return True in that process."""
-    if os.fork():
-        return False
-    os.setsid()
-    os.chdir("/")
-    prctl.let_go(log)
-    return True
 
 
 if __name__ == "__main__":

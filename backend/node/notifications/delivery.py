@@ -140,7 +140,9 @@ class NotificationDelivery:
         with suppress(OSError, KeyError, ValueError, TypeError):
             holder = ProcessIdentity.from_dict(held["by"])
             if process_identity.is_here(holder):
-                return not process_identity.is_alive(holder)
+                # It may have written that the message is sent, and ended, after ``held`` was read.
+                is_gone = not process_identity.is_alive(holder)
+                return is_gone and self._newest(target)[1] == held
         now = self._monotonic()
         content = json.dumps(held, sort_keys=True)
         before, since = self._seen.get(target.key, ("", now))

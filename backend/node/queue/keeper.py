@@ -57,12 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
     if options.detach:
-        if os.fork():
+        if child := os.fork():
+            lock.sign(child)
             return 0
         os.setsid()
         os.chdir("/")
         prctl.let_go(Path(os.devnull))
-    lock.sign()
+    else:
+        lock.sign(os.getpid())
     Keeper(root, options.interval).work(lock)
     return 0
 
@@ -92,7 +94,7 @@ class Keeper:
                     # service.
                     if not self._has_work() or not lock.take():
                         return
-                    lock.sign()
+                    lock.sign(os.getpid())
             if time.monotonic() >= next_touch:
                 next_touch += _TOUCH_EVERY_S
                 lock.touch()

@@ -17,7 +17,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ _SETUP_LIMIT_S = 120.0
 _LOCK_S = 1.0
 _TELL_S = 2.0
 _DUMP_WAIT_S = 1.0
+_LATE_DUMP_S = 10.0
+"""How long a rank may take that was asked for its stacks and had no processor yet."""
 _TERM_S = 1.0
 _HURRIED_TERM_S = 0.3
 """mpirun kills a guard 1 s (4.1) or 2 s (5.0) after it asked it to end; all must be done before."""
@@ -351,11 +354,12 @@ class Guard:
     def _ask_where(self) -> None:
         """Have the rank and its workers write their stacks, those that know how to."""
         for one in (process(self._child), *process_cleanup.descendants(self._child)):
-            if one is None or not _catches(one.pid, signal.SIGUSR1):
+            # An unhandled SIGUSR1 would end it.
+            if one is None or not _has_usr1(f"/proc/{one.pid}", "SigCgt"):
                 continue
-            before = os.fstat(self._dump_fd).st_size
+            before, blocking = os.fstat(self._dump_fd).st_size, _blocking_usr1(one.pid)
             send_signal(one, signal.SIGUSR1)
-            _wait_until_quiet(self._dump_fd, before)
+            _wait_until_dumped(self._dump_fd, before, one.pid, blocking)
 
     def _dump(self) -> str:
         return _content(self._dump_fd)
@@ -396,24 +400,29 @@ def _content(memory: int) -> str:
     return os.pread(memory, _MEMORY_BYTES, 0).decode("utf-8", "replace")
 
 
-def _wait_until_quiet(descriptor: int, before: int) -> None:
-    deadline = time.monotonic() + _DUMP_WAIT_S
-    last, quiet_since = before, time.monotonic()
-    while time.monotonic() < deadline:
+def _wait_until_dumped(descriptor: int, before: int, pid: int, blocking: Set[str]) -> None:
+    """Wait until the signal is taken and its handler has written all that it has to say."""
+    asked = time.monotonic()
+    while (waited_s := time.monotonic() - asked) < _LATE_DUMP_S:
         time.sleep(0.02)
-        size = os.fstat(descriptor).st_size
-        if size != last:
-            last, quiet_since = size, time.monotonic()
-        elif size > before and time.monotonic() > quiet_since + 0.1:
+        # A signal is blocked in the thread that handles it.
+        if _has_usr1(f"/proc/{pid}", "ShdPnd") or _blocking_usr1(pid) - blocking:
+            continue
+        if os.fstat(descriptor).st_size > before or waited_s > _DUMP_WAIT_S:
             return
 
 
-def _catches(pid: int, number: signal.Signals) -> bool:
-    """Return whether the process handles the signal: an unhandled SIGUSR1 would end it."""
-    with suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as file:
+def _blocking_usr1(pid: int) -> set[str]:
+    """Return the threads of a process in which SIGUSR1 is blocked now."""
+    return {task for task in glob(f"/proc/{pid}/task/*") if _has_usr1(task, "SigBlk")}
+
+
+def _has_usr1(folder: str, name: str) -> bool:
+    """Return whether this set of signals of a process or a thread contains SIGUSR1."""
+    with suppress(OSError), open(f"{folder}/status", encoding="utf-8") as file:
         for line in file:
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+            if line.startswith(f"{name}:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)
     return False
 
 

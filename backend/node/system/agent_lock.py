@@ -44,10 +44,12 @@ class AgentLock:
         """Release the lock before the end of the process."""
         os.close(self._descriptor)
 
-    def sign(self) -> None:
-        """Record that this process is the holder, for `holder`."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(process_identity.own().to_dict()).encode(), 0)
+    def sign(self, pid: int) -> None:
+        """Record which process is the holder, for `holder`: this one, or a child that goes on."""
+        holder = process_identity.process(pid)
+        if holder is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(holder.to_dict()).encode(), 0)
 
     def touch(self) -> None:
         """Keep the file from being deleted; systemd does that after 10 days."""

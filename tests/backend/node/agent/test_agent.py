@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.node.agent import agent as agent_module
 from backend.node.agent.agent import Agent
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
@@ -105,11 +106,12 @@ def test_it_writes_who_it_is_and_how_the_node_is_until_it_is_told_to_end(
 ) -> None:
     agent = start()
     wait_for_news(folder)
+    # Two readings of one moment know no rates.
+    wait_for(lambda: reading(folder).cpu.use_percent is not None, "a rate")
     info, found = read_json(folder.info), reading(folder)
     assert ProcessIdentity.from_dict(info) == process_identity.process(agent.pid)
     assert (info["interval_s"], info["bundle"]) == (0.1, str(ROOT))
     assert (found.name, found.disk_path) == ("gpu1", str(root.path))
-    assert found.cpu.use_percent is not None
     assert end(agent) == ""
     names = [".status.json.spare", "info.json", "past.jsonl", "status.json", "week.jsonl"]
     assert sorted(path.name for path in folder.path.iterdir()) == names
@@ -223,7 +225,10 @@ def hangs(agent: subprocess.Popen[str]) -> bool:
     return False
 
 
-def test_a_full_disk_is_waited_for(root: DataRoot, folder: NodeFolder) -> None:
+def test_a_full_disk_is_waited_for(
+    root: DataRoot, folder: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "_WRITE_LIMIT_S", LIMIT_S)
     agent = Agent("gpu1", folder, root, 2.0)
     assert agent.beat()
     before = folder.status.read_bytes()

@@ -19,7 +19,7 @@ from backend.node.system.agent_lock import AgentLock
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeFolder
 from backend.records.jobs.status import ProcessIdentity
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 NASTY = "a b;$(touch pwned) 'q' \"d\" 100% $HOME `id` ü -x #"
 CRONTAB = """#!/bin/sh
@@ -51,6 +51,7 @@ class Machine:
         for name, path in (("TAB", self.table), ("CALLS", self._calls)):
             patch.setenv(name, str(path))
         patch.setenv("XDG_CONFIG_HOME", str(self.config))
+        patch.setattr(agent_autostart, "_LIMIT_S", LIMIT_S)
         patch.setenv("PATH", f"{self._commands}:/bin:/usr/bin")
         for absent in ("systemctl", "loginctl", "crontab"):
             self.has(absent, "#!/bin/sh\necho 'not here' >&2\nexit 127\n")

@@ -15,6 +15,7 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE
 from backend.records.jobs.status import ProcessIdentity
+from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).parents[4]
 FAKE_AGENT = ROOT / "tests/fakes/fake_agent.py"
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> Iterator[str]:
 def start(folder: str, bundle: str) -> ProcessIdentity:
     command = [sys.executable, str(FAKE_AGENT), folder, bundle]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
-    assert check(folder, bundle, "--limit", "20") == 0
+    assert check(folder, bundle, "--limit", str(LIMIT_S)) == 0
     return ProcessIdentity.from_dict(read_json(Path(folder) / "info.json"))
 
 

@@ -20,11 +20,20 @@ from backend.records.nodes.entry import NodeFacts
 from tests.waiting import LIMIT_S
 
 SOURCE = Path(node_facts.__file__)
+LIMITS = ("_COMMAND_LIMIT_S", "_DISK_LIMIT_S")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LIMITS:
+        monkeypatch.setattr(node_facts, name, LIMIT_S)
 
 
 def looked(*words: str, whole: bool = False, **environment: str) -> dict[str, Any]:
     """Look as a node does; only a ``whole`` look asks each Python of this computer."""
     source = SOURCE.read_text()
+    for name in LIMITS:
+        source = source.replace(f"{name} = 10", f"{name} = {LIMIT_S}")
     if not whole:
         source = source.replace('"pythons": _pythons()', '"pythons": []')
     done = subprocess.run(
@@ -56,24 +65,24 @@ def test_it_is_in_the_python_of_old_machines_and_imports_nothing_of_ours() -> No
     assert imported <= sys.stdlib_module_names - {"__future__", "dataclasses"}
 
 
-def test_it_tells_what_this_machine_is() -> None:
-    found = looked(whole=True)
+def test_it_tells_what_this_machine_is(tmp_path: Path) -> None:
+    found = looked(whole=True, HOME=str(tmp_path))
     assert found.pop("home_fault") == ""
     assert found.pop("reached_at") == ""
     facts = NodeFacts.from_dict(found)
     assert facts.hostname == os.uname().nodename
     assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
-    assert facts.home == str(Path.home() / ".ringmaster")
+    assert facts.home == str(tmp_path / ".ringmaster")
     assert facts.login_shell == pwd.getpwuid(os.getuid()).pw_shell
     assert facts.cores == len(os.sched_getaffinity(0))
     assert facts.memory_bytes > 100_000_000
-    assert 0 < (facts.home_free_bytes or 0) < shutil.disk_usage(Path.home()).total
+    assert 0 < (facts.home_free_bytes or 0) < shutil.disk_usage(tmp_path).total
     assert (facts.data_root, facts.data_root_writable) == ("", False)
     assert ("lo", "127.0.0.1/8") in [(one.name, one.address) for one in facts.interfaces]
     mine = "{}.{}.{}".format(*sys.version_info[:3])
     assert mine in [one.version for one in facts.pythons]
     assert set(found) <= {field.name for field in fields(NodeFacts)}
-    assert not list(Path.home().glob(".ringmaster-look-*"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_says_by_which_address_it_was_reached() -> None:

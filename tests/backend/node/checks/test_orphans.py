@@ -45,16 +45,19 @@ def plant() -> Iterator[Plant]:
 
     def begin(tag: str) -> subprocess.Popen[bytes]:
         one = subprocess.Popen(
-            [sys.executable, "-c", "import signal; signal.pause()", "planted"],
+            [sys.executable, "-c", "import signal; print(flush=True); signal.pause()", "planted"],
             env={**os.environ, **({RUN_VARIABLE: tag} if tag else {})},
+            stdout=subprocess.PIPE,
         )
         begun.append(one)
+        assert one.stdout is not None
+        one.stdout.readline()  # A process that has only just begun has hardly any memory.
         return one
 
     yield begin
     for one in begun:
         one.kill()
-        one.wait()
+        one.communicate()
 
 
 def pids(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[int]:

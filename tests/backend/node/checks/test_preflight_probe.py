@@ -20,6 +20,9 @@ from backend.node.system.start_supervisor import CODE_ROOT
 from tests.waiting import LIMIT_S
 
 TOKEN = "0123456789abcdef" * 2
+PROGRAM = Path(preflight_probe.__file__).read_text()
+for _limit in ("_LISTEN_S = 30.0", "_IDLE_S = 5.0"):
+    PROGRAM = PROGRAM.replace(_limit, f"{_limit.partition(' ')[0]} = {LIMIT_S}")
 
 
 def command(mode: str, request: dict[str, Any]) -> list[str]:
@@ -29,7 +32,7 @@ def command(mode: str, request: dict[str, Any]) -> list[str]:
 def tell(mode: str, request: dict[str, Any]) -> list[dict[str, Any]]:
     done = subprocess.run(
         command(mode, request),
-        input=Path(preflight_probe.__file__).read_bytes(),
+        input=PROGRAM.encode(),
         capture_output=True,
         timeout=LIMIT_S,
         check=True,
@@ -117,7 +120,7 @@ def test_what_hangs_holds_up_no_other_answer(root: Path, hanging: Path) -> None:
     with look:
         assert look.stdin is not None
         assert look.stdout is not None
-        look.stdin.write(Path(preflight_probe.__file__).read_bytes())
+        look.stdin.write(PROGRAM.encode())
         look.stdin.close()
         others = {json.loads(look.stdout.readline())["name"] for _ in range(4)}
         assert others == {"shared_memory", "limits", "mpirun", "leftovers"}

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.jobs.status import ProcessIdentity
-from tests.fakes.runs import FAKES, Run
+from tests.fakes.runs import FAKES, Run, command_of
 from tests.waiting import LIMIT_S, wait_for
 
 
@@ -37,13 +39,10 @@ class LoneGuard:
     def itself(self) -> ProcessIdentity:
         return process_cleanup.descendants(self.parent.pid)[0]
 
-    def children(self) -> list[str]:
-        """What runs below: command lines of guard, rank, and the rank's own children."""
-        found = []
-        for one in process_cleanup.descendants(self.parent.pid):
-            command = Path(f"/proc/{one.pid}/cmdline").read_bytes()
-            found.append(command.replace(b"\0", b" ").decode())
-        return found
+    def sleepers(self) -> list[int]:
+        """The children of the rank."""
+        below = process_cleanup.descendants(self.parent.pid)
+        return [one.pid for one in below if command_of(one.pid) == "sleep 987654 "]
 
 
 @pytest.fixture
@@ -53,21 +52,23 @@ def run(tmp_path: Path) -> Iterator[Run]:
     run.clean()
 
 
+@contextmanager
+def begun(run: Run, **variables: str) -> Iterator[LoneGuard]:
+    """A guard whose rank has begun; nothing of it is left afterwards."""
+    guard = LoneGuard(run, **variables)
+    try:
+        wait_for(lambda: len(guard.sleepers()) == 2)
+        yield guard
+    finally:
+        guard.parent.kill()
+        guard.parent.wait()
+        wait_for(lambda: not run.leftovers())
+
+
 @pytest.fixture
 def guard(run: Run) -> Iterator[LoneGuard]:
-    guard = LoneGuard(run)
-    wait_for(lambda: sum("sleep 987654" in line for line in guard.children()) >= 2)
-    yield guard
-    guard.parent.kill()
-    guard.parent.wait()
-
-
-def sleepers(guard: LoneGuard) -> list[int]:
-    return [
-        one.pid
-        for one in process_cleanup.descendants(guard.parent.pid)
-        if b"987654" in Path(f"/proc/{one.pid}/cmdline").read_bytes()
-    ]
+    with begun(run) as guard:
+        yield guard
 
 
 def environment_of_the_rank(run: Run) -> dict[str, str]:
@@ -78,7 +79,7 @@ def environment_of_the_rank(run: Run) -> dict[str, str]:
 def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
     run: Run, guard: LoneGuard
 ) -> None:
-    left = sleepers(guard)
+    left = guard.sleepers()
     (run.shared_memory / "sm_segment.host.0.1.0").touch()
     process_identity.send_signal(run.find("rank_bootstrap.py"), signal.SIGKILL)
     assert guard.parent.wait(LIMIT_S) == 1
@@ -87,12 +88,25 @@ def test_f18_a_guard_ends_what_its_rank_left_behind_and_frees_its_memory(
     assert run.exit_of(0).signal == "SIGKILL"
 
 
-def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run, guard: LoneGuard) -> None:
-    rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
-    process_identity.send_signal(rank, signal.SIGTERM)
-    process_identity.send_signal(watcher, signal.SIGTERM)
-    assert guard.parent.wait(LIMIT_S) == 1
-    assert run.exit_of(0).secondary
+PATIENT = f"""
+import sys, backend.node.run.rank_guard as guard
+guard._TICK_S = {LIMIT_S}
+sys.exit(guard.main(sys.argv[1:]))
+"""
+
+
+def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None:
+    # The guard waits for the sweep's signal as long as it takes to send one.
+    module = run.launch.argv.index("-m")
+    argv = (*run.launch.argv[:module], "-c", PATIENT, *run.launch.argv[module + 2 :])
+    run.launch = replace(run.launch, argv=argv)
+    with begun(run) as guard:
+        rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
+        process_identity.send_signal(rank, signal.SIGTERM)
+        wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the guard's look at its end")
+        process_identity.send_signal(watcher, signal.SIGTERM)
+        assert guard.parent.wait(LIMIT_S) == 1
+        assert run.exit_of(0).secondary
 
 
 def test_f08_a_guard_whose_mpirun_is_gone_ends_everything_below_it(
@@ -123,15 +137,9 @@ def test_the_ranks_of_a_node_share_its_cores(run: Run) -> None:
 
 
 def threads_of_a_rank(run: Run, ranks_here: int) -> tuple[str, str]:
-    guard = LoneGuard(run, OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks_here))
-    try:
-        wait_for(lambda: len(sleepers(guard)) >= 2)
+    with begun(run, OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks_here)):
         variables = environment_of_the_rank(run)
         return variables["OMP_NUM_THREADS"], variables["OMP_WAIT_POLICY"]
-    finally:
-        guard.parent.kill()
-        guard.parent.wait()
-        wait_for(lambda: sleepers(guard) == [])
 
 
 def test_a_rank_works_in_the_jobs_output_folder(run: Run, guard: LoneGuard) -> None:

@@ -38,7 +38,7 @@ class UserModel(nn.Module):
         return nn.functional.cross_entropy(output, target)
 """
 LOADER = """
-import multiprocessing, time
+import multiprocessing, os, time
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
@@ -87,6 +87,15 @@ def train(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 Train = Callable[..., Run]
 
 
+def held(gate: Path) -> dict[str, str]:
+    """A loader that holds its rank when it has read its data five times, until the gate is there.
+
+    Two ranks read theirs 13 times, or more often, in the jobs below.
+    """
+    waits = f"while self.taken > 5 * 96 and not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    return {"in_setup": "self.taken = 0", "in_loader": f"self.taken += 1\n        {waits}"}
+
+
 def says_here(run: Run) -> bool:
     return run.folder.rank_log(0).exists() and "here" in run.log(0)
 
@@ -131,13 +140,15 @@ def test_f01_killing_rank_0_of_a_training(train: Train) -> None:
 
 
 def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
-    train: Train,
+    train: Train, tmp_path: Path
 ) -> None:
-    run = train(epochs=60, strategy="downpour", ranks=3)
+    gate = tmp_path / "gate"
+    run = train(**held(gate), epochs=60, strategy="downpour", ranks=3)
     run.wait_until_training()
     run.kill("rank_bootstrap.py", 2)
     wait_for(lambda: "1 of 2 workers" in run.status.message, "the news", hint=lambda: run.log(0))
     assert run.status.message == "Rank 2 on this-computer has ended; 1 of 2 workers train on."
+    gate.touch()
     record = run.end()
     assert record.state is JobState.FINISHED, record.message
     assert "Rank 2 on this computer was killed by signal 9 (SIGKILL)" in record.message
@@ -145,10 +156,11 @@ def test_a_downpour_job_goes_on_without_a_worker_that_was_killed_and_says_so(
 
 
 def test_a_sandblaster_job_goes_on_with_the_portions_of_a_worker_that_was_killed(
-    train: Train,
+    train: Train, tmp_path: Path
 ) -> None:
+    gate = tmp_path / "gate"
     run = train(
-        in_loader="time.sleep(0.002)",
+        **held(gate),
         epochs=40,
         strategy="sandblaster",
         optimizer={"name": "lbfgs", "lr": 1.0},
@@ -157,6 +169,7 @@ def test_a_sandblaster_job_goes_on_with_the_portions_of_a_worker_that_was_killed
     run.wait_until_training()
     run.kill("rank_bootstrap.py", 2)
     wait_for(lambda: "1 of 2 workers" in run.status.message, "the news", hint=lambda: run.log(0))
+    gate.touch()
     record = run.end()
     assert record.state is JobState.FINISHED, record.message
     assert "Rank 2 on this computer was killed by signal 9 (SIGKILL)" in record.message

@@ -24,8 +24,8 @@ from backend.records.jobs.status import ProcessIdentity
 from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import LOADER, Run, saved_at
-from tests.waiting import wait_for
+from tests.fakes.runs import LOADER, Run, command_of, saved_at
+from tests.waiting import LIMIT_S, wait_for
 
 MakeRun = Callable[..., Run]
 H100 = "GPU-00000001-aaaa-bbbb-cccc-dddddddddddd"
@@ -64,7 +64,8 @@ def make_run(tmp_path: Path) -> Iterator[MakeRun]:
 @pytest.fixture
 def endless(make_run: MakeRun) -> Run:
     """A run with real MPI in its ranks, under way, that ends only when something happens."""
-    run = make_run(steps=1_000_000, mpi=True).start()
+    # The guards' records are waited for as long as they take.
+    run = make_run(steps=1_000_000, mpi=True).start(_SETTLE_S=LIMIT_S)
     run.wait_until_training()
     return run
 
@@ -95,7 +96,8 @@ def test_what_the_gpus_of_a_run_used_is_on_record(
     run = make_run(ranks=1, strategy="alone", mpirun_path="/nowhere/mpirun")
     (plan,) = run.launch.ranks
     replace_json(run.folder.launch, replace(run.launch, ranks=(replace(plan, gpu=H100),)).to_dict())
-    record = run.start().end()
+    run.supervise_here()
+    record = run.end()
     # Its counter stands still; nothing at all would be known without one.
     assert (record.state, record.energy_j) == (JobState.FINISHED, 0.0)
     assert run.status.energy_j == 0.0
@@ -165,7 +167,7 @@ def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run
 def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
     make_run: MakeRun,
 ) -> None:
-    run = make_run(steps=120)
+    run = make_run(steps=1_000_000)
     starter = subprocess.Popen(
         [
             sys.executable,
@@ -182,7 +184,9 @@ def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
     assert os.getsid(run.supervisor.pid) not in (os.getsid(0), os.getsid(starter.pid))
     os.killpg(starter.pid, signal.SIGKILL)
     starter.wait()
-    assert run.end().state is JobState.FINISHED
+    run.wait_until_training(run.status.step + 2)
+    run.stop()
+    assert run.end().state is JobState.INTERRUPTED
 
 
 def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
@@ -191,10 +195,10 @@ def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
     assert children() <= before
 
 
-def children() -> set[str]:
+def children() -> set[int]:
     """The children of this process, those included that ended and that nothing waited for."""
-    tasks = Path("/proc/self/task").glob("*/children")
-    return {pid for task in tasks for pid in task.read_text().split()}
+    stats = {pid: process_identity.stat(pid) for pid in process_cleanup.pids()}
+    return {pid for pid, fields in stats.items() if fields and int(fields[1]) == os.getpid()}
 
 
 def test_f10_a_reused_pid_or_another_boot_is_never_signalled() -> None:
@@ -309,18 +313,17 @@ def test_f17_a_deadlock_in_a_loader_worker_names_the_loader(make_run: MakeRun) -
 def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_tag(
     make_run: MakeRun,
 ) -> None:
-    run = make_run({1: "setsid"}, steps=120).start()
+    run = make_run({1: "setsid"}, steps=1_000_000).start()
 
     def sleepers() -> list[int] | None:
-        found = []
-        for one in process_cleanup.descendants(run.supervisor.pid):
-            command = Path(f"/proc/{one.pid}/cmdline").read_bytes()
-            if command == b"sleep\x00987654\x00":
-                found.append(one.pid)
+        below = process_cleanup.descendants(run.supervisor.pid)
+        found = [one.pid for one in below if command_of(one.pid) == "sleep 987654 "]
         return found if len(found) == 2 else None
 
     pids = wait_for(sleepers, what="both children")
-    assert run.end().state is JobState.FINISHED
+    run.wait_until_training()
+    run.stop()
+    assert run.end().state is JobState.INTERRUPTED
     assert [pid for pid in pids if process_identity.process(pid)] == []
 
 
@@ -398,6 +401,7 @@ def test_f24_ranks_that_wait_for_each_other_for_ever_are_ended_too(make_run: Mak
         check=True,
     )
     run.wait_until_training(1)
+    wait_for(lambda: log(run, 1), "the other rank")
     run.stop()
     mark.touch()
     record = run.end()
@@ -466,12 +470,17 @@ def test_a_supervisor_that_is_told_to_end_ends_the_run_and_says_so(endless: Run)
     assert "its supervisor got SIGTERM" in record.message
 
 
-def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(endless: Run) -> None:
-    launcher = endless.find(" --map-by ")
+def test_a_machine_that_shuts_down_is_told_although_mpirun_was_gone_first(
+    make_run: MakeRun,
+) -> None:
+    # It waits for its own signal as long as it takes to send one.
+    run = make_run(steps=1_000_000, mpi=True).start(_LOOK_S=LIMIT_S)
+    run.wait_until_training()
+    launcher = run.find(" --map-by ")
     process_identity.send_signal(launcher, signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), what="its end to be noticed")
-    process_identity.send_signal(endless.supervisor, signal.SIGTERM)
-    assert "its supervisor got SIGTERM" in endless.end().message
+    process_identity.send_signal(run.supervisor, signal.SIGTERM)
+    assert "its supervisor got SIGTERM" in run.end().message
 
 
 @pytest.mark.parametrize("echo_first", [True, False])

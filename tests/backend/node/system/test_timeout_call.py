@@ -20,7 +20,7 @@ def back() -> Iterator[threading.Event]:
 
 
 def test_an_answer_and_a_failure_come_home() -> None:
-    bounded = TimeoutCall(10)
+    bounded = TimeoutCall(LIMIT_S)
     assert bounded.call(lambda: 7) == 7
     with pytest.raises(FileNotFoundError):
         bounded.call(lambda: open("/no/such/file").close())
