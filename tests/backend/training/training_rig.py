@@ -232,6 +232,11 @@ class Training:
     def error(self, rank: int = 0) -> dict[str, Any]:
         return read_json(self.folder.attempt(self.run).rank_error(rank))
 
+    def first_error(self) -> dict[str, Any]:
+        """Return what a rank says of an error that all have: the first to end takes all along."""
+        records = sorted(self.folder.attempt(self.run).path.glob("rank-*.error.json"))
+        return next(one for one in map(read_json, records) if not one["secondary"])
+
     def latest(self) -> str:
         return str(self.folder.checkpoints / f"{read_json(self.folder.latest)['name']}.pt")
 
