@@ -56,10 +56,12 @@ def held(model: str, moment: str = "self.steps > 4", at: str = "return self.laye
     return model.replace(
         at,
         "import os, time\n"
+        "        # The thread that writes it may come after the first steps.\n"
+        "        told = lambda path: open(path).read() if os.path.exists(path) else ''\n"
         "        self.steps = getattr(self, 'steps', 0) + self.training\n"
         "        self.judged = getattr(self, 'judged', 0) or self.steps and not self.training\n"
         f"        status = {moment} and os.environ.get('STATUS')\n"
-        "        while status and 'STOPPING' not in open(status).read():\n"
+        "        while status and 'STOPPING' not in told(status):\n"
         "            time.sleep(0.01)\n"
         "        time.sleep(0.3 if status else 0)\n"
         f"        {at}",
