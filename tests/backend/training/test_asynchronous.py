@@ -138,7 +138,7 @@ def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_pa
     taken.mkdir()
     training = downpour(
         tmp_path,
-        model=slow("2", taken),
+        model=together(tmp_path / "begun", slow("2", taken)),
         epochs=2,
         batch_size=2,
         strategy={"policy": "portion"},
