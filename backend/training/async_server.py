@@ -342,7 +342,8 @@ class AsyncServer(Leader):
         if given is not None:
             del given[: len(message["batches"])]
         # Pushes that are on their way come first, so it may be some steps later.
-        self._is_paused |= self._is_due() and self._has_batches_left()
+        has_reason = self._services.watcher.wanted or self._is_due()
+        self._is_paused |= has_reason and self._has_batches_left()
         seconds = now - self._last_push
         self._last_push = now
         span = now - self._arrivals[0]

@@ -353,10 +353,10 @@ class Trainer:
         course, config = self.course, self.config
         values: dict[str, float] = {}
         if self._evaluation is not None:
-            if self.workers is not None:
-                self.workers.reporter.evaluating()
             if self._saves_before_validation():
                 self._save("policy")
+            if self.workers is not None:
+                self.workers.reporter.evaluating()
             began = time.perf_counter()
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw random

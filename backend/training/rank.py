@@ -88,6 +88,7 @@ class Rank:
         self._batch_size = 0
         self._trainer: Role | None = None
         self._services: Rank0Services | None = None
+        self._strategy: Strategy | Rendezvous | None = None
 
     def train(self) -> Phase:
         """Run everything, from the launch record to the last checkpoint."""
@@ -97,6 +98,7 @@ class Rank:
         self._batch_size = launch.config.batch_size
         set_environment(launch, plan)
         strategy, device = self._join(launch)
+        self._strategy = strategy
 
         from backend.training.run_environment import write_environment
         from backend.training.train_state import Outcome
@@ -205,6 +207,8 @@ class Rank:
         from backend.training.error_report import record_of
 
         traceback.print_exception(error)
+        if self._rank == 0:
+            __import__("time").sleep(0.5)
         trainer = self._trainer
         record = record_of(
             error,
@@ -225,6 +229,21 @@ class Rank:
                 self._services.reporter.close()
             with suppress(BaseException):
                 self._services.checkpointer.wait()
+        self._wait_for_rank_0(error)
+
+    def _wait_for_rank_0(self, error: BaseException) -> None:
+        """Stay until rank 0 has written its files, if all ranks end with this error.
+
+        mpirun ends the others as soon as one rank has left.
+        """
+        from backend.training.checkpoint import NotSaved
+        from backend.training.step_recorder import Diverged, NotANumber
+        from backend.training.strategies.base import Strategy
+
+        is_shared = isinstance(error, (Diverged, NotANumber, NotSaved))
+        if is_shared and isinstance(self._strategy, Strategy):
+            with suppress(BaseException):
+                self._strategy.gather(None)
 
 
 def _tell_guard(record: Mapping[str, Any]) -> None:

@@ -43,8 +43,10 @@ def serve(address: str) -> None:
     lazy_dynamo.postpone()
     rank._import_ahead()
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
+    # Whoever sees the address may connect at once.
+    listener.bind(f"{address}-new")
     listener.listen(64)
+    os.rename(f"{address}-new", address)
     events = selectors.DefaultSelector()
     for source in (0, listener):
         events.register(source, selectors.EVENT_READ)
@@ -56,6 +58,9 @@ def serve(address: str) -> None:
             elif key.fileobj is listener:
                 client, _address = listener.accept()
                 pid = _fork(client, listener)
+                if not pid:
+                    client.close()
+                    continue
                 ranks[pid] = os.pidfd_open(pid), client
                 events.register(ranks[pid][0], selectors.EVENT_READ, pid)
                 events.register(client, selectors.EVENT_READ, pid)
@@ -67,7 +72,8 @@ def serve(address: str) -> None:
                 for source in (ended, client):
                     events.unregister(source)
                 os.close(ended)
-                with client:
+                # mpirun may have ended the process in its place at the same moment.
+                with client, contextlib.suppress(OSError):
                     if key.fileobj is not client:
                         client.sendall(str(status).encode())
 
@@ -79,9 +85,13 @@ def _end_group(pid: int) -> None:
 
 
 def _fork(client: socket.socket, listener: socket.socket) -> int:
+    """Return the rank's process, or 0 where mpirun has ended the one in its place already."""
     content, output, _, _ = socket.recv_fds(client, _REQUEST_BYTES, 2)
     while not content.endswith(b"\n"):
-        content += client.recv(_REQUEST_BYTES)
+        more = client.recv(_REQUEST_BYTES)
+        if not more:
+            return 0
+        content += more
     pid = os.fork()
     if pid:
         os.setpgid(pid, pid)

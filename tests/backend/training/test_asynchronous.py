@@ -37,9 +37,25 @@ def test_one_worker_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
     assert_bit_equal(alone, served)
 
 
+def together(folder: Path, model: str = MODEL) -> str:
+    """A model of which two workers begin their first batch together, each with its parameters."""
+    folder.mkdir()
+    return model.replace(
+        "return self.layers(x)",
+        "import os, time\n"
+        f"        begun = {str(folder)!r}\n"
+        "        if self.training:\n"
+        "            open(begun + '/' + os.environ['OMPI_COMM_WORLD_RANK'], 'a').close()\n"
+        "        while self.training and len(os.listdir(begun)) < 2:\n"
+        "            time.sleep(0.01)\n"
+        "        return self.layers(x)",
+    )
+
+
 @pytest.mark.parametrize("servers", [1, 2])
 def test_every_sample_is_taken_once_an_epoch(tmp_path: Path, servers: int) -> None:
-    training = downpour(tmp_path, epochs=2, strategy={"servers": servers})
+    model = together(tmp_path / "begun")
+    training = downpour(tmp_path, model=model, epochs=2, strategy={"servers": servers})
     training.train_well()
     losses = training.curve("loss")
     assert sorted(losses) == list(range(1, 25))
@@ -122,7 +138,7 @@ def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_pa
     taken.mkdir()
     training = downpour(
         tmp_path,
-        model=slow("2", taken),
+        model=together(tmp_path / "begun", slow("2", taken)),
         epochs=2,
         batch_size=2,
         strategy={"policy": "portion"},

@@ -92,7 +92,7 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
 def test_parts_that_do_not_fit_the_model_end_the_job_with_a_sentence(tmp_path: Path) -> None:
     training = split(tmp_path, strategy={"cut": ["layer.0"]})
     assert training.train() == 1
-    assert training.error()["sentence"] == (
+    assert training.first_error()["sentence"] == (
         "strategy.cut names “layer.0”, but the model has no such module. It has layers, layers.0, "
         "layers.1, layers.2 and 2 more."
     )

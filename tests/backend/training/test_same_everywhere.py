@@ -124,7 +124,7 @@ def test_ranks_with_other_amounts_of_data_are_named_before_the_first_step(
     loader = LOADER.replace("range(96)", "range(96 + int(os.environ['OMPI_COMM_WORLD_RANK']))")
     training = new_training(tmp_path, model=MODEL, loader=loader, strategy={"name": strategy})
     assert training.train() != 0
-    assert training.error()["sentence"].startswith(
+    assert training.first_error()["sentence"].startswith(
         "The loader returns 96 training samples on rank 0 and 97 on rank 1; all ranks need the same"
     )
 
@@ -138,7 +138,7 @@ def test_nodes_that_list_the_files_in_another_order_are_named_before_the_first_s
     training = new_training(tmp_path, model=MODEL, loader=loader, strategy={"name": strategy})
     training.nodes = ("gpu1", "gpu2")
     assert training.train() != 0
-    sentence = training.error()["sentence"]
+    sentence = training.first_error()["sentence"]
     assert sentence.startswith("Sample 0 of the loader differs on gpu2 and gpu1; all")
     assert "sorted(os.listdir(folder))" in sentence
 

@@ -56,10 +56,12 @@ def held(model: str, moment: str = "self.steps > 4", at: str = "return self.laye
     return model.replace(
         at,
         "import os, time\n"
+        "        # The thread that writes it may come after the first steps.\n"
+        "        told = lambda path: open(path).read() if os.path.exists(path) else ''\n"
         "        self.steps = getattr(self, 'steps', 0) + self.training\n"
         "        self.judged = getattr(self, 'judged', 0) or self.steps and not self.training\n"
         f"        status = {moment} and os.environ.get('STATUS')\n"
-        "        while status and 'STOPPING' not in open(status).read():\n"
+        "        while status and 'STOPPING' not in told(status):\n"
         "            time.sleep(0.01)\n"
         "        time.sleep(0.3 if status else 0)\n"
         f"        {at}",
@@ -231,6 +233,11 @@ class Training:
 
     def error(self, rank: int = 0) -> dict[str, Any]:
         return read_json(self.folder.attempt(self.run).rank_error(rank))
+
+    def first_error(self) -> dict[str, Any]:
+        """Return what a rank says of an error that all have: the first to end takes all along."""
+        records = sorted(self.folder.attempt(self.run).path.glob("rank-*.error.json"))
+        return next(one for one in map(read_json, records) if not one["secondary"])
 
     def latest(self) -> str:
         return str(self.folder.checkpoints / f"{read_json(self.folder.latest)['name']}.pt")
