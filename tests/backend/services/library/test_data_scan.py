@@ -86,11 +86,19 @@ def test_a_sample_that_hangs_in_a_library_ends_the_scan_with_a_sentence(
         "        if index == 5: ctypes.PyDLL(None).pause()\n"
         "        return torch.rand(1), 0",
     )
-    monkeypatch.setattr(data_scan, "_STALL_S", 3.0)
+    now = data_scan.time.monotonic
+
+    class Waiting(Progress):
+        """From sample 5 on, two minutes pass at once."""
+
+        def report(self, done: float, total: float, what: str) -> None:
+            if done == 5:
+                monkeypatch.setattr(data_scan.time, "monotonic", lambda: now() + 121)
+
     with pytest.raises(ToolError) as caught:
-        services.scans.scan("tiny", "tiny")
+        services.scans.scan("tiny", "tiny", Waiting())
     assert str(caught.value) == (
-        "A sample after number 5 was not read within 3 s and cannot be interrupted "
+        "A sample after number 5 was not read within 120 s and cannot be interrupted "
         "(Reading training samples)."
     )
 
