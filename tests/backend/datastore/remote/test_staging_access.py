@@ -394,17 +394,18 @@ def test_who_reaches_the_data_root_over_ssh_cannot_carry(
 ) -> None:
     services = stocked(blind)
     comes_online(services)
-    # The first look of the other desktop waits for a beat that this one has yet to fetch.
-    monkeypatch.setattr(health, "_SHORTEST_S", 1.0)
     view = services.jobs.create(on_node())
     blind.address = RemoteRoot("lab", str(blind.root))
     far = blind.desktop()
     FakeHead().instead_of(far)
     seen = (services, far)
-    wait_for(
-        lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
-        "what the other one fetches",
-    )
+    with monkeypatch.context() as patch:
+        # The first look of the other desktop waits for a beat that this one has yet to fetch.
+        patch.setattr(health, "_SHORTEST_S", 1.0)
+        wait_for(
+            lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
+            "what the other one fetches",
+        )
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
         far.jobs.lifecycle.start(view.id)
     assert far.jobs.queries.show(view.id).state is JobState.CREATED
